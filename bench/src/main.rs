@@ -1,0 +1,88 @@
+//! Comporta against its peers: every figure is a ratio measured inside one run.
+//!
+//! Read in this order:
+//! 1. `options`  what to run: the command line
+//! 2. `load`     what every peer is given: events, source, handlers, sink
+//! 3. `spin`     the calibrated 1 µs of work; `pacer`, the open-loop load generator
+//! 4. `rounds`   peers taken in turn, so that noise hits all alike
+//! 5. `stats`    medians, paired ratios, confidence intervals
+//! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
+//! 7. `report`   tables, bars and JSON
+//! 8. `pipeline`, `latency`, `wake`  one bench each (`scale` will stand here)
+//! 9. `peers`    one file per peer; `peers::mod` is the list
+
+mod options;
+mod load;
+mod spin;
+mod pacer;
+mod rounds;
+mod stats;
+mod cpu;
+mod alloc;
+mod report;
+mod pipeline;
+mod latency;
+mod wake;
+mod peers;
+
+use options::{Command, Options, Parsed};
+use report::Report;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: alloc::Counting = alloc::Counting;
+
+/// One bench: its name on the command line, what it answers, and how it runs.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Options) -> Report,
+}
+
+const BENCHES: [Bench; 3] = [
+    Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
+    Bench { name: "latency", about: latency::ABOUT, run: latency::run },
+    Bench { name: "wake", about: wake::ABOUT, run: wake::run },
+];
+
+fn main() -> ExitCode {
+    match options::parse(std::env::args_os()) {
+        Ok(Parsed { command: Command::Help, .. }) => print!("{}", options::HELP),
+        Ok(Parsed { command: Command::List, .. }) => list(),
+        Ok(Parsed { command: Command::Bench(name), options }) => {
+            let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+                let names = BENCHES.map(|bench| bench.name).join(", ");
+                eprintln!("no bench is called `{name}`; there are: {names}");
+                return ExitCode::from(2);
+            };
+            let report = (bench.run)(&options);
+            report.print_bars();
+            if options.json {
+                report.print_json();
+            }
+        }
+        Err(refusal) => {
+            eprintln!("{refusal}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn list() {
+    for bench in &BENCHES {
+        println!("{:<10} {}", bench.name, bench.about);
+    }
+    println!("\npeers of `pipeline`:");
+    for peer in peers::PIPELINE {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `latency`:");
+    for peer in peers::LATENCY {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `wake`:");
+    for peer in peers::WAKE {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+}

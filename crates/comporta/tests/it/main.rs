@@ -1,0 +1,3 @@
+//! What users may rely on, one file per promise.
+
+mod pipelines;

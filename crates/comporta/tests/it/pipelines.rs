@@ -1,0 +1,165 @@
+//! Whole programs on real threads: everything arrives, in order, and the counts add up.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use comporta::{App, Cx, Ended, Ev, Out, Plan, Policy, Result, Stage, WhenFull};
+
+fn collector<T: Send + 'static>() -> (Arc<Mutex<Vec<T>>>, impl Fn(T) + Clone + Send + Sync) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = seen.clone();
+    (seen, move |event| into.lock().unwrap().push(event))
+}
+
+#[test]
+fn a_chain_of_single_instances_keeps_order_under_every_policy_and_capacity() {
+    for policy in [Policy::Stealing, Policy::Single, Policy::Srpt] {
+        for (capacity, batch) in [(1, 1), (1, 256), (7, 3), (1024, 256)] {
+            for threads in [1, 2, 4] {
+                let app = App::new("chain");
+                let (seen, see) = collector();
+                let numbers = app.source("numbers", || 0..5_000u64);
+                let a = app.map("a", |n: u64| n + 1);
+                let b = app.map("b", |n: u64| n * 2);
+                let c = app.sink("c", see);
+                app.connect(numbers, a);
+                app.connect(a, b);
+                app.connect(b, c);
+                let plan = Plan::new()
+                    .threads(threads)
+                    .policy(policy)
+                    .every(|s| s.capacity(capacity).batch(batch));
+                let summary = app.run(&plan).unwrap();
+                assert_eq!(summary.ended, Ended::Complete);
+                assert!(summary.snapshot.adds_up(), "{summary}");
+                let seen = seen.lock().unwrap();
+                assert!(
+                    seen.iter().copied().eq((0..5_000).map(|n| (n + 1) * 2)),
+                    "{policy} {capacity} {batch} {threads}: {} events",
+                    seen.len()
+                );
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Pass(u64);
+impl Stage for Pass {
+    type In = u64;
+    type Ports = Out<u64>;
+    fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, _: &Cx) -> Result {
+        self.0 += 1;
+        if *n > 0 {
+            out.send(*n - 1);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn two_stateful_stages_pass_one_event_to_and_fro_a_million_times() {
+    for threads in [1, 2, 4, 8] {
+        let app = App::new("pingpong");
+        let ping = app.stage("ping", Pass(0)).stateful().autostart(1_000_000);
+        let pong = app.stage("pong", Pass(0)).stateful();
+        app.connect(ping, pong);
+        app.connect(pong, ping);
+        let summary = app.run(&Plan::new().threads(threads)).unwrap();
+        assert_eq!(summary.ended, Ended::Complete);
+        let handled: u64 = summary.snapshot.stages.iter().map(|s| s.counts.handled).sum();
+        assert_eq!(handled, 1_000_001);
+        assert!(summary.snapshot.adds_up());
+    }
+}
+
+#[test]
+fn an_amplifying_cycle_sheds_with_reason_cycle_and_goes_on() {
+    for (threads, batch) in [(1, 1), (2, 256), (4, 16)] {
+        let app = App::new("amplify");
+        let source = app.source("source", || 0..2_000u32);
+        let a = app.each("a", |n: u32, out: &mut Out<u32>| {
+            if n.is_multiple_of(3) {
+                out.send(n + 1);
+                out.send(n + 2);
+                out.send(n + 1);
+            }
+        });
+        let b = app.each("b", |n: u32, out: &mut Out<u32>| {
+            out.send(n * 3 % 1_000);
+            if n % 2 == 1 {
+                out.send(n + 2);
+            }
+        });
+        app.connect(source, a);
+        app.connect(a, b);
+        app.connect(b, a);
+        let plan = Plan::new().threads(threads).every(|s| s.capacity(8).batch(batch));
+        let running = app.start(&plan).unwrap();
+        let summary = match running.wait_for(Duration::from_secs(3)) {
+            Ok(summary) => summary,
+            Err(running) => {
+                let before = running.snapshot();
+                std::thread::park_timeout(Duration::from_millis(200));
+                let after = running.snapshot();
+                let handled =
+                    |s: &comporta::Snapshot| s.stages.iter().map(|s| s.counts.handled).sum::<u64>();
+                assert!(handled(&after) > handled(&before), "stalled:\n{after}");
+                running.stop()
+            }
+        };
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        let shed: u64 =
+            summary.snapshot.stages.iter().map(|s| s.counts.shed(comporta::Shed::Cycle)).sum();
+        assert!(shed > 0, "{summary}");
+    }
+}
+
+#[test]
+fn an_ordered_stage_with_many_instances_keeps_order_at_its_output() {
+    for threads in [1, 2, 4] {
+        let app = App::new("ordered");
+        let (seen, see) = collector();
+        let numbers = app.source("numbers", || 0..50_000u64);
+        let work = app
+            .map("work", |n: u64| {
+                for _ in 0..(n % 7) * 50 {
+                    std::hint::black_box(n);
+                }
+                n
+            })
+            .ordered();
+        let sink = app.sink("sink", see);
+        app.connect(numbers, work);
+        app.connect(work, sink);
+        let plan = Plan::new()
+            .threads(threads)
+            .every(|s| s.capacity(64).batch(5))
+            .stage("work", |s| s.instances(4));
+        let summary = app.run(&plan).unwrap();
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        assert!(seen.lock().unwrap().iter().copied().eq(0..50_000), "{summary}");
+    }
+}
+
+#[test]
+fn each_rule_at_the_bound_accounts_for_every_event() {
+    for rule in [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest] {
+        let app = App::new("rules");
+        let numbers = app.source("numbers", || 0..20_000u64);
+        let slow = app.sink("slow", |n: u64| {
+            for _ in 0..200 {
+                std::hint::black_box(n);
+            }
+        });
+        app.connect(numbers, slow);
+        let plan = Plan::new().threads(2).stage("slow", |s| s.capacity(16).when_full(rule));
+        let summary = app.run(&plan).unwrap();
+        assert!(summary.snapshot.adds_up(), "{rule:?} {summary}");
+        let c = summary.snapshot.stage("slow").unwrap().counts;
+        assert_eq!(c.offered, 20_000);
+        if rule == WhenFull::Block {
+            assert_eq!(c.handled, 20_000);
+        }
+    }
+}

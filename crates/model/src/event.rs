@@ -1,0 +1,263 @@
+//! An event as a handler sees it (`Ev`), what travels with it (`Meta`), and the group through
+//! which a source learns that everything an event led to has settled (`AckGroup`).
+//! Invariant of a group: its count reaches zero once, after the last event it covers settled.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
+use std::time::Duration;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What `connect` asks of an event, so that any plan may separate the two stages or make the
+/// queue between them durable. `connect_local` asks for `Send` only.
+pub trait Event: Serialize + DeserializeOwned + Clone + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + Clone + Send + 'static> Event for T {}
+
+/// A moment on the runtime's clock: nanoseconds since the program started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The start of the program.
+    pub const ZERO: Time = Time(0);
+
+    /// The moment `ns` nanoseconds after the start.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Time(ns)
+    }
+
+    /// Nanoseconds since the start.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    #[must_use]
+    pub const fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, wait: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// An event lent to a handler: read it through the reference, or [`take`](Ev::take) it to move it on.
+/// The runtime still has what was not taken, and can retry it or set it aside.
+pub struct Ev<'a, T> {
+    slot: &'a mut Option<T>,
+}
+
+const LENT: &str = "an event is lent only while its slot holds one, and `take` consumes the loan";
+
+impl<'a, T> Ev<'a, T> {
+    /// Lends what `slot` holds. Panics if it is empty.
+    #[inline]
+    #[must_use]
+    pub fn lend(slot: &'a mut Option<T>) -> Self {
+        assert!(slot.is_some(), "{LENT}");
+        Ev { slot }
+    }
+
+    /// Moves the event out. If the handler fails afterwards the event itself can be neither
+    /// retried nor replayed, unless the stage says [`retain`](crate::graph::StageSpec::retain).
+    #[inline]
+    #[must_use]
+    pub fn take(self) -> T {
+        self.slot.take().expect(LENT)
+    }
+}
+
+impl<T> Deref for Ev<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        self.slot.as_ref().expect(LENT)
+    }
+}
+
+impl<T> DerefMut for Ev<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.slot.as_mut().expect(LENT)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Ev<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// What a chunk of events carries beside the events.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// When the oldest of them entered the program.
+    pub ingress: Time,
+    /// When they stop being of use, if ever.
+    pub deadline: Option<Time>,
+    /// Whom to tell when all they led to has settled.
+    pub ack: Option<Arc<AckGroup>>,
+}
+
+impl Meta {
+    /// Chunks whose events entered further apart than this are not mixed: it bounds the error of
+    /// a latency computed from a chunk's one ingress time.
+    const INGRESS_SPREAD_NS: u64 = 1_000_000;
+
+    /// Whether events of the two may share a chunk.
+    #[inline]
+    #[must_use]
+    pub fn mixes_with(&self, other: &Meta) -> bool {
+        let same_group = match (&self.ack, &other.ack) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        same_group
+            && self.deadline == other.deadline
+            && self.ingress.0.abs_diff(other.ingress.0) <= Self::INGRESS_SPREAD_NS
+    }
+
+    /// Takes account of `other`'s events having joined.
+    #[inline]
+    pub fn absorb(&mut self, other: &Meta) {
+        self.ingress = self.ingress.min(other.ingress);
+    }
+}
+
+/// How the events of a group ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// Number given by the source.
+    pub group: u64,
+    /// Events that failed for good.
+    pub failed: u64,
+    /// Events shed by a queue or a controller.
+    pub shed: u64,
+    /// Events cancelled by a stop.
+    pub cancelled: u64,
+}
+
+impl Settled {
+    /// Whether every event the group led to was handled.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0 && self.shed == 0 && self.cancelled == 0
+    }
+}
+
+/// How an event left a queue, as far as its group is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// By a handler that returned.
+    Handled,
+    /// Set aside, its tries used up.
+    Failed,
+    /// Shed.
+    Shed,
+    /// Cancelled by a stop.
+    Cancelled,
+}
+
+/// Counts the unsettled events that descend from one pull of a source.
+pub struct AckGroup {
+    number: u64,
+    pending: AtomicU64,
+    failed: AtomicU64,
+    shed: AtomicU64,
+    cancelled: AtomicU64,
+    done: Box<dyn Fn(Settled) + Send + Sync>,
+}
+
+impl AckGroup {
+    /// A group held open by its creator, who calls [`settle`](Self::settle) once with one
+    /// `Handled` event when everything of it has been emitted.
+    pub fn open(number: u64, done: impl Fn(Settled) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(AckGroup {
+            number,
+            pending: AtomicU64::new(1),
+            failed: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            done: Box::new(done),
+        })
+    }
+
+    /// `n` more events belong to it. The caller holds an unsettled event of the group, so the
+    /// count cannot have reached zero.
+    pub fn join(&self, n: u64) {
+        self.pending.fetch_add(n, AcqRel);
+    }
+
+    /// `n` of its events ended.
+    pub fn settle(&self, n: u64, fate: Fate) {
+        if n == 0 {
+            return;
+        }
+        match fate {
+            Fate::Handled => 0,
+            Fate::Failed => self.failed.fetch_add(n, AcqRel),
+            Fate::Shed => self.shed.fetch_add(n, AcqRel),
+            Fate::Cancelled => self.cancelled.fetch_add(n, AcqRel),
+        };
+        if self.pending.fetch_sub(n, AcqRel) == n {
+            (self.done)(Settled {
+                group: self.number,
+                failed: self.failed.load(std::sync::atomic::Ordering::Acquire),
+                shed: self.shed.load(std::sync::atomic::Ordering::Acquire),
+                cancelled: self.cancelled.load(std::sync::atomic::Ordering::Acquire),
+            });
+        }
+    }
+}
+
+impl fmt::Debug for AckGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AckGroup")
+            .field("number", &self.number)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_lent_event_stays_unless_taken() {
+        let mut slot = Some(String::from("a"));
+        assert_eq!(Ev::lend(&mut slot).len(), 1);
+        assert!(slot.is_some());
+        assert_eq!(Ev::lend(&mut slot).take(), "a");
+        assert!(slot.is_none());
+    }
+
+    #[test]
+    fn a_group_settles_once_and_tells_what_went_wrong() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let group = AckGroup::open(7, {
+            let told = told.clone();
+            move |settled| told.lock().unwrap().push(settled)
+        });
+        group.join(3);
+        group.settle(2, Fate::Handled);
+        group.settle(1, Fate::Handled); // the creator lets go
+        assert!(told.lock().unwrap().is_empty());
+        group.settle(1, Fate::Failed);
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].group, told[0].failed), (7, 1));
+        assert!(!told[0].is_clean());
+    }
+}

@@ -1,0 +1,505 @@
+//! The graph: stages joined by connectors, as data. It is checked before anything runs.
+//! `Graph::check` gives every fault at once, or the `Topology` the runtime builds on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A stage of a graph, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StageId(pub u32);
+
+impl StageId {
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What feeds a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is pulled by the runtime.
+    Source,
+    /// A handle outside of the graph pushes into it.
+    Input,
+    /// Its queue.
+    Stage,
+}
+
+/// A stage as the program declared it.
+#[derive(Clone, Debug)]
+pub struct StageSpec {
+    /// Its name, unique in the graph.
+    pub name: Arc<str>,
+    /// What feeds it.
+    pub kind: Kind,
+    /// The type it takes, for messages.
+    pub takes: &'static str,
+    /// Its output ports.
+    pub ports: &'static [&'static str],
+    /// One instance only: its events are serialised.
+    pub stateful: bool,
+    /// Many instances, but what they send leaves in the order the events came.
+    pub ordered: bool,
+    /// It gets one event at the start.
+    pub autostart: bool,
+    /// A copy of each event is kept while it is handled, so that one that was taken can still be
+    /// retried and replayed.
+    pub retain: bool,
+    /// It is handed events in groups: at most so many, or as many as came in so much time.
+    pub batched: Option<(usize, Duration)>,
+}
+
+/// How a connector chooses among its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// It has one end.
+    One,
+    /// Each end in turn.
+    RoundRobin,
+    /// By a key of the event: equal keys, same end.
+    ByKey,
+}
+
+/// What joins an output port to the queues of stages. A port with several connectors sends a copy
+/// through each.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    /// The stage that sends.
+    pub from: StageId,
+    /// Through which of its ports.
+    pub port: usize,
+    /// The stages that receive.
+    pub to: Vec<StageId>,
+    /// How one of them is chosen.
+    pub route: Route,
+    /// The events cannot leave the process.
+    pub local: bool,
+}
+
+/// Stages joined by connectors.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// The name of the program.
+    pub name: Arc<str>,
+    /// Its stages; a `StageId` is an index here.
+    pub stages: Vec<StageSpec>,
+    /// Its connectors.
+    pub connectors: Vec<Connector>,
+    /// Mistakes seen while it was built, reported by [`check`](Self::check).
+    pub faults: Vec<GraphFault>,
+}
+
+/// A mistake in a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphFault {
+    /// The graph has no stage at all.
+    #[error("the program `{app}` has no stages")]
+    Empty {
+        /// The program.
+        app: Arc<str>,
+    },
+    /// Nothing starts it.
+    #[error(
+        "nothing starts the program `{app}`: it has no source, no input and no autostart stage"
+    )]
+    NoStart {
+        /// The program.
+        app: Arc<str>,
+    },
+    /// Two stages of one name.
+    #[error("two stages are called `{name}`: every name is used once")]
+    SameName {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// A name that plans and commands could not spell.
+    #[error(
+        "`{name}` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one"
+    )]
+    BadName {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// A stage without producers.
+    #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]
+    Unfed {
+        /// The stage.
+        name: Arc<str>,
+    },
+    /// A connector without an end.
+    #[error("a connector from `{from}` has no end: give it at least one stage")]
+    NoEnd {
+        /// The port, as `stage.port`.
+        from: String,
+    },
+    /// A handle of another app.
+    #[error("a handle of another app was used in `{app}`: connect only stages of one app")]
+    Foreign {
+        /// The program.
+        app: Arc<str>,
+    },
+    /// Copies of what cannot be copied.
+    #[error(
+        "`{from}` is connected {times} times, so its events are copied, but all its connectors are local and none says how: use `connect` for one of them, or one connector with several ends"
+    )]
+    NotCloned {
+        /// The port, as `stage.port`.
+        from: String,
+        /// How often.
+        times: usize,
+    },
+    /// Contradicting properties.
+    #[error("the stage `{name}` is {a} and {b}: {why}")]
+    Contradiction {
+        /// The stage.
+        name: Arc<str>,
+        /// One property.
+        a: &'static str,
+        /// The other.
+        b: &'static str,
+        /// Why not both.
+        why: &'static str,
+    },
+    /// A batch of nothing.
+    #[error("the stage `{name}` is batched by 0 events: use at least 1")]
+    EmptyBatch {
+        /// The stage.
+        name: Arc<str>,
+    },
+}
+
+/// Something in a graph that works but may surprise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GraphWarning {
+    /// Events may go round.
+    Cycle(Vec<Arc<str>>),
+    /// What is sent there is discarded and counted.
+    Unconnected(String),
+}
+
+impl fmt::Display for GraphWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GraphWarning::Cycle(names) => write!(
+                f,
+                "the stages {} form a cycle: if they send more than they take, events are shed with reason `cycle`",
+                names.join(" -> ")
+            ),
+            GraphWarning::Unconnected(port) => {
+                write!(f, "the port `{port}` is not connected: what is sent there is discarded")
+            }
+        }
+    }
+}
+
+/// What a valid graph looks like to the runtime.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// For each stage, its component: stages that reach each other share one.
+    pub component: Vec<usize>,
+    /// For each component, whether events can go round in it.
+    pub cyclic: Vec<bool>,
+    /// For each stage, the greatest number of hops from a start.
+    pub depth: Vec<u32>,
+    /// What may surprise.
+    pub warnings: Vec<GraphWarning>,
+}
+
+impl Graph {
+    /// `stage.port`, or only `stage` where there is one port.
+    #[must_use]
+    pub fn port_name(&self, stage: StageId, port: usize) -> String {
+        let spec = &self.stages[stage.index()];
+        match spec.ports {
+            [_] => spec.name.to_string(),
+            ports => format!("{}.{}", spec.name, ports.get(port).copied().unwrap_or("?")),
+        }
+    }
+
+    /// The stage of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<StageId> {
+        let at = self.stages.iter().position(|stage| &*stage.name == name)?;
+        u32::try_from(at).ok().map(StageId)
+    }
+
+    /// Everything wrong with the graph, or its topology. `copies` says whether a port's events can be copied.
+    ///
+    /// # Errors
+    /// All the mistakes found, in the order in which the program made them.
+    pub fn check(
+        &self,
+        copies: impl Fn(StageId, usize) -> bool,
+    ) -> Result<Topology, Vec<GraphFault>> {
+        let mut faults = self.faults.clone();
+        if self.stages.is_empty() {
+            faults.push(GraphFault::Empty { app: self.name.clone() });
+            return Err(faults);
+        }
+        self.check_stages(&mut faults);
+        self.check_connectors(copies, &mut faults);
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(self.topology())
+    }
+
+    fn check_stages(&self, faults: &mut Vec<GraphFault>) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let fed: Vec<bool> = {
+            let mut fed = vec![false; self.stages.len()];
+            self.connectors.iter().flat_map(|c| &c.to).for_each(|to| fed[to.index()] = true);
+            fed
+        };
+        for (stage, fed) in self.stages.iter().zip(fed) {
+            let name = stage.name.clone();
+            let times = seen.entry(&stage.name).or_default();
+            *times += 1;
+            if *times == 2 {
+                faults.push(GraphFault::SameName { name: name.clone() });
+            }
+            if !is_name(&name) {
+                faults.push(GraphFault::BadName { name: name.clone() });
+            }
+            if stage.kind == Kind::Stage && !fed && !stage.autostart {
+                faults.push(GraphFault::Unfed { name: name.clone() });
+            }
+            if stage.stateful && stage.ordered {
+                faults.push(GraphFault::Contradiction {
+                    name: name.clone(),
+                    a: "stateful",
+                    b: "ordered",
+                    why: "a stateful stage has one instance and keeps order as it is",
+                });
+            }
+            if matches!(stage.batched, Some((0, _))) {
+                faults.push(GraphFault::EmptyBatch { name });
+            }
+        }
+        if !self.stages.iter().any(|stage| stage.kind != Kind::Stage || stage.autostart) {
+            faults.push(GraphFault::NoStart { app: self.name.clone() });
+        }
+    }
+
+    fn check_connectors(
+        &self,
+        copies: impl Fn(StageId, usize) -> bool,
+        faults: &mut Vec<GraphFault>,
+    ) {
+        let mut times: Vec<((StageId, usize), usize)> = Vec::new();
+        for connector in &self.connectors {
+            let from = (connector.from, connector.port);
+            if connector.to.is_empty() {
+                faults.push(GraphFault::NoEnd { from: self.port_name(from.0, from.1) });
+            }
+            match times.iter_mut().find(|(port, _)| *port == from) {
+                Some((_, n)) => *n += 1,
+                None => times.push((from, 1)),
+            }
+        }
+        for ((stage, port), times) in times {
+            if times > 1 && !copies(stage, port) {
+                faults.push(GraphFault::NotCloned { from: self.port_name(stage, port), times });
+            }
+        }
+    }
+
+    fn topology(&self) -> Topology {
+        let next = self.successors();
+        let component = components(&next);
+        let count = component.iter().max().map_or(0, |last| last + 1);
+        let mut members = vec![Vec::new(); count];
+        for (stage, &c) in component.iter().enumerate() {
+            members[c].push(stage);
+        }
+        let cyclic: Vec<bool> = members
+            .iter()
+            .map(|stages| stages.len() > 1 || stages.iter().any(|&s| next[s].contains(&s)))
+            .collect();
+        let mut warnings: Vec<GraphWarning> = members
+            .iter()
+            .zip(&cyclic)
+            .filter(|(_, cyclic)| **cyclic)
+            .map(|(stages, _)| {
+                GraphWarning::Cycle(stages.iter().map(|&s| self.stages[s].name.clone()).collect())
+            })
+            .collect();
+        warnings.extend(self.unconnected().map(GraphWarning::Unconnected));
+        let depth = depths(&next, &component, &members);
+        Topology { component, cyclic, depth, warnings }
+    }
+
+    fn successors(&self) -> Vec<Vec<usize>> {
+        let mut next = vec![Vec::new(); self.stages.len()];
+        for connector in &self.connectors {
+            next[connector.from.index()].extend(connector.to.iter().map(|to| to.index()));
+        }
+        next
+    }
+
+    fn unconnected(&self) -> impl Iterator<Item = String> {
+        let mut used: Vec<Vec<bool>> =
+            self.stages.iter().map(|stage| vec![false; stage.ports.len()]).collect();
+        for connector in &self.connectors {
+            used[connector.from.index()][connector.port] = true;
+        }
+        (0u32..).zip(used).flat_map(move |(stage, ports)| {
+            ports
+                .into_iter()
+                .enumerate()
+                .filter(|(_, used)| !used)
+                .map(move |(port, _)| self.port_name(StageId(stage), port))
+        })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
+}
+
+/// Strongly connected components by Tarjan's algorithm, without recursion: a chain of ten thousand
+/// stages must not overflow the stack. Numbered so that an edge leads to a component of a lower number.
+fn components(next: &[Vec<usize>]) -> Vec<usize> {
+    const UNSEEN: usize = usize::MAX;
+    let n = next.len();
+    let (mut order, mut low, mut component) = (vec![UNSEEN; n], vec![0; n], vec![UNSEEN; n]);
+    let (mut stack, mut seen, mut found) = (Vec::new(), 0, 0);
+    for root in 0..n {
+        if order[root] != UNSEEN {
+            continue;
+        }
+        let mut calls = vec![(root, 0)];
+        while let Some((stage, edge)) = calls.pop() {
+            if edge == 0 {
+                order[stage] = seen;
+                low[stage] = seen;
+                seen += 1;
+                stack.push(stage);
+            }
+            match next[stage].get(edge) {
+                Some(&to) => {
+                    calls.push((stage, edge + 1));
+                    if order[to] == UNSEEN {
+                        calls.push((to, 0));
+                    } else if component[to] == UNSEEN {
+                        low[stage] = low[stage].min(order[to]);
+                    }
+                }
+                None => {
+                    if low[stage] == order[stage] {
+                        while let Some(member) = stack.pop() {
+                            component[member] = found;
+                            if member == stage {
+                                break;
+                            }
+                        }
+                        found += 1;
+                    }
+                    if let Some((parent, _)) = calls.last() {
+                        low[*parent] = low[*parent].min(low[stage]);
+                    }
+                }
+            }
+        }
+    }
+    component
+}
+
+/// The longest way to each stage, a cycle counting its members once each in the order declared.
+fn depths(next: &[Vec<usize>], component: &[usize], members: &[Vec<usize>]) -> Vec<u32> {
+    let mut depth = vec![0u32; next.len()];
+    for (number, stages) in members.iter().enumerate().rev() {
+        let base = stages.iter().map(|&s| depth[s]).max().unwrap_or(0);
+        for (offset, &stage) in (0u32..).zip(stages) {
+            depth[stage] = base + offset;
+        }
+        for &stage in stages {
+            for &to in next[stage].iter().filter(|&&to| component[to] != number) {
+                depth[to] = depth[to].max(depth[stage] + 1);
+            }
+        }
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(u32, u32)], stages: u32) -> Graph {
+        let spec = |n: u32| StageSpec {
+            name: format!("s{n}").into(),
+            kind: if n == 0 { Kind::Source } else { Kind::Stage },
+            takes: "u32",
+            ports: &["out"],
+            stateful: false,
+            ordered: false,
+            autostart: false,
+            retain: false,
+            batched: None,
+        };
+        Graph {
+            name: "g".into(),
+            stages: (0..stages).map(spec).collect(),
+            connectors: edges
+                .iter()
+                .map(|&(from, to)| Connector {
+                    from: StageId(from),
+                    port: 0,
+                    to: vec![StageId(to)],
+                    route: Route::One,
+                    local: false,
+                })
+                .collect(),
+            faults: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_cycle_is_one_component_and_a_warning() {
+        let checked = graph(&[(0, 1), (1, 2), (2, 1), (2, 3)], 4).check(|_, _| true).unwrap();
+        let c = &checked.component;
+        assert!(c[1] == c[2] && c[0] != c[1] && c[3] != c[2]);
+        assert_eq!(checked.cyclic.iter().filter(|cyclic| **cyclic).count(), 1);
+        assert_eq!(checked.depth, [0, 1, 2, 3]);
+        assert_eq!(
+            checked.warnings,
+            [
+                GraphWarning::Cycle(vec!["s1".into(), "s2".into()]),
+                GraphWarning::Unconnected("s3".into())
+            ]
+        );
+    }
+
+    #[test]
+    fn a_stage_that_sends_to_itself_is_a_cycle() {
+        let checked = graph(&[(0, 1), (1, 1)], 2).check(|_, _| true).unwrap();
+        assert!(checked.cyclic[checked.component[1]]);
+    }
+
+    #[test]
+    fn a_chain_of_ten_thousand_stages_is_no_deep_recursion() {
+        let edges: Vec<_> = (0..9_999).map(|n| (n, n + 1)).collect();
+        let checked = graph(&edges, 10_000).check(|_, _| true).unwrap();
+        assert_eq!(checked.depth[9_999], 9_999);
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_together() {
+        let mut bad = graph(&[(0, 1), (0, 1)], 3);
+        bad.stages[1].name = "s0".into();
+        bad.stages[1].batched = Some((0, Duration::ZERO));
+        let faults = bad.check(|_, _| false).unwrap_err();
+        let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        assert!(lines[0].contains("two stages are called `s0`"));
+        assert!(lines[2].contains("nothing sends to the stage `s2`"));
+        assert!(lines[3].contains("connected 2 times"));
+    }
+}

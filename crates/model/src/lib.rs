@@ -1,0 +1,23 @@
+//! Comporta's vocabulary, in the order in which a program meets it.
+//!
+//! | module | what it names |
+//! |---|---|
+//! | [`error`] | the error a handler may return, and what counts as an outcome |
+//! | [`event`] | an event lent to a handler, what travels with it, acknowledgement groups |
+//! | [`chunk`] | the unit in which events move |
+//! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
+//! | [`stage`] | the handler: trait, context, closures, factories |
+//! | [`source`] | where events come from |
+//! | [`graph`] | stages joined by connectors; what makes a graph valid |
+//! | [`plan`] | how a graph is run; what makes a plan valid for a graph |
+//!
+//! Nothing here knows threads, clocks or sockets.
+
+pub mod error;
+pub mod event;
+pub mod chunk;
+pub mod port;
+pub mod stage;
+pub mod source;
+pub mod graph;
+pub mod plan;

@@ -1,0 +1,426 @@
+//! Output ports: where a stage sends, without knowing to whom.
+//! `Out<T>` is a stage's only port, or a field of a struct with `#[derive(Ports)]`.
+//! It collects what one visit emits; the runtime hands it on when the visit ends, and withdraws
+//! what a failed event had emitted.
+//! Invariant: events before `mark` belong to events already handled; those after it can be withdrawn.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::chunk::{Slots, chunk_capacity};
+use crate::graph::StageId;
+
+/// One output port: collects what a handler sends.
+pub struct Out<T> {
+    filling: Slots<T>,
+    filled: Vec<Slots<T>>,
+    filled_len: usize,
+    mark: usize,
+    limit: usize,
+    room: usize,
+    emit_max: usize,
+    flooded: bool,
+    turns: Option<(u32, Arc<Turns>)>,
+    runs: Vec<Run>,
+}
+
+/// Shared by the ports of one stage, to know in which order they were sent to.
+/// Plain loads and stores: the ports of an instance are used by one thread at a time.
+#[derive(Debug)]
+pub struct Turns {
+    last: AtomicU32,
+    turn: AtomicU32,
+}
+
+const NO_PORT: u32 = u32::MAX;
+
+impl Turns {
+    /// For a new set of ports.
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        Arc::new(Turns { last: AtomicU32::new(NO_PORT), turn: AtomicU32::new(0) })
+    }
+}
+
+/// From `start` on, this port was sent to without another in between.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    turn: u32,
+    start: usize,
+}
+
+impl<T> Default for Out<T> {
+    fn default() -> Self {
+        Out {
+            filling: Vec::new(),
+            filled: Vec::new(),
+            filled_len: 0,
+            mark: 0,
+            limit: usize::MAX,
+            room: usize::MAX,
+            emit_max: usize::MAX,
+            flooded: false,
+            turns: None,
+            runs: Vec::new(),
+        }
+    }
+}
+
+impl<T> Out<T> {
+    /// Sends an event. It never fails: what does not fit waits for room, or is shed and counted,
+    /// as the plan says of the queue it goes to.
+    #[inline]
+    pub fn send(&mut self, event: T) {
+        if self.turns.is_some() {
+            self.take_turn();
+        }
+        if self.filling.len() == self.filling.capacity() {
+            self.roll();
+        }
+        self.filling.push(Some(event));
+    }
+
+    /// Sends an event if there is room for it now, else gives it back.
+    ///
+    /// # Errors
+    /// The event, when a queue that would receive it has no room.
+    #[inline]
+    pub fn try_send(&mut self, event: T) -> std::result::Result<(), T> {
+        if self.len() >= self.room {
+            return Err(event);
+        }
+        self.send(event);
+        Ok(())
+    }
+
+    /// Events sent and not yet handed on.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.filled_len + self.filling.len()
+    }
+
+    /// Whether nothing was sent.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes out everything sent, in order: for trying a handler without a runtime.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let (filled, filling) = self.take();
+        filled.into_iter().chain([filling]).flatten().flatten()
+    }
+
+    #[cold]
+    fn roll(&mut self) {
+        let emitted = self.len() - self.mark;
+        if emitted >= self.emit_max {
+            self.flooded = true;
+            self.limit = 0; // so that the one test after each event notices
+        }
+        if self.flooded {
+            // The event has failed already; what it still sends is not to take memory.
+            self.filling.truncate(self.mark.saturating_sub(self.filled_len));
+        }
+        let full = chunk_capacity::<T>();
+        if self.filling.capacity() < full {
+            let more = (self.filling.len() * 3).clamp(4, full - self.filling.len());
+            self.filling.reserve_exact(more);
+        } else if self.filling.len() == self.filling.capacity() {
+            self.filled_len += self.filling.len();
+            self.filled.push(std::mem::replace(&mut self.filling, Vec::with_capacity(full)));
+        }
+    }
+
+    fn take_turn(&mut self) {
+        if let Some((index, turns)) = &self.turns
+            && turns.last.load(Relaxed) != *index
+        {
+            let turn = turns.turn.load(Relaxed) + 1;
+            turns.turn.store(turn, Relaxed);
+            turns.last.store(*index, Relaxed);
+            let start = self.filled_len + self.filling.len();
+            self.runs.push(Run { turn, start });
+        }
+    }
+}
+
+/// What the runtime does with a port; not for handlers.
+#[doc(hidden)]
+impl<T> Out<T> {
+    /// A port that is one of several.
+    #[must_use]
+    pub fn one_of(turns: &Arc<Turns>, index: u32) -> Self {
+        Out { turns: Some((index, turns.clone())), ..Out::default() }
+    }
+
+    /// Before a visit: `limit` events may be sent before the visit stops taking input, `room`
+    /// before `try_send` refuses, `emit_max` by one event before it fails.
+    pub fn allow(&mut self, limit: usize, room: usize, emit_max: usize) {
+        self.limit = limit;
+        self.room = room;
+        self.emit_max = emit_max;
+    }
+
+    /// How many events may be sent before the visit stops.
+    #[must_use]
+    pub fn allowance(&self) -> usize {
+        self.limit
+    }
+
+    /// Before an event: what was sent so far stays.
+    #[inline(always)]
+    pub fn set_mark(&mut self) {
+        self.mark = self.filled_len + self.filling.len();
+    }
+
+    /// More was sent than there was room for.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.filled_len + self.filling.len() > self.limit
+    }
+
+    /// One event sent more than `emit_max`.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_flooded(&self) -> bool {
+        self.flooded
+    }
+
+    /// Withdraws what was sent since the mark.
+    pub fn withdraw(&mut self) {
+        self.flooded = false;
+        while self.filled_len > self.mark {
+            match self.filled.pop() {
+                Some(last) => {
+                    self.filled_len -= last.len();
+                    self.filling = last;
+                }
+                None => break,
+            }
+        }
+        self.filling.truncate(self.mark - self.filled_len);
+        while self.runs.last().is_some_and(|run| run.start >= self.mark) {
+            self.runs.pop();
+        }
+        if let Some((_, turns)) = &self.turns {
+            turns.last.store(NO_PORT, Relaxed);
+        }
+    }
+
+    /// Takes everything: the filled chunks, and the one being filled.
+    #[must_use]
+    pub fn take(&mut self) -> (Vec<Slots<T>>, Slots<T>) {
+        self.runs.clear();
+        if let Some((_, turns)) = &self.turns {
+            turns.last.store(NO_PORT, Relaxed);
+        }
+        self.filled_len = 0;
+        self.mark = 0;
+        (std::mem::take(&mut self.filled), std::mem::take(&mut self.filling))
+    }
+
+    /// Empty storage to fill next.
+    pub fn refill(&mut self, filled: Vec<Slots<T>>, storage: Slots<T>) {
+        if self.is_empty() {
+            debug_assert!(filled.is_empty() && storage.is_empty(), "storage that holds events");
+            self.filled = filled;
+            self.filling = storage;
+        }
+    }
+
+    /// Shows every event that was sent, in order.
+    pub fn for_each(&self, see: impl FnMut(&T)) {
+        self.filled.iter().chain([&self.filling]).flatten().flatten().for_each(see);
+    }
+
+    /// The runs of this port as `(turn, length)`, oldest first.
+    #[must_use]
+    pub fn runs(&self) -> Vec<(u32, usize)> {
+        let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.len()]);
+        self.runs.iter().zip(ends).map(|(run, end)| (run.turn, end - run.start)).collect()
+    }
+}
+
+impl<T> fmt::Debug for Out<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Out").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Visits every port of a set, whatever its type.
+pub trait PortVisitor {
+    /// The port numbered `index`.
+    fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>);
+}
+
+/// The ports of a stage: `()`, `Out<T>`, or a struct of `Out<_>` fields with `#[derive(Ports)]`.
+pub trait Ports: Send + Sized + 'static {
+    /// Copyable handles to the ports, for `connect`.
+    type Refs: Copy;
+
+    /// The names of the ports, in order.
+    const NAMES: &'static [&'static str];
+
+    /// A set of ports for a new instance.
+    fn new() -> Self;
+
+    /// Handles to the ports of a stage of the graph.
+    fn refs(of: StageKey) -> Self::Refs;
+
+    /// Shows every port to `visitor`, in order.
+    fn each<V: PortVisitor>(&mut self, visitor: &mut V);
+}
+
+impl Ports for () {
+    type Refs = ();
+    const NAMES: &'static [&'static str] = &[];
+    fn new() {}
+    fn refs(_: StageKey) {}
+    #[inline(always)]
+    fn each<V: PortVisitor>(&mut self, _: &mut V) {}
+}
+
+impl<T: Send + 'static> Ports for Out<T> {
+    type Refs = Port<T>;
+    const NAMES: &'static [&'static str] = &["out"];
+    fn new() -> Self {
+        Out::default()
+    }
+    fn refs(of: StageKey) -> Port<T> {
+        Port::of(of, 0)
+    }
+    #[inline(always)]
+    fn each<V: PortVisitor>(&mut self, visitor: &mut V) {
+        visitor.port(0, self);
+    }
+}
+
+/// A stage of one particular app; what keeps handles of two apps apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StageKey {
+    /// Which app.
+    pub app: u64,
+    /// Which stage of it.
+    pub stage: StageId,
+}
+
+/// A handle to one output port of a stage.
+pub struct Port<T> {
+    /// Whose port.
+    pub of: StageKey,
+    /// Its number.
+    pub index: usize,
+    carries: PhantomData<fn() -> T>,
+}
+
+impl<T> Port<T> {
+    /// The port numbered `index` of a stage; `#[derive(Ports)]` calls this.
+    #[must_use]
+    pub fn of(of: StageKey, index: usize) -> Self {
+        Port { of, index, carries: PhantomData }
+    }
+}
+
+impl<T> Clone for Port<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Port<T> {}
+
+impl<T> fmt::Debug for Port<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("of", &self.of).field("index", &self.index).finish()
+    }
+}
+
+/// What an event can be taken from: a port, or a stage that has just one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not send `{T}`",
+    note = "the start of a connector is a port (`stage.port`) or a stage with one port, and must carry what its end takes"
+)]
+pub trait AsPort<T> {
+    /// The port.
+    fn as_port(&self) -> Port<T>;
+}
+
+impl<T> AsPort<T> for Port<T> {
+    fn as_port(&self) -> Port<T> {
+        *self
+    }
+}
+
+/// What an event can be sent to: a stage that takes it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not take `{T}`",
+    note = "the end of a connector is a stage whose `In` is what the port carries"
+)]
+pub trait AsInput<T> {
+    /// The stage.
+    fn as_input(&self) -> StageKey;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_event_sent_is_withdrawn_across_chunks() {
+        let mut out = Out::<u64>::default();
+        for n in 0..300 {
+            out.send(n);
+        }
+        out.set_mark();
+        for n in 300..2_000 {
+            out.send(n);
+        }
+        out.withdraw();
+        assert_eq!(out.len(), 300);
+        out.send(7);
+        assert_eq!(out.drain().collect::<Vec<_>>(), (0..300).chain([7]).collect::<Vec<_>>());
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn one_event_that_sends_too_much_takes_no_more_memory() {
+        let mut out = Out::<u64>::default();
+        out.allow(usize::MAX, usize::MAX, 1_000);
+        for n in 0..1_000_000 {
+            out.send(n);
+        }
+        assert!(out.is_flooded() && out.len() < 2_000);
+        out.withdraw();
+        assert!(!out.is_flooded() && out.is_empty());
+    }
+
+    #[test]
+    fn try_send_gives_the_event_back_when_there_is_no_room() {
+        let mut out = Out::default();
+        out.allow(usize::MAX, 1, usize::MAX);
+        assert_eq!(out.try_send("a"), Ok(()));
+        assert_eq!(out.try_send("b"), Err("b"));
+        assert!(!out.is_over());
+    }
+
+    #[test]
+    fn the_order_of_sending_between_ports_is_known() {
+        let turns = Turns::shared();
+        let (mut a, mut b) = (Out::one_of(&turns, 0), Out::one_of(&turns, 1));
+        a.send(1);
+        a.send(2);
+        b.send(3);
+        a.send(4);
+        assert_eq!((a.runs(), b.runs()), (vec![(1, 2), (3, 1)], vec![(2, 1)]));
+        a.set_mark();
+        a.send(5);
+        a.withdraw();
+        b.send(6);
+        assert_eq!((a.runs(), b.runs()), (vec![(1, 2), (3, 1)], vec![(2, 1), (4, 1)]));
+    }
+}

@@ -1,0 +1,581 @@
+//! The program: stages and sources by name, and what joins them. Nothing here says how it runs.
+//! `App` has interior mutability, and what it hands out is `Copy`, so that sub-graphs can be built
+//! by functions.
+
+use std::any::{Any, type_name};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::time::Duration;
+
+use comporta_model::error::{Outcome, Result};
+use comporta_model::event::{Event, Meta};
+use comporta_model::graph::{
+    Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
+};
+use comporta_model::plan::{Plan, PlanFault, Settings};
+use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
+use comporta_model::source::{IntoSource, Source};
+use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk};
+
+use crate::core::{Core, Node, Wiring};
+use crate::env::Clock;
+use crate::failure::Failures;
+use crate::path::admit::Desk;
+use crate::path::emit::{Edge, EdgeRoute, Tap, key_hash};
+use crate::path::enqueue::{Maker, Phase, StageNode, State};
+use crate::path::handle::Rules;
+use crate::path::push::{InputNode, Push};
+use crate::path::settle::Resequencer;
+use crate::path::source::{SourceNode, SourceState};
+use crate::running::Running;
+use crate::sync::{Arc, Mutex};
+
+/// A program: stages joined into a graph.
+pub struct App {
+    identity: Arc<()>,
+    inner: RefCell<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    graph: Graph,
+    entries: Vec<Entry>,
+    wiring: Wiring,
+    copies: HashSet<(u32, usize)>,
+}
+
+/// How to make the node of a stage, once it is known how it runs.
+struct Entry {
+    build: Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>,
+    first: Option<Box<dyn Any + Send>>,
+    retain: Option<Box<dyn Any + Send>>,
+}
+
+struct Site<'a> {
+    core: &'a Core,
+    id: u32,
+    first: Option<Box<dyn Any + Send>>,
+    retain: Option<Box<dyn Any + Send>>,
+}
+
+/// Why a program could not be started. Nothing has run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The graph is not valid.
+    Graph(Vec<GraphFault>),
+    /// The plan does not fit the graph.
+    Plan(Vec<PlanFault>),
+    /// A stage could not be made, or a source not opened.
+    Stage {
+        /// Its name.
+        name: String,
+        /// Why.
+        message: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn all(
+            f: &mut fmt::Formatter<'_>,
+            what: &str,
+            faults: &[impl fmt::Display],
+        ) -> fmt::Result {
+            match faults {
+                [fault] => write!(f, "{what}: {fault}"),
+                _ => {
+                    write!(f, "{what} has {} mistakes:", faults.len())?;
+                    faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
+                }
+            }
+        }
+        match self {
+            StartError::Graph(faults) => all(f, "the graph", faults),
+            StartError::Plan(faults) => all(f, "the plan", faults),
+            StartError::Stage { name, message } => write!(f, "`{name}` could not start: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
+/// of a stage with several are its fields: `app.connect(parse.bad, log)`.
+pub struct StageRef<'a, I, P: Ports> {
+    app: &'a App,
+    key: StageKey,
+    refs: P::Refs,
+    takes: PhantomData<fn(I)>,
+}
+
+impl<I, P: Ports> Clone for StageRef<'_, I, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<I, P: Ports> Copy for StageRef<'_, I, P> {}
+
+impl<I, P: Ports> Deref for StageRef<'_, I, P> {
+    type Target = P::Refs;
+    fn deref(&self) -> &P::Refs {
+        &self.refs
+    }
+}
+
+impl<I, P: Ports> fmt::Debug for StageRef<'_, I, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.app.inner.borrow().graph.stages[self.key.stage.index()].name.clone();
+        f.debug_tuple("StageRef").field(&name).finish()
+    }
+}
+
+impl<I, T: Send + 'static> AsPort<T> for StageRef<'_, I, Out<T>> {
+    fn as_port(&self) -> Port<T> {
+        self.refs
+    }
+}
+
+impl<T, P: Ports> AsInput<T> for StageRef<'_, T, P> {
+    fn as_input(&self) -> StageKey {
+        self.key
+    }
+}
+
+impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
+    fn say(self, say: impl FnOnce(&mut StageSpec)) -> Self {
+        say(&mut self.app.inner.borrow_mut().graph.stages[self.key.stage.index()]);
+        self
+    }
+
+    /// It keeps state that must see all events: it has one instance, whatever the plan says.
+    pub fn stateful(self) -> Self {
+        self.say(|spec| spec.stateful = true)
+    }
+
+    /// It may have many instances, but what they send leaves in the order the events came.
+    pub fn ordered(self) -> Self {
+        self.say(|spec| spec.ordered = true)
+    }
+
+    /// It is handed `event` when the program starts.
+    pub fn autostart(self, event: I) -> Self {
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].first = Some(Box::new(event));
+        self.say(|spec| spec.autostart = true)
+    }
+
+    /// A copy of each event is kept while it is handled, so that one the handler took can still be
+    /// retried and replayed.
+    pub fn retain(self) -> Self
+    where
+        I: Clone,
+    {
+        let copy: fn(&I) -> I = I::clone;
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].retain = Some(Box::new(copy));
+        self.say(|spec| spec.retain = true)
+    }
+}
+
+impl App {
+    /// A program without stages.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        let graph = Graph { name: name.into().into(), ..Graph::default() };
+        App { identity: Arc::new(()), inner: RefCell::new(Inner { graph, ..Inner::default() }) }
+    }
+
+    /// A stage whose instances are copies of `stage`: a type with [`Stage`], or a closure
+    /// `|event: In, out: &mut Out<T>| ...`.
+    pub fn stage<M, S>(&self, name: impl Into<String>, stage: S) -> StageOf<'_, S::Handler>
+    where
+        S: IntoStage<M>,
+        S::Handler: Clone + Sync,
+    {
+        let model = stage.into_handler();
+        let group = model.group();
+        self.add_stage(name.into(), group, Box::new(move |_| Ok(model.clone())))
+    }
+
+    /// A stage whose instances are made by a factory: for state that is no `Clone`.
+    pub fn stage_with<M, S>(
+        &self,
+        name: impl Into<String>,
+        factory: impl Fn(&Cx) -> Result<S> + Send + Sync + 'static,
+    ) -> StageOf<'_, S::Handler>
+    where
+        S: IntoStage<M>,
+        M: 'static,
+    {
+        self.add_stage(name.into(), None, Box::new(move |cx| Ok(factory(cx)?.into_handler())))
+    }
+
+    /// A stage that takes an event and sends any number through one port.
+    pub fn each<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(I, &mut Out<O>) -> R + Clone + Send + Sync + 'static,
+    {
+        self.stage(name, call)
+    }
+
+    /// A stage that takes an event and sends one.
+    pub fn map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Mapped::<F, I, O, One>::new(call))
+    }
+
+    /// A stage that takes an event and sends all that an iterator gives: a `Vec`, an `Option`, ...
+    pub fn flat_map<I, O, F>(
+        &self,
+        name: impl Into<String>,
+        call: F,
+    ) -> StageRef<'_, I, Out<O::Item>>
+    where
+        I: Send + 'static,
+        O: IntoIterator + 'static,
+        O::Item: Send + 'static,
+        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Mapped::<F, I, O, Many>::new(call))
+    }
+
+    /// A stage that takes an event and sends nothing.
+    pub fn sink<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, ()>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(I) -> R + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Sunk::<F, I, R>::new(call))
+    }
+
+    fn plain<S: Stage + Clone + Sync>(
+        &self,
+        name: impl Into<String>,
+        stage: S,
+    ) -> StageRef<'_, S::In, S::Ports> {
+        self.stage(name, stage)
+    }
+
+    /// A source, opened when the program starts: whatever `open` returns that is a [`Source`], an
+    /// iterator, or a `Result` of one.
+    pub fn source<M, S>(
+        &self,
+        name: impl Into<String>,
+        open: impl FnOnce() -> S + Send + 'static,
+    ) -> Port<<S::Source as Source>::Item>
+    where
+        S: IntoSource<M> + 'static,
+    {
+        let key = self.add(name.into(), Kind::Source, "()", &["out"], move |site| {
+            let settings = &site.core.settings.stages[site.id as usize];
+            let spec = &site.core.graph.stages[site.id as usize];
+            let (id, name) = (site.id, spec.name.clone());
+            let batch = settings.batch;
+            Arc::new_cyclic(|me| SourceNode {
+                id,
+                name,
+                batch,
+                me: me.clone(),
+                opener: Mutex::new(Some(Box::new(move || open().into_source()))),
+                state: Mutex::new(SourceState::default()),
+            })
+        });
+        Port::of(key, 0)
+    }
+
+    /// An input: what the returned handle pushes comes out of the returned port.
+    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Push<T>, Port<T>) {
+        let id = StageId(u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX));
+        let node = InputNode::new(id.0);
+        let push = Push::new(node.clone());
+        let key = self.add(name.into(), Kind::Input, "()", &["out"], move |_| node);
+        (push, Port::of(key, 0))
+    }
+
+    /// Joins a port to a stage. The event type can be copied and serialised, so that any plan may
+    /// separate the two.
+    pub fn connect<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
+        self.join(from.as_port(), [to], Way::First, Some(T::clone));
+    }
+
+    /// Joins a port to a stage that must share its process: any `Send` type, such as a socket.
+    pub fn connect_local<T: Send + 'static>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
+        self.join(from.as_port(), [to], Way::First, None);
+    }
+
+    /// Joins a port to several stages that take turns.
+    pub fn round_robin<T: Event, S: AsInput<T>>(
+        &self,
+        from: impl AsPort<T>,
+        to: impl IntoIterator<Item = S>,
+    ) {
+        self.join(from.as_port(), to, Way::RoundRobin, Some(T::clone));
+    }
+
+    /// Joins a port to several stages, one of which is chosen by a key: equal keys, same stage.
+    pub fn by_key<T: Event, S: AsInput<T>, K: Hash>(
+        &self,
+        from: impl AsPort<T>,
+        key: impl Fn(&T) -> K + Send + Sync + 'static,
+        to: impl IntoIterator<Item = S>,
+    ) {
+        let key = Arc::new(move |event: &T| key_hash(&key(event)));
+        self.join(from.as_port(), to, Way::ByKey(key), Some(T::clone));
+    }
+
+    /// As [`round_robin`](Self::round_robin), for events that cannot leave the process.
+    pub fn round_robin_local<T: Send + 'static, S: AsInput<T>>(
+        &self,
+        from: impl AsPort<T>,
+        to: impl IntoIterator<Item = S>,
+    ) {
+        self.join(from.as_port(), to, Way::RoundRobin, None);
+    }
+
+    /// As [`by_key`](Self::by_key), for events that cannot leave the process.
+    pub fn by_key_local<T: Send + 'static, S: AsInput<T>, K: Hash>(
+        &self,
+        from: impl AsPort<T>,
+        key: impl Fn(&T) -> K + Send + Sync + 'static,
+        to: impl IntoIterator<Item = S>,
+    ) {
+        let key = Arc::new(move |event: &T| key_hash(&key(event)));
+        self.join(from.as_port(), to, Way::ByKey(key), None);
+    }
+
+    /// Checks the graph. What it returns may surprise, but works.
+    ///
+    /// # Errors
+    /// All the mistakes of the graph.
+    pub fn check(&self) -> std::result::Result<Vec<GraphWarning>, StartError> {
+        self.topology().map(|topology| topology.warnings)
+    }
+
+    /// The graph as data.
+    #[must_use]
+    pub fn graph(&self) -> Graph {
+        self.inner.borrow().graph.clone()
+    }
+
+    /// Starts the program on threads of its own.
+    ///
+    /// # Errors
+    /// When the graph is not valid, the plan does not fit it, a stage cannot be made or a source
+    /// not opened. Nothing has run then.
+    pub fn start(self, plan: &Plan) -> std::result::Result<Running, StartError> {
+        let core = self.build(plan, Clock::real(), false)?;
+        Running::start(core)
+    }
+
+    /// Starts the program and waits for its end.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn run(self, plan: &Plan) -> std::result::Result<crate::running::Summary, StartError> {
+        Ok(self.start(plan)?.wait())
+    }
+
+    /// Watches what a port sends; for tests.
+    pub(crate) fn watch<T: Send + 'static>(&self, port: Port<T>, tap: Tap<T>) {
+        let at = (port.of.stage.0, port.index);
+        self.inner.borrow_mut().wiring.taps.insert(at, Box::new(tap));
+    }
+
+    fn topology(&self) -> std::result::Result<Topology, StartError> {
+        let inner = self.inner.borrow();
+        let copies = |stage: StageId, port| inner.copies.contains(&(stage.0, port));
+        inner.graph.check(copies).map_err(StartError::Graph)
+    }
+
+    fn settings(&self, plan: &Plan) -> std::result::Result<Settings, StartError> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        plan.settle(&self.inner.borrow().graph, cpus).map_err(StartError::Plan)
+    }
+
+    /// Makes the nodes; nothing runs yet.
+    pub(crate) fn build(
+        self,
+        plan: &Plan,
+        clock: Clock,
+        tested: bool,
+    ) -> std::result::Result<Arc<Core>, StartError> {
+        let topology = self.topology()?;
+        let settings = self.settings(plan)?;
+        let Inner { graph, entries, wiring, .. } = self.inner.into_inner();
+        let core = Arc::new(Core::new(graph, &topology, settings, wiring, clock, tested));
+        let nodes = (0u32..)
+            .zip(entries)
+            .map(|(id, entry)| {
+                let Entry { build, first, retain } = entry;
+                build(Site { core: &core, id, first, retain })
+            })
+            .collect();
+        core.set_nodes(nodes);
+        Ok(core)
+    }
+
+    fn add_stage<H: Handler>(
+        &self,
+        name: String,
+        group: Option<(usize, Duration)>,
+        maker: Maker<H>,
+    ) -> StageOf<'_, H> {
+        let takes = type_name::<H::Item>();
+        let key = self.add(name, Kind::Stage, takes, H::Ports::NAMES, move |site| {
+            stage_node(site, group, maker)
+        });
+        self.inner.borrow_mut().graph.stages[key.stage.index()].batched = group;
+        StageRef { app: self, key, refs: H::Ports::refs(key), takes: PhantomData }
+    }
+
+    fn add(
+        &self,
+        name: String,
+        kind: Kind,
+        takes: &'static str,
+        ports: &'static [&'static str],
+        build: impl FnOnce(Site<'_>) -> Arc<dyn Node> + Send + 'static,
+    ) -> StageKey {
+        let mut inner = self.inner.borrow_mut();
+        let stage = StageId(u32::try_from(inner.entries.len()).expect("fewer than 2^32 stages"));
+        inner.graph.stages.push(StageSpec {
+            name: name.into(),
+            kind,
+            takes,
+            ports,
+            stateful: false,
+            ordered: false,
+            autostart: false,
+            retain: false,
+            batched: None,
+        });
+        inner.entries.push(Entry { build: Box::new(build), first: None, retain: None });
+        StageKey { app: self.identity(), stage }
+    }
+
+    fn identity(&self) -> u64 {
+        Arc::as_ptr(&self.identity) as usize as u64
+    }
+
+    fn join<T: Send + 'static, S: AsInput<T>>(
+        &self,
+        from: Port<T>,
+        to: impl IntoIterator<Item = S>,
+        way: Way<T>,
+        copy: Option<fn(&T) -> T>,
+    ) {
+        let ends: Vec<StageKey> = to.into_iter().map(|end| end.as_input()).collect();
+        let mut inner = self.inner.borrow_mut();
+        let own = self.identity();
+        if from.of.app != own || ends.iter().any(|end| end.app != own) {
+            let app = inner.graph.name.clone();
+            inner.graph.faults.push(GraphFault::Foreign { app });
+            return;
+        }
+        let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
+        let (route, edge_route) = match way {
+            Way::First => (Route::One, EdgeRoute::First),
+            Way::RoundRobin => (Route::RoundRobin, EdgeRoute::RoundRobin),
+            Way::ByKey(key) => (Route::ByKey, EdgeRoute::ByKey(key)),
+        };
+        let at = (from.of.stage.0, from.index);
+        if copy.is_some() {
+            inner.copies.insert(at);
+        }
+        let edge = Edge { to: to.clone(), route: edge_route, copy };
+        inner.wiring.edges.entry(at).or_default().push(Box::new(edge));
+        let (stage, local) = (from.of.stage, copy.is_none());
+        inner.graph.connectors.push(Connector { from: stage, port: from.index, to, route, local });
+    }
+}
+
+/// A handle to a stage run by `H`.
+pub type StageOf<'a, H> = StageRef<'a, <H as Handler>::Item, <H as Handler>::Ports>;
+
+enum Way<T> {
+    First,
+    RoundRobin,
+    ByKey(crate::path::emit::KeyFn<T>),
+}
+
+fn stage_node<H: Handler>(
+    site: Site<'_>,
+    group: Option<(usize, Duration)>,
+    maker: Maker<H>,
+) -> Arc<dyn Node> {
+    let Site { core, id, first, retain } = site;
+    let settings = &core.settings.stages[id as usize];
+    let spec = &core.graph.stages[id as usize];
+    let cycle = core.cycle_of(id);
+    let mut desk = Desk::new(settings.capacity, settings.when_full, cycle.clone());
+    let mut queue = comporta_model::chunk::ChunkQueue::default();
+    if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
+        queue.push_one(&Meta::default(), *event);
+        desk.counts.offered += 1;
+        desk.counts.arrived += 1;
+        if let Some(cycle) = &cycle {
+            cycle.arrived(1);
+        }
+    }
+    let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
+    // The edges of a cycle are counted with it: its stages never end alone.
+    let open = if cycle.is_some() { usize::MAX / 2 } else { core.open_edges(id) };
+    let node = StageNode {
+        id,
+        rules: Rules {
+            name: spec.name.clone(),
+            batch: settings.batch,
+            retry: settings.retry,
+            emit_max: settings.emit_max,
+            on_panic: settings.on_panic,
+            group,
+            ordered: spec.ordered,
+            retain: retain.map(|retain| *retain),
+        },
+        maker,
+        state: Mutex::new(State {
+            queue,
+            desk,
+            idle: Vec::new(),
+            parked: Vec::new(),
+            early: Vec::new(),
+            claims: 0,
+            instances: 0,
+            wanted: settings.instances,
+            retiring: 0,
+            made: 0,
+            in_flight: 0,
+            stride: settings.batch,
+            service_ns: 0,
+            open,
+            phase: Phase::Open,
+            gathering: false,
+            flush_due: false,
+            next_ticket: 0,
+            tickets_out: 0,
+        }),
+        failures: Mutex::new(Failures::new(settings.failures_max)),
+        resequencer: spec.ordered.then(|| Mutex::new(Resequencer::new())),
+        faults: Mutex::default(),
+    };
+    Arc::new(node)
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let graph = &self.inner.borrow().graph;
+        let names: Vec<_> = graph.stages.iter().map(|stage| &*stage.name).collect();
+        f.debug_struct("App").field("name", &graph.name).field("stages", &names).finish()
+    }
+}

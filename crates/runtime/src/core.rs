@@ -1,0 +1,541 @@
+//! What all parts of a running program share: its nodes, pools, clock and timers; how tokens are
+//! made ready, and how the end of one stage reaches the next.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::plan::{Policy, Settings};
+use comporta_model::stage::Host;
+
+use crate::cycle::Cycle;
+use crate::env::Clock;
+use crate::failure::Failure;
+use crate::path::admit::Wakes;
+use crate::path::emit::{Edge, Inlet, Tap};
+use crate::path::handle::Fault;
+use crate::path::ready::{Task, Token};
+use crate::path::work::{Pool, Worker};
+use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
+use crate::sync::{
+    Acquire, Arc, AtomicBool, AtomicI32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, spawn, wait,
+};
+use crate::timer::Timers;
+
+/// A stage, source or input, whatever its types.
+pub(crate) trait Node: Send + Sync {
+    /// Does what a token stands for.
+    fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes);
+    /// Makes the instances, or opens the source.
+    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String>;
+    /// Its queue, as `Arc<dyn Inlet<Item>>`.
+    fn inlet(self: Arc<Self>) -> Box<dyn Any>;
+    /// Nothing more is to come from outside: for sources and inputs.
+    fn close(&self, _: &Core, _: &mut Wakes) {}
+    /// One of its producers ended.
+    fn close_edge(&self, _: &mut Wakes) {}
+    /// If it has seen its last event, its instances finish.
+    fn begin_finish(&self, _: &Core, _: &mut Wakes) {}
+    /// The program stops: what it holds is cancelled.
+    fn cancel(&self);
+    /// Sheds an event if an instance of its cycle waits for it. Says whether one did.
+    fn break_cycle(&self, _: &mut Wakes) -> bool {
+        false
+    }
+    /// Its numbers.
+    fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot;
+    fn set_capacity(&self, _: usize, _: &mut Wakes) {}
+    fn set_enabled(&self, _: bool) {}
+    fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Wakes) -> Result<(), String> {
+        Ok(())
+    }
+    fn failures(&self) -> Vec<Failure>;
+    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`.
+    fn take_failures(&self) -> Box<dyn Any> {
+        Box::new(())
+    }
+    fn replay(&self, _: &Core, _: usize, _: &mut Wakes) -> usize {
+        0
+    }
+    fn inject(&self, _: Fault) {}
+}
+
+/// Where a stage stands with its pool; changed while events flow.
+pub(crate) struct Place {
+    pool: AtomicUsize,
+    priority: AtomicI32,
+    /// The greatest priority of those who wait for room in its queue.
+    inherited: AtomicI32,
+    depth: i32,
+}
+
+/// The connectors and taps of a program, by stage and port, with their types erased.
+#[derive(Default)]
+pub(crate) struct Wiring {
+    pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn Any + Send + Sync>>>,
+    pub(crate) taps: HashMap<(u32, usize), Box<dyn Any + Send + Sync>>,
+}
+
+pub(crate) struct Core {
+    pub(crate) graph: Graph,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) timers: Timers,
+    pub(crate) pools: Vec<Pool>,
+    places: Vec<Place>,
+    cycles: Vec<Option<Arc<Cycle>>>,
+    wiring: Wiring,
+    /// For each stage, where its ports lead.
+    outgoing: Vec<Vec<(usize, StageId)>>,
+    /// For each stage, the edges that lead to it from outside of its cycle.
+    incoming: Vec<usize>,
+    nodes: OnceLock<Vec<Arc<dyn Node>>>,
+    tested: bool,
+    /// Stages that a test holds back, and their tokens.
+    held: Mutex<HashMap<u32, Vec<Token>>>,
+    stopped: AtomicBool,
+    run: Mutex<RunState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct RunState {
+    /// Nodes that have not ended.
+    pub(crate) live: usize,
+    /// Threads that have not ended.
+    pub(crate) threads: usize,
+    pub(crate) quit: bool,
+    pub(crate) result: Option<Box<dyn Any + Send>>,
+    pub(crate) problems: Vec<String>,
+    /// Problems past the bound.
+    pub(crate) problems_more: usize,
+    /// Workers named as stuck, by their stage.
+    pub(crate) stuck: Vec<String>,
+}
+
+/// How many problems are remembered; the rest is counted.
+const PROBLEMS_MAX: usize = 100;
+const NOT_INHERITED: i32 = i32::MIN;
+
+impl Core {
+    pub(crate) fn new(
+        graph: Graph,
+        topology: &Topology,
+        settings: Settings,
+        wiring: Wiring,
+        clock: Clock,
+        tested: bool,
+    ) -> Self {
+        let places = settings.stages.iter().zip(&topology.depth).map(|(stage, depth)| Place {
+            pool: AtomicUsize::new(stage.pool),
+            priority: AtomicI32::new(stage.priority),
+            inherited: AtomicI32::new(NOT_INHERITED),
+            depth: i32::try_from(*depth).unwrap_or(i32::MAX),
+        });
+        let pools = settings.pools.iter().enumerate();
+        let mut outgoing = vec![Vec::new(); graph.stages.len()];
+        let mut incoming = vec![0; graph.stages.len()];
+        for connector in &graph.connectors {
+            for to in &connector.to {
+                outgoing[connector.from.index()].push((connector.port, *to));
+                let (from, to) = (connector.from.index(), to.index());
+                let inside = topology.component[from] == topology.component[to];
+                incoming[to] += usize::from(!inside);
+            }
+        }
+        let live = graph.stages.len();
+        Core {
+            places: places.collect(),
+            pools: pools.map(|(i, pool)| Pool::new(i, pool.name.clone(), pool.policy)).collect(),
+            cycles: cycles(&graph, topology),
+            graph,
+            settings,
+            clock,
+            timers: Timers::default(),
+            wiring,
+            outgoing,
+            incoming,
+            nodes: OnceLock::new(),
+            tested,
+            held: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            run: Mutex::new(RunState { live, ..RunState::default() }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: Vec<Arc<dyn Node>>) {
+        let _ = self.nodes.set(nodes);
+    }
+
+    pub(crate) fn nodes(&self) -> &[Arc<dyn Node>] {
+        self.nodes.get().map_or(&[], Vec::as_slice)
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, stage: u32) -> &Arc<dyn Node> {
+        &self.nodes()[stage as usize]
+    }
+
+    /// Whether this is a test that may inject faults.
+    #[inline]
+    pub(crate) fn is_tested(&self) -> bool {
+        self.tested
+    }
+
+    pub(crate) fn cycle_of(&self, stage: u32) -> Option<Arc<Cycle>> {
+        self.cycles[stage as usize].clone()
+    }
+
+    /// Edges that lead to a stage from outside of its cycle.
+    pub(crate) fn open_edges(&self, stage: u32) -> usize {
+        self.incoming[stage as usize]
+    }
+
+    /// For tests: a held stage's tokens are set aside until it is let go.
+    pub(crate) fn hold(&self, stage: u32, hold: bool) {
+        let mut held = self.held.lock();
+        if hold {
+            held.entry(stage).or_default();
+        } else if let Some(tokens) = held.remove(&stage) {
+            drop(held);
+            tokens.into_iter().for_each(|token| self.make_ready(token));
+        }
+    }
+
+    /// For tests: whether a token belongs to a held stage, which then keeps it.
+    pub(crate) fn is_held(&self, token: Token) -> bool {
+        self.tested && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
+    }
+
+    // --- types found again
+
+    pub(crate) fn edges_of<T: 'static>(&self, stage: u32, port: usize) -> Vec<&Edge<T>> {
+        let edges = self.wiring.edges.get(&(stage, port));
+        edges.into_iter().flatten().filter_map(|edge| edge.downcast_ref()).collect()
+    }
+
+    pub(crate) fn tap<T: 'static>(&self, stage: u32, port: usize) -> Option<Tap<T>> {
+        self.wiring.taps.get(&(stage, port))?.downcast_ref::<Tap<T>>().cloned()
+    }
+
+    pub(crate) fn inlet<T: 'static>(&self, stage: StageId) -> Arc<dyn Inlet<T>> {
+        let inlet = self.node(stage.0).clone().inlet().downcast::<Arc<dyn Inlet<T>>>();
+        *inlet.expect("`connect` joins only what carries the same type")
+    }
+
+    /// Whether two ports of a stage lead to one queue.
+    pub(crate) fn ports_share_a_queue(&self, stage: u32) -> bool {
+        let mut seen: HashMap<StageId, usize> = HashMap::new();
+        let mut own = self.outgoing[stage as usize].iter();
+        own.any(|(port, to)| *seen.entry(*to).or_insert(*port) != *port)
+    }
+
+    // --- making ready
+
+    #[inline]
+    pub(crate) fn pool_of(&self, stage: u32) -> usize {
+        self.places[stage as usize].pool.load(Relaxed)
+    }
+
+    /// The priority a token of this stage has now.
+    pub(crate) fn priority(&self, stage: u32) -> i32 {
+        let place = &self.places[stage as usize];
+        let own = match self.pools[self.pool_of(stage)].policy() {
+            Policy::Srpt => place.depth,
+            Policy::Stealing | Policy::Single => place.priority.load(Relaxed),
+        };
+        own.max(place.inherited.load(Relaxed))
+    }
+
+    /// Moves a stage to another pool; tokens that stand with the old one are forwarded.
+    pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
+        self.places[stage as usize].pool.store(pool, SeqCst);
+    }
+
+    pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
+        self.places[stage as usize].priority.store(priority, Relaxed);
+    }
+
+    /// A stage lends its priority to the one whose queue it waits for. Says whether that rose.
+    pub(crate) fn inherit(&self, stage: u32, from: u32) -> bool {
+        let lent = self.priority(from);
+        if lent <= self.priority(stage) {
+            return false;
+        }
+        self.places[stage as usize].inherited.fetch_max(lent, Relaxed);
+        true
+    }
+
+    /// Nobody waits for the stage's queue any more.
+    pub(crate) fn disinherit(&self, stage: u32) {
+        let inherited = &self.places[stage as usize].inherited;
+        if inherited.load(Relaxed) != NOT_INHERITED {
+            inherited.store(NOT_INHERITED, Relaxed);
+        }
+    }
+
+    /// Puts a token into its pool's shared queue and sees to it that someone finds it.
+    pub(crate) fn make_ready(&self, token: Token) {
+        let pool = &self.pools[self.pool_of(token.stage)];
+        pool.shared.push(token, self.priority(token.stage));
+        pool.sleep.work_made();
+    }
+
+    /// From outside the workers: makes everything ready.
+    pub(crate) fn dispatch(&self, mut wakes: Wakes) {
+        self.resolve(&mut wakes);
+        for token in wakes.tokens {
+            self.make_ready(token);
+        }
+    }
+
+    /// Ends what is over and breaks what is stuck, until only tokens are left.
+    pub(crate) fn resolve(&self, wakes: &mut Wakes) {
+        loop {
+            if let Some(stage) = wakes.over.pop() {
+                match &self.cycles[stage as usize] {
+                    Some(cycle) => {
+                        for member in &cycle.stages {
+                            self.node(*member).begin_finish(self, wakes);
+                        }
+                    }
+                    None => self.node(stage).begin_finish(self, wakes),
+                }
+            } else if let Some(cycle) = wakes.stuck.take() {
+                if cycle.is_stuck() {
+                    let _ = cycle.stages.iter().any(|stage| self.node(*stage).break_cycle(wakes));
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    // --- the end
+
+    /// A stage has ended: so have its edges.
+    pub(crate) fn stage_ended(&self, stage: u32, wakes: &mut Wakes) {
+        self.close_edges(stage, wakes);
+        self.stage_gone();
+    }
+
+    pub(crate) fn close_edges(&self, stage: u32, wakes: &mut Wakes) {
+        for (_, to) in &self.outgoing[stage as usize] {
+            match &self.cycles[to.index()] {
+                Some(cycle) if cycle.stages.binary_search(&stage).is_ok() => {}
+                Some(cycle) => {
+                    if cycle.close_edge() {
+                        wakes.over.push(to.0);
+                    }
+                }
+                None => self.node(to.0).close_edge(wakes),
+            }
+        }
+    }
+
+    pub(crate) fn stage_gone(&self) {
+        let mut run = self.run.lock();
+        run.live -= 1;
+        if run.live == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Something went wrong that costs no event and stops nothing.
+    pub(crate) fn report(&self, problem: String) {
+        tracing::warn!(app = %self.graph.name, "{problem}");
+        let mut run = self.run.lock();
+        if run.problems.len() < PROBLEMS_MAX {
+            run.problems.push(problem);
+        } else {
+            run.problems_more += 1;
+        }
+    }
+
+    pub(crate) fn run_state(&self) -> crate::sync::MutexGuard<'_, RunState> {
+        self.run.lock()
+    }
+
+    /// Waits until `done` says so or the time is up. Says whether it did.
+    pub(crate) fn wait_until(
+        &self,
+        bound: Option<Duration>,
+        done: impl Fn(&RunState) -> bool,
+    ) -> bool {
+        let start = self.clock.now();
+        let mut run = self.run.lock();
+        loop {
+            if done(&run) {
+                return true;
+            }
+            let left = bound.map(|bound| bound.saturating_sub(self.clock.now().since(start)));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            run = wait(&self.changed, run, left);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(SeqCst)
+    }
+
+    /// Workers leave after their visit, and no timer fires any more.
+    fn halt(&self) {
+        self.stopped.store(true, SeqCst);
+        self.timers.stop();
+        for pool in &self.pools {
+            pool.sleep.wake_all();
+        }
+    }
+
+    /// Stops everything: workers leave after their visit, what is queued is cancelled.
+    pub(crate) fn stop(&self) {
+        self.halt();
+        for node in self.nodes() {
+            node.cancel();
+        }
+    }
+
+    // --- threads
+
+    /// Hires `n` more workers for a pool and gives each a thread.
+    pub(crate) fn hire(self: &Arc<Self>, pool: usize, n: usize, stand_in: bool) {
+        for _ in 0..n {
+            let member = self.pools[pool].hire(stand_in);
+            if self.tested {
+                continue; // the stepper steps it
+            }
+            let name = format!("{}-{}-{}", self.graph.name, self.pools[pool].name, member.number);
+            let worker = Worker::new(&self.pools[pool], member);
+            self.thread(name, move |core| worker.run(core));
+        }
+    }
+
+    /// A thread of this program, counted.
+    pub(crate) fn thread(
+        self: &Arc<Self>,
+        name: String,
+        body: impl FnOnce(&Arc<Core>) + Send + 'static,
+    ) {
+        self.run.lock().threads += 1;
+        let core = self.clone();
+        drop(spawn(name, move || {
+            body(&core);
+            let mut run = core.run.lock();
+            run.threads -= 1;
+            core.changed.notify_all();
+        }));
+    }
+
+    /// The life of the clock thread: fires timers, and names handlers that are stuck.
+    pub(crate) fn keep_time(self: &Arc<Self>) {
+        let mut due = Vec::new();
+        let mut watched = Time::ZERO;
+        let beat = (self.settings.stuck_after / 4).max(Duration::from_millis(1));
+        loop {
+            self.timers.due(self.clock.now(), &mut due);
+            for token in due.drain(..) {
+                self.make_ready(token);
+            }
+            let now = self.clock.now();
+            if now.since(watched) >= beat {
+                watched = now;
+                self.watch(now);
+            }
+            if !self.timers.wait(now, beat) {
+                return;
+            }
+        }
+    }
+
+    /// Stands in for workers that have been in one visit for too long.
+    fn watch(self: &Arc<Self>, now: Time) {
+        for (index, pool) in self.pools.iter().enumerate() {
+            let members = pool.members();
+            let mut stuck = Vec::new();
+            for member in members.iter() {
+                let since = member.since.load(Relaxed);
+                if since > 0 && now.since(Time::from_nanos(since)) > self.settings.stuck_after {
+                    let stage = member.stage.load(Relaxed);
+                    stuck.push(self.graph.stages[stage as usize].name.to_string());
+                }
+            }
+            let stand_ins = members.iter().filter(|member| member.stand_in).count();
+            for name in stuck.iter().skip(stand_ins) {
+                tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
+            }
+            self.hire(index, stuck.len().saturating_sub(stand_ins), true);
+            pool.dismiss(stand_ins.saturating_sub(stuck.len()), |member| member.stand_in);
+            if index == 0 {
+                self.run.lock().stuck = stuck;
+            } else {
+                self.run.lock().stuck.extend(stuck);
+            }
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let stages = self.graph.stages.iter().zip(self.nodes()).zip(0u32..);
+        Snapshot {
+            app: self.graph.name.to_string(),
+            elapsed: self.clock.now().since(Time::ZERO),
+            stages: stages
+                .map(|((spec, node), id)| {
+                    let priority = self.places[id as usize].priority.load(Acquire);
+                    node.snapshot(&spec.name, priority)
+                })
+                .collect(),
+            pools: self
+                .pools
+                .iter()
+                .map(|pool| PoolSnapshot {
+                    name: pool.name.clone(),
+                    threads: pool.threads(),
+                    policy: pool.policy(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Host for Core {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn quit(&self, result: Box<dyn Any + Send>) {
+        let mut run = self.run.lock();
+        if !run.quit {
+            run.quit = true;
+            run.result = Some(result);
+        }
+        self.changed.notify_all();
+        drop(run);
+        self.halt();
+    }
+}
+
+fn cycles(graph: &Graph, topology: &Topology) -> Vec<Option<Arc<Cycle>>> {
+    let mut made: HashMap<usize, Arc<Cycle>> = HashMap::new();
+    let component = &topology.component;
+    let of = |stage: usize| {
+        let own = component[stage];
+        if !topology.cyclic[own] {
+            return None;
+        }
+        let cycle = made.entry(own).or_insert_with(|| {
+            let stages = (0u32..).zip(component).filter(|(_, c)| **c == own).map(|(s, _)| s);
+            let into = graph.connectors.iter().filter(|c| component[c.from.index()] != own);
+            let open = into.flat_map(|c| &c.to).filter(|to| component[to.index()] == own).count();
+            Arc::new(Cycle::new(stages.collect(), open))
+        });
+        Some(cycle.clone())
+    };
+    (0..component.len()).map(of).collect()
+}

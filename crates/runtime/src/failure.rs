@@ -1,0 +1,196 @@
+//! Events that failed for good: kept with their reason, bounded, to be looked at and replayed.
+//! Also turns a panic into a reason instead of a message on standard error.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic;
+use std::sync::Once;
+
+use comporta_model::error::Error;
+use comporta_model::event::{Meta, Time};
+
+/// Why an event failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The handler returned an error.
+    Error(String),
+    /// The handler panicked; where, if known.
+    Panic(String, Option<String>),
+    /// It emitted more than the plan's `emit_max`.
+    Flood(usize),
+    /// A test asked for it.
+    Injected(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Error(message) | Reason::Injected(message) => f.write_str(message),
+            Reason::Panic(message, Some(place)) => write!(f, "panic at {place}: {message}"),
+            Reason::Panic(message, None) => write!(f, "panic: {message}"),
+            Reason::Flood(max) => write!(f, "emitted more than {max} events (emit_max)"),
+        }
+    }
+}
+
+/// One failed event, without the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// Numbers failures of a stage, from 0.
+    pub number: u64,
+    /// Why.
+    pub reason: Reason,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it failed for good.
+    pub at: Time,
+    /// Whether the event itself is still there, so that it can be replayed. It is not when the
+    /// handler took it and the stage does not retain.
+    pub replayable: bool,
+}
+
+pub(crate) struct Failed<T> {
+    pub(crate) failure: Failure,
+    pub(crate) event: Option<T>,
+    pub(crate) meta: Meta,
+}
+
+/// The failed events of one stage.
+pub(crate) struct Failures<T> {
+    kept: VecDeque<Failed<T>>,
+    max: usize,
+    made: u64,
+    forgotten: u64,
+}
+
+impl<T> Failures<T> {
+    pub(crate) fn new(max: usize) -> Self {
+        Failures { kept: VecDeque::new(), max, made: 0, forgotten: 0 }
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        reason: Reason,
+        attempts: u32,
+        at: Time,
+        event: Option<T>,
+        meta: &Meta,
+    ) {
+        let number = self.made;
+        self.made += 1;
+        if self.kept.len() >= self.max {
+            self.forgotten += 1;
+            if self.kept.pop_front().is_none() {
+                return;
+            }
+        }
+        let failure = Failure { number, reason, attempts, at, replayable: event.is_some() };
+        // The group was told of the failure; a replay is no longer its concern.
+        let meta = Meta { ack: None, ..meta.clone() };
+        self.kept.push_back(Failed { failure, event, meta });
+    }
+
+    pub(crate) fn list(&self) -> Vec<Failure> {
+        self.kept.iter().map(|failed| failed.failure.clone()).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Takes out up to `max` failures that can be replayed, oldest first.
+    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<(Meta, T)> {
+        let mut taken = Vec::new();
+        let mut rest = VecDeque::with_capacity(self.kept.len());
+        for mut failed in self.kept.drain(..) {
+            match failed.event.take() {
+                Some(event) if taken.len() < max => taken.push((failed.meta, event)),
+                event => {
+                    failed.event = event;
+                    rest.push_back(failed);
+                }
+            }
+        }
+        self.kept = rest;
+        taken
+    }
+
+    /// Takes everything out.
+    pub(crate) fn drain(&mut self) -> Vec<(Failure, Option<T>)> {
+        self.kept.drain(..).map(|failed| (failed.failure, failed.event)).collect()
+    }
+}
+
+thread_local! {
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `body`, turning a panic into a reason. The panic is not printed: it is reported with the
+/// event it cost. For this a hook is put before the program's own, once; it keeps quiet only
+/// about panics in handlers.
+pub(crate) fn guard<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if IN_HANDLER.get() {
+                PLACE.set(info.location().map(ToString::to_string));
+            } else {
+                usual(info);
+            }
+        }));
+    });
+    let before = IN_HANDLER.replace(true);
+    let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
+    IN_HANDLER.set(before);
+    result.map_err(|payload| Reason::Panic(message(&*payload), PLACE.take()))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .or_else(|| payload.downcast_ref::<Error>().map(ToString::to_string))
+        .unwrap_or_else(|| "(a value that is no text)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_reason_with_its_place() {
+        let reason = guard(|| panic!("bad {}", 7)).unwrap_err();
+        let text = reason.to_string();
+        assert!(text.starts_with("panic at ") && text.ends_with(": bad 7"), "{text}");
+        assert_eq!(guard(|| 3), Ok(3));
+    }
+
+    #[test]
+    fn only_so_many_failures_are_kept_and_the_rest_is_counted() {
+        let mut failures = Failures::new(2);
+        for n in 0..5 {
+            let event = (n != 3).then_some(n);
+            failures.push(Reason::Error(n.to_string()), 1, Time::ZERO, event, &Meta::default());
+        }
+        assert_eq!((failures.len(), failures.forgotten()), (2, 3));
+        assert_eq!(failures.list()[0].number, 3);
+        let replayed: Vec<_> = failures.take_replayable(9).into_iter().map(|(_, e)| e).collect();
+        assert_eq!((replayed, failures.len()), (vec![4], 1));
+    }
+
+    #[test]
+    fn a_bound_of_zero_keeps_nothing() {
+        let mut failures = Failures::new(0);
+        failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), &Meta::default());
+        assert_eq!((failures.len(), failures.forgotten()), (0, 1));
+    }
+}

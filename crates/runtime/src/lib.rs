@@ -1,0 +1,34 @@
+//! Comporta in one process.
+//!
+//! | part | where |
+//! |---|---|
+//! | what a program is made of | [`App`], `app` |
+//! | one event's walk, a hop per file | `path` |
+//! | waiting and waking | `sleep`, `timer`, and the lines of `path::admit` |
+//! | cycles | `cycle` |
+//! | a program that runs, live change, the end | [`Running`], [`Control`], `running` |
+//! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
+//! | time, locks and threads, replaceable | `env`, `sync` |
+//! | ready-made sources | [`sources`] |
+//! | the same program in a test, step by step | [`testing`] |
+
+mod sync;
+mod env;
+mod app;
+mod core;
+mod path;
+mod sleep;
+mod timer;
+mod cycle;
+mod failure;
+mod snapshot;
+mod running;
+pub mod sources;
+pub mod testing;
+
+pub use app::{App, StageOf, StageRef, StartError};
+pub use failure::{Failure, Reason};
+pub use path::admit::Shed;
+pub use path::push::{Push, PushError};
+pub use running::{Control, ControlError, Ended, Running, Summary};
+pub use snapshot::{Counts, PoolSnapshot, Snapshot, StageSnapshot};

@@ -1,0 +1,282 @@
+//! Hop 2, admit: the door of a queue. Decides how many of the events that arrive may enter, and
+//! what becomes of the others; holds who waits for room, first in first out.
+//! Before: `emit` or `push`. After: `enqueue`, under whose lock all of this happens.
+//!
+//! Invariants: `len + reserved <= capacity` unless the capacity was lowered below them; places are
+//! granted to waiters before anyone else; whoever leaves room with waiters present passes it on.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use comporta_model::plan::WhenFull;
+
+use crate::cycle::Cycle;
+use crate::path::push::Caller;
+use crate::path::ready::{Task, Token};
+use crate::snapshot::Counts;
+use crate::sync::Arc;
+
+/// Who sends, and so who waits when there is no room.
+#[derive(Clone)]
+pub(crate) enum Who {
+    /// An instance of a stage, or a source.
+    Instance { stage: u32, instance: u32 },
+    /// What lets the results of an ordered stage out.
+    Releaser { stage: u32 },
+    /// A thread or a task outside.
+    Caller(Arc<Caller>),
+}
+
+/// The instance number under which the releaser of an ordered stage is resumed.
+pub(crate) const RELEASER: u32 = u32::MAX;
+
+struct Waiter {
+    who: Who,
+    want: usize,
+}
+
+/// Tokens made under a lock, dispatched after it is released.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    pub(crate) tokens: Vec<Token>,
+    /// A cycle that may be stuck: to be broken outside all locks.
+    pub(crate) stuck: Option<Arc<Cycle>>,
+    /// Stages that may have seen their last event.
+    pub(crate) over: Vec<u32>,
+    /// Instances that are no longer wanted, to be dropped outside all locks.
+    pub(crate) trash: Vec<Box<dyn Any + Send>>,
+}
+
+/// Why an event was shed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Shed {
+    /// The queue was full, under `reject`.
+    Rejected,
+    /// The queue was full, under `drop-newest`.
+    Newest,
+    /// The queue was full, under `drop-oldest`.
+    Oldest,
+    /// The queue was disabled.
+    Disabled,
+    /// A cycle was stuck.
+    Cycle,
+    /// The stage had ended: sent by a `finish` inside a cycle.
+    Ended,
+}
+
+impl Shed {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Shed; 6] =
+        [Shed::Rejected, Shed::Newest, Shed::Oldest, Shed::Disabled, Shed::Cycle, Shed::Ended];
+
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Shed::Rejected => "rejected",
+            Shed::Newest => "drop-newest",
+            Shed::Oldest => "drop-oldest",
+            Shed::Disabled => "disabled",
+            Shed::Cycle => "cycle",
+            Shed::Ended => "ended",
+        }
+    }
+}
+
+/// The state of the door.
+pub(crate) struct Desk {
+    pub(crate) capacity: usize,
+    pub(crate) when_full: WhenFull,
+    pub(crate) disabled: bool,
+    /// Places promised to visits that are running and to waiters that were granted some.
+    pub(crate) reserved: usize,
+    /// Events that wait in the outboxes of their senders.
+    pub(crate) outboxed: usize,
+    inside: VecDeque<Waiter>,
+    outside: VecDeque<Waiter>,
+    pub(crate) counts: Counts,
+    pub(crate) cycle: Option<Arc<Cycle>>,
+}
+
+/// What the door decided about `n` events.
+pub(crate) struct Verdict {
+    /// So many enter.
+    pub(crate) enter: usize,
+    /// The rest waits with its sender, or is shed.
+    pub(crate) rest: Rest,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    None,
+    Waits,
+    Shed(Shed),
+    /// All enter, and then the oldest leave until the rest fits.
+    Oldest,
+}
+
+impl Desk {
+    pub(crate) fn new(capacity: usize, when_full: WhenFull, cycle: Option<Arc<Cycle>>) -> Self {
+        Desk {
+            capacity,
+            when_full,
+            disabled: false,
+            reserved: 0,
+            outboxed: 0,
+            inside: VecDeque::new(),
+            outside: VecDeque::new(),
+            counts: Counts::default(),
+            cycle,
+        }
+    }
+
+    /// Whether a sender belongs to the same cycle as this queue.
+    pub(crate) fn is_inside(&self, who: &Who) -> bool {
+        match (&self.cycle, who) {
+            (Some(cycle), Who::Instance { stage, .. } | Who::Releaser { stage }) => {
+                cycle.stages.binary_search(stage).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// Places free for a sender: one fewer for one that enters a cycle, so that a bubble remains.
+    fn free(&self, len: usize, inside: bool) -> usize {
+        let bubble = usize::from(self.cycle.is_some() && !inside && self.capacity > 1);
+        self.capacity.saturating_sub(len + self.reserved + bubble)
+    }
+
+    /// Free to those who do not wait: nothing, while others do.
+    fn free_now(&self, len: usize, inside: bool) -> usize {
+        let line = if inside { &self.inside } else { &self.outside };
+        if line.is_empty() { self.free(len, inside) } else { 0 }
+    }
+
+    /// Reserves up to `want` places for a visit that begins. `None` if it needs none.
+    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Option<usize> {
+        match self.when_full {
+            WhenFull::Block | WhenFull::Reject if !self.disabled => {
+                let drawn = self.free_now(len, inside).min(want);
+                self.reserved += drawn;
+                Some(drawn)
+            }
+            _ => None,
+        }
+    }
+
+    /// Decides about `n` events, of which `drawn` have a place reserved.
+    pub(crate) fn admit(&mut self, len: usize, n: usize, drawn: usize, inside: bool) -> Verdict {
+        self.reserved -= drawn;
+        self.counts.offered += n as u64;
+        if self.disabled {
+            return Verdict { enter: 0, rest: Rest::Shed(Shed::Disabled) };
+        }
+        let room = match self.when_full {
+            WhenFull::Block => drawn.max(self.free_now(len, inside)),
+            WhenFull::DropOldest => return Verdict { enter: n, rest: Rest::Oldest },
+            WhenFull::Reject | WhenFull::DropNewest => self.free(len, true),
+        };
+        let enter = n.min(room);
+        let rest = match self.when_full {
+            _ if enter == n => Rest::None,
+            WhenFull::Block => Rest::Waits,
+            WhenFull::Reject => Rest::Shed(Shed::Rejected),
+            WhenFull::DropNewest | WhenFull::DropOldest => Rest::Shed(Shed::Newest),
+        };
+        Verdict { enter, rest }
+    }
+
+    /// How many of a sender's `waiting` events may enter now, of which `room` have a place.
+    pub(crate) fn readmit(
+        &mut self,
+        len: usize,
+        waiting: usize,
+        room: usize,
+        inside: bool,
+    ) -> usize {
+        self.reserved -= room;
+        let places = if self.when_full == WhenFull::Block && !self.disabled {
+            room.max(self.free_now(len, inside))
+        } else {
+            waiting // the rule was changed while they waited: they were accepted under the old one
+        };
+        let enter = waiting.min(places);
+        self.outboxed -= enter;
+        enter
+    }
+
+    /// Puts a sender in line for `want` places.
+    pub(crate) fn wait(&mut self, who: Who, want: usize) {
+        let inside = self.is_inside(&who);
+        if inside && let Some(cycle) = &self.cycle {
+            cycle.wait_inside(1);
+        }
+        let line = if inside { &mut self.inside } else { &mut self.outside };
+        line.push_back(Waiter { who, want });
+    }
+
+    /// Gives a place back unused.
+    pub(crate) fn release(&mut self, room: usize) {
+        self.reserved -= room;
+    }
+
+    /// Grants free places to those who wait. Those outside a cycle are granted some only when a
+    /// quarter of the queue is free (or all they want), so that a sender is not woken for each place.
+    pub(crate) fn pass_room(&mut self, len: usize, wakes: &mut Wakes) {
+        while let Some(first) = self.inside.front() {
+            let room = self.free(len, true).min(first.want);
+            if room == 0 {
+                return;
+            }
+            if let (Some(waiter), Some(cycle)) = (self.inside.pop_front(), &self.cycle) {
+                cycle.activate();
+                cycle.wait_inside(-1);
+                self.grant(waiter.who, room, wakes);
+            }
+        }
+        while let Some(first) = self.outside.front() {
+            let free = self.free(len, false);
+            let enough = first.want.min(self.capacity / 4).max(1);
+            if free < enough {
+                return;
+            }
+            if let Some(waiter) = self.outside.pop_front() {
+                self.grant(waiter.who, free.min(waiter.want), wakes);
+            }
+        }
+    }
+
+    fn grant(&mut self, who: Who, room: usize, wakes: &mut Wakes) {
+        let room = room.min(u32::MAX as usize);
+        self.reserved += room;
+        let (stage, instance) = match who {
+            Who::Instance { stage, instance } => (stage, instance),
+            Who::Releaser { stage } => (stage, RELEASER),
+            Who::Caller(caller) => {
+                if !caller.grant(room) {
+                    self.reserved -= room; // it has left the line
+                }
+                return;
+            }
+        };
+        wakes.tokens.push(Token { stage, task: Task::Resume { instance, room: room as u32 } });
+    }
+
+    /// Everybody who waits, sent away: the program stops, or the queue stops blocking.
+    pub(crate) fn dismiss(&mut self) -> impl Iterator<Item = Who> {
+        if let Some(cycle) = &self.cycle {
+            cycle.wait_inside(-(self.inside.len() as i64));
+        }
+        let inside = std::mem::take(&mut self.inside);
+        inside.into_iter().chain(std::mem::take(&mut self.outside)).map(|waiter| waiter.who)
+    }
+
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.inside.is_empty() || !self.outside.is_empty()
+    }
+
+    pub(crate) fn has_inside_waiters(&self) -> bool {
+        !self.inside.is_empty()
+    }
+}

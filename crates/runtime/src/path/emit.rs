@@ -1,0 +1,522 @@
+//! Hop 7, emit: hands what a visit sent to the queues it goes to, a chunk at a time; what finds no
+//! room stays in the outbox of its sender, who waits for one queue at a time.
+//! Before: `handle`. After: `admit` of the next stage.
+//! Invariant: what one sender sends into one queue arrives in the order sent, because nothing is
+//! sent past an outbox that is not empty.
+
+use std::any::Any;
+use std::collections::VecDeque;
+
+use comporta_model::chunk::{ChunkQueue, Slots};
+use comporta_model::event::Meta;
+use comporta_model::graph::StageId;
+use comporta_model::plan::WhenFull;
+use comporta_model::port::{Out, PortVisitor, Ports};
+
+use crate::core::Core;
+use crate::path::admit::{Wakes, Who};
+use crate::sync::Arc;
+
+/// The queue of a stage, as its senders see it.
+pub(crate) trait Inlet<T>: Send + Sync {
+    /// What it does when it is full.
+    fn rule(&self) -> WhenFull;
+    /// Reserves up to `want` places; `None` where none are needed.
+    fn draw(&self, want: usize, who: &Who) -> Option<usize>;
+    /// Takes a parcel. Says whether the sender now stands in line.
+    fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
+    /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
+    /// stands in line again.
+    fn offer(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<T>,
+        room: usize,
+        who: &Who,
+        wakes: &mut Wakes,
+    ) -> Line;
+    /// Gives places back.
+    fn release(&self, room: usize, wakes: &mut Wakes);
+    /// Counts an event as offered and given back.
+    fn refuse(&self);
+    /// Gives up an outbox and the places granted to it: its events are cancelled.
+    fn abandon(&self, outbox: &mut ChunkQueue<T>, room: usize, wakes: &mut Wakes);
+}
+
+/// Whether a sender stands in line for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    No,
+    /// For a queue outside of the sender's cycle.
+    Outside,
+    /// For a queue of the cycle it belongs to itself.
+    Inside,
+}
+
+/// What a sender hands over at once.
+pub(crate) struct Parcel<'a, T> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) filled: &'a mut Vec<Slots<T>>,
+    /// The last, not quite filled chunk; what comes back in it is storage to go on with.
+    pub(crate) last: &'a mut Slots<T>,
+    pub(crate) drawn: usize,
+    pub(crate) outbox: &'a mut ChunkQueue<T>,
+    /// The sender waits for another queue already: it does not stand in line here too.
+    pub(crate) in_line: bool,
+}
+
+/// Chooses an end by the event.
+pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
+
+/// A connector as the program declared it, with its type.
+pub(crate) struct Edge<T> {
+    pub(crate) to: Vec<StageId>,
+    pub(crate) route: EdgeRoute<T>,
+    pub(crate) copy: Option<fn(&T) -> T>,
+}
+
+pub(crate) enum EdgeRoute<T> {
+    First,
+    RoundRobin,
+    ByKey(KeyFn<T>),
+}
+
+/// A hash that is the same in every process, so that a key finds the same end after a restart.
+pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+struct End<T> {
+    inlet: Arc<dyn Inlet<T>>,
+    drawn: usize,
+    /// There was no room at the last draw.
+    short: bool,
+    outbox: ChunkQueue<T>,
+    filled: Vec<Slots<T>>,
+    last: Slots<T>,
+}
+
+struct Wire<T> {
+    route: EdgeRoute<T>,
+    turn: usize,
+    ends: Vec<End<T>>,
+}
+
+/// One output port of one instance, joined to the queues it leads to.
+pub(crate) struct Link<T> {
+    wires: Vec<Wire<T>>,
+    copy: Option<fn(&T) -> T>,
+    /// The wire and end whose line the sender stands in.
+    waiting: Option<(usize, usize)>,
+    line: Line,
+    /// Events to be sent in turn with those of other ports.
+    staged: VecDeque<T>,
+    tap: Option<Tap<T>>,
+}
+
+/// Sees a copy of what a port sends; for tests.
+pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
+
+impl<T: Send + 'static> Link<T> {
+    /// Joins port `port` of `stage`.
+    pub(crate) fn new(core: &Core, stage: u32, port: usize) -> Self {
+        let edges = core.edges_of::<T>(stage, port);
+        let copy = edges.iter().find_map(|edge| edge.copy);
+        let wires = edges
+            .iter()
+            .map(|edge| Wire {
+                route: match &edge.route {
+                    EdgeRoute::First => EdgeRoute::First,
+                    EdgeRoute::RoundRobin => EdgeRoute::RoundRobin,
+                    EdgeRoute::ByKey(key) => EdgeRoute::ByKey(key.clone()),
+                },
+                turn: 0,
+                ends: edge.to.iter().map(|to| End::new(core.inlet::<T>(*to))).collect(),
+            })
+            .collect();
+        let tap = core.tap::<T>(stage, port);
+        Link { wires, copy, waiting: None, line: Line::No, staged: VecDeque::new(), tap }
+    }
+
+    fn ends(&mut self) -> impl Iterator<Item = &mut End<T>> {
+        self.wires.iter_mut().flat_map(|wire| &mut wire.ends)
+    }
+
+    /// Before a visit: how many events it may send before it should stop, and before `try_send`
+    /// refuses.
+    pub(crate) fn draw(&mut self, want: usize, who: &Who) -> (usize, usize) {
+        let (mut limit, mut room) = (usize::MAX, usize::MAX);
+        for end in self.ends() {
+            if let Some(drawn) = end.inlet.draw(want, who) {
+                end.drawn = drawn;
+                end.short = drawn == 0;
+                room = room.min(drawn);
+                if end.inlet.rule() == WhenFull::Block {
+                    limit = limit.min(drawn);
+                }
+            }
+        }
+        (limit, room)
+    }
+
+    /// Sends all that `out` holds.
+    fn flush(&mut self, out: &mut Out<T>, send: &mut Sending<'_>) {
+        let sent = out.len();
+        send.emitted += sent;
+        if let Some(tap) = &self.tap {
+            out.for_each(|event| tap(event));
+        }
+        let (mut filled, mut last) = out.take();
+        match self.wires.as_mut_slice() {
+            [] => {
+                send.unrouted += sent;
+                filled.clear();
+                last.clear();
+            }
+            [Wire { route: EdgeRoute::First, ends, .. }] => {
+                if let Some(end) = ends.first_mut() {
+                    std::mem::swap(&mut end.filled, &mut filled);
+                    std::mem::swap(&mut end.last, &mut last);
+                    self.deliver(send);
+                    if let Some(end) = self.wires[0].ends.first_mut() {
+                        std::mem::swap(&mut end.filled, &mut filled);
+                        std::mem::swap(&mut end.last, &mut last);
+                    }
+                }
+            }
+            _ => {
+                for event in filled.drain(..).chain([std::mem::take(&mut last)]).flatten().flatten()
+                {
+                    self.address(event);
+                }
+                self.deliver(send);
+            }
+        }
+        out.refill(filled, last);
+    }
+
+    /// Puts an event, or copies of it, with the ends it goes to.
+    fn address(&mut self, event: T) {
+        let Some((final_wire, others)) = self.wires.split_last_mut() else { return };
+        for wire in others {
+            // Checked with the graph: a port with several connectors knows how to copy.
+            if let Some(copy) = self.copy {
+                wire.put(copy(&event));
+            }
+        }
+        final_wire.put(event);
+    }
+
+    /// Hands over what stands with each end, and gives unused places back.
+    fn deliver(&mut self, send: &mut Sending<'_>) {
+        for (w, wire) in self.wires.iter_mut().enumerate() {
+            for (e, end) in wire.ends.iter_mut().enumerate() {
+                if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
+                    continue;
+                }
+                let parcel = Parcel {
+                    meta: send.meta,
+                    filled: &mut end.filled,
+                    last: &mut end.last,
+                    drawn: std::mem::take(&mut end.drawn),
+                    outbox: &mut end.outbox,
+                    in_line: send.line != Line::No,
+                };
+                let line = end.inlet.deliver(send.core, parcel, send.who, send.wakes);
+                if line != Line::No {
+                    self.waiting = Some((w, e));
+                    self.line = line;
+                    send.line = line;
+                }
+            }
+        }
+    }
+}
+
+impl<T> Wire<T> {
+    fn put(&mut self, event: T) {
+        let ends = self.ends.len();
+        let at = match &self.route {
+            EdgeRoute::First => 0,
+            EdgeRoute::RoundRobin => {
+                self.turn = (self.turn + 1) % ends;
+                self.turn
+            }
+            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % ends as u64).unwrap_or(0),
+        };
+        self.ends[at].last.push(Some(event));
+    }
+}
+
+impl<T> End<T> {
+    fn new(inlet: Arc<dyn Inlet<T>>) -> Self {
+        End {
+            inlet,
+            drawn: 0,
+            short: false,
+            outbox: ChunkQueue::default(),
+            filled: Vec::new(),
+            last: Vec::new(),
+        }
+    }
+}
+
+/// What a flush needs to know, and what it found out.
+pub(crate) struct Sending<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) meta: &'a Meta,
+    pub(crate) who: &'a Who,
+    pub(crate) wakes: &'a mut Wakes,
+    pub(crate) line: Line,
+    pub(crate) emitted: usize,
+    pub(crate) unrouted: usize,
+}
+
+/// A link whose type is not known here.
+trait AnyLink: Send {
+    fn as_any(&mut self) -> &mut dyn Any;
+    fn holds(&self) -> bool;
+    fn line(&self) -> Line;
+    fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes);
+    fn release(&mut self, wakes: &mut Wakes);
+    fn refuse(&self);
+    fn rejects(&self) -> bool;
+    fn abandon(&mut self, room: usize, wakes: &mut Wakes);
+}
+
+impl<T: Send + 'static> AnyLink for Link<T> {
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn holds(&self) -> bool {
+        self.wires.iter().flat_map(|wire| &wire.ends).any(|end| !end.outbox.is_empty())
+    }
+
+    fn line(&self) -> Line {
+        self.line
+    }
+
+    /// Goes on with the outboxes, the one waited for first; stops when it stands in line again.
+    fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) {
+        let mut room = room;
+        let granted = self.waiting.take();
+        self.line = Line::No;
+        for (w, wire) in self.wires.iter_mut().enumerate() {
+            for (e, end) in wire.ends.iter_mut().enumerate() {
+                let granted = if granted == Some((w, e)) { std::mem::take(&mut room) } else { 0 };
+                if granted == 0 && (end.outbox.is_empty() || self.waiting.is_some()) {
+                    continue;
+                }
+                let line = end.inlet.offer(core, &mut end.outbox, granted, who, wakes);
+                if line != Line::No {
+                    self.waiting = Some((w, e));
+                    self.line = line;
+                }
+            }
+        }
+    }
+
+    /// Gives back every place drawn, sending nothing.
+    fn release(&mut self, wakes: &mut Wakes) {
+        for end in self.ends() {
+            let drawn = std::mem::take(&mut end.drawn);
+            if drawn > 0 {
+                end.inlet.release(drawn, wakes);
+            }
+        }
+    }
+
+    /// Counts a refusal with the ends that had no room at the last draw.
+    fn refuse(&self) {
+        let ends = self.wires.iter().flat_map(|wire| &wire.ends);
+        ends.filter(|end| end.short).for_each(|end| end.inlet.refuse());
+    }
+
+    fn rejects(&self) -> bool {
+        let mut ends = self.wires.iter().flat_map(|wire| &wire.ends);
+        ends.any(|end| end.short && end.inlet.rule() == WhenFull::Reject)
+    }
+
+    /// Leaves every line, giving up what stands in outboxes.
+    fn abandon(&mut self, room: usize, wakes: &mut Wakes) {
+        let waiting = self.waiting.take();
+        self.line = Line::No;
+        for (w, wire) in self.wires.iter_mut().enumerate() {
+            for (e, end) in wire.ends.iter_mut().enumerate() {
+                let room = if waiting == Some((w, e)) { room } else { 0 };
+                end.inlet.abandon(&mut end.outbox, room, wakes);
+            }
+        }
+    }
+}
+
+/// The links of all ports of one instance.
+pub(crate) struct Links {
+    links: Vec<Box<dyn AnyLink>>,
+    /// Two ports lead to one queue, or the order of tokens matters: what they send must leave in
+    /// the order sent.
+    in_turn: bool,
+}
+
+impl Links {
+    pub(crate) fn new<P: Ports>(core: &Core, stage: u32, ports: &mut P, exact: bool) -> Self {
+        struct Join<'a> {
+            core: &'a Core,
+            stage: u32,
+            links: Vec<Box<dyn AnyLink>>,
+        }
+        impl PortVisitor for Join<'_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
+                self.links.push(Box::new(Link::<T>::new(self.core, self.stage, index)));
+            }
+        }
+        let mut join = Join { core, stage, links: Vec::new() };
+        ports.each(&mut join);
+        let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
+        Links { links: join.links, in_turn }
+    }
+
+    fn link<T: Send + 'static>(&mut self, index: usize) -> Option<&mut Link<T>> {
+        self.links.get_mut(index)?.as_any().downcast_mut::<Link<T>>()
+    }
+
+    /// Before a visit: draws places for about `want` events and tells the ports.
+    pub(crate) fn draw<P: Ports>(
+        &mut self,
+        ports: &mut P,
+        want: usize,
+        emit_max: usize,
+        who: &Who,
+    ) {
+        struct Draw<'a> {
+            links: &'a mut Links,
+            want: usize,
+            emit_max: usize,
+            who: &'a Who,
+        }
+        impl PortVisitor for Draw<'_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+                if let Some(link) = self.links.link::<T>(index) {
+                    let (limit, room) = link.draw(self.want, self.who);
+                    out.allow(limit, room, self.emit_max);
+                }
+            }
+        }
+        ports.each(&mut Draw { links: self, want, emit_max, who });
+    }
+
+    /// After a visit: sends everything.
+    pub(crate) fn flush<P: Ports>(&mut self, ports: &mut P, send: &mut Sending<'_>) {
+        struct Flush<'a, 'b> {
+            links: &'a mut Links,
+            send: &'a mut Sending<'b>,
+        }
+        impl PortVisitor for Flush<'_, '_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+                if let Some(link) = self.links.link::<T>(index) {
+                    link.flush(out, self.send);
+                }
+            }
+        }
+        if self.in_turn {
+            self.flush_in_turn(ports, send);
+        } else {
+            ports.each(&mut Flush { links: self, send });
+        }
+    }
+
+    /// Sends what several ports hold in the order in which it was sent.
+    fn flush_in_turn<P: Ports>(&mut self, ports: &mut P, send: &mut Sending<'_>) {
+        struct Stage<'a> {
+            links: &'a mut Links,
+            runs: Vec<(u32, usize, usize)>,
+        }
+        impl PortVisitor for Stage<'_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+                self.runs.extend(out.runs().into_iter().map(|(turn, n)| (turn, index, n)));
+                if let Some(link) = self.links.link::<T>(index) {
+                    link.staged.extend(out.drain());
+                }
+            }
+        }
+        struct SendRun<'a, 'b> {
+            links: &'a mut Links,
+            send: &'a mut Sending<'b>,
+            port: usize,
+            events: usize,
+        }
+        impl PortVisitor for SendRun<'_, '_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+                if index == self.port
+                    && let Some(link) = self.links.link::<T>(index)
+                {
+                    let run: Vec<T> = link.staged.drain(..self.events).collect();
+                    run.into_iter().for_each(|event| out.send(event));
+                    link.flush(out, self.send);
+                }
+            }
+        }
+        let mut stage = Stage { links: self, runs: Vec::new() };
+        ports.each(&mut stage);
+        let mut runs = stage.runs;
+        runs.sort_unstable();
+        for (_, port, events) in runs {
+            ports.each(&mut SendRun { links: self, send, port, events });
+        }
+        // Ports that sent nothing may still have drawn places.
+        for port in 0..P::NAMES.len() {
+            ports.each(&mut SendRun { links: self, send, port, events: 0 });
+        }
+    }
+
+    /// Goes on with the outboxes after `room` places were granted. Says whether the sender stands
+    /// in line again; if not, all are empty.
+    pub(crate) fn resume(
+        &mut self,
+        core: &Core,
+        room: usize,
+        who: &Who,
+        wakes: &mut Wakes,
+    ) -> Line {
+        if let Some(link) = self.links.iter_mut().find(|link| link.line() != Line::No) {
+            link.resume(core, room, who, wakes);
+        }
+        loop {
+            let line = self.line();
+            if line != Line::No {
+                return line;
+            }
+            let Some(link) = self.links.iter_mut().find(|link| link.holds()) else { return line };
+            link.resume(core, 0, who, wakes);
+        }
+    }
+
+    /// Gives back every place drawn, sending nothing.
+    pub(crate) fn release(&mut self, wakes: &mut Wakes) {
+        self.links.iter_mut().for_each(|link| link.release(wakes));
+    }
+
+    /// Counts a refusal with the queues that had no room.
+    pub(crate) fn refuse(&self) {
+        self.links.iter().for_each(|link| link.refuse());
+    }
+
+    /// Whether a queue that had no room gives events back rather than keep senders waiting.
+    pub(crate) fn rejects(&self) -> bool {
+        self.links.iter().any(|link| link.rejects())
+    }
+
+    /// Leaves every line, giving up what stands in outboxes and `room` places granted.
+    pub(crate) fn abandon(&mut self, room: usize, wakes: &mut Wakes) {
+        self.links.iter_mut().for_each(|link| link.abandon(room, wakes));
+    }
+
+    /// Whether the sender stands in line.
+    pub(crate) fn line(&self) -> Line {
+        self.links.iter().map(|link| link.line()).find(|line| *line != Line::No).unwrap_or(Line::No)
+    }
+}

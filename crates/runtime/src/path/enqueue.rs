@@ -1,0 +1,655 @@
+//! Hop 3, enqueue: a stage's queue, its door and its instances, under one lock.
+//! Before: `admit`. After: `ready`.
+//!
+//! An instance is owned: idle ones stand in `idle`, waiting ones in `parked`, and a running one
+//! belongs to the visit that took it out. So no instance can run twice at once, and what the
+//! lock guards *is* its state word: in `idle` it is IDLE (or READY, if a good token stands for
+//! it), in `parked` WAITING, in neither RUNNING; a grant that comes before the instance has
+//! parked is kept in `early` (RUNNING and NOTIFIED).
+//! Invariant: events queued and an instance idle imply a good token (`claims`), which is one that
+//! some ready queue holds.
+
+use std::any::Any;
+
+use comporta_model::chunk::{ChunkQueue, Slots};
+use comporta_model::event::{AckGroup, Fate, Meta, Time};
+use comporta_model::plan::WhenFull;
+use comporta_model::stage::{Cx, Handler};
+
+use crate::core::{Core, Node};
+use crate::cycle::Cycle;
+use crate::failure::{Failure, Failures};
+use crate::path::admit::{Desk, Rest, Shed, Verdict, Wakes, Who};
+use crate::path::emit::{Inlet, Line, Parcel};
+use crate::path::handle::{Faults, Instance, Rules};
+use crate::path::ready::{Task, Token};
+use crate::path::settle::Resequencer;
+use crate::snapshot::StageSnapshot;
+use crate::sync::{Arc, Mutex, MutexGuard};
+
+/// Makes the handler of an instance.
+pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
+
+/// A stage that runs.
+pub(crate) struct StageNode<H: Handler> {
+    pub(crate) id: u32,
+    pub(crate) rules: Rules<H::Item>,
+    pub(crate) maker: Maker<H>,
+    pub(crate) state: Mutex<State<H>>,
+    pub(crate) failures: Mutex<Failures<H::Item>>,
+    pub(crate) resequencer: Option<Mutex<Resequencer<H::Ports>>>,
+    pub(crate) faults: Mutex<Faults>,
+}
+
+/// Everything of a stage that changes.
+pub(crate) struct State<H: Handler> {
+    pub(crate) queue: ChunkQueue<H::Item>,
+    pub(crate) desk: Desk,
+    pub(crate) idle: Vec<Box<Instance<H>>>,
+    pub(crate) parked: Vec<Box<Instance<H>>>,
+    /// Grants that came before their instance had parked.
+    pub(crate) early: Vec<(u32, usize)>,
+    /// Good tokens in the ready queues.
+    pub(crate) claims: usize,
+    /// Instances there are, and there should be.
+    pub(crate) instances: usize,
+    pub(crate) wanted: usize,
+    /// Instances no longer counted that have yet to finish.
+    pub(crate) retiring: usize,
+    pub(crate) made: u32,
+    /// Events taken from the queue and not settled.
+    pub(crate) in_flight: usize,
+    /// Events per visit, from the mean service time.
+    pub(crate) stride: usize,
+    pub(crate) service_ns: u64,
+    /// Producers, outside of a cycle, that have not ended.
+    pub(crate) open: usize,
+    pub(crate) phase: Phase,
+    /// Of a grouped stage: a timer runs; it has fired.
+    pub(crate) gathering: bool,
+    pub(crate) flush_due: bool,
+    /// Of an ordered stage: tickets given out, and not yet let out.
+    pub(crate) next_ticket: u64,
+    pub(crate) tickets_out: usize,
+}
+
+/// How far a stage is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Open,
+    /// So many instances have yet to finish.
+    Finishing(usize),
+    Ended,
+    /// Stopped before its end.
+    Cancelled,
+}
+
+impl<H: Handler> State<H> {
+    /// Makes the tokens that the invariant asks for.
+    pub(crate) fn claim(&mut self, id: u32, rules: &Rules<H::Item>, wakes: &mut Wakes) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let len = self.queue.len();
+        let units = match rules.group {
+            None => len.div_ceil(self.stride),
+            Some((size, _)) if self.flush_due || self.open == 0 => len.div_ceil(size),
+            Some((size, _)) => len / size,
+        };
+        let allowed = match rules.window(self.instances) {
+            None => usize::MAX,
+            Some(window) => window.saturating_sub(self.tickets_out),
+        };
+        let want = units.min(self.idle.len()).min(allowed);
+        while self.claims < want {
+            self.claims += 1;
+            if let Some(cycle) = &self.desk.cycle {
+                cycle.activate();
+            }
+            wakes.tokens.push(Token { stage: id, task: Task::Any });
+        }
+    }
+
+    /// A good token is used up, or was found not to be needed.
+    pub(crate) fn drop_claims_beyond_idle(&mut self, wakes: &mut Wakes) {
+        while self.claims > self.idle.len() {
+            self.claims -= 1;
+            deactivate(self.desk.cycle.as_ref(), wakes);
+        }
+    }
+
+    /// Whether the stage, if it is not part of a cycle, has seen its last event.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Open
+            && self.desk.cycle.is_none()
+            && self.open == 0
+            && self.queue.is_empty()
+            && self.in_flight == 0
+            && self.desk.outboxed == 0
+            && self.retiring == 0
+            && self.idle.len() == self.instances
+    }
+
+    /// Takes from the queue what does not fit it, oldest first.
+    fn shed_oldest(&mut self) {
+        while self.queue.len() > self.desk.capacity {
+            if let Some((meta, _)) = self.queue.pop_oldest() {
+                self.shed(Shed::Oldest, &meta, 1);
+            }
+        }
+    }
+
+    /// Counts events that had arrived, or came to the door, as shed.
+    pub(crate) fn shed(&mut self, reason: Shed, meta: &Meta, n: usize) {
+        self.desk.counts.shed[reason as usize] += n as u64;
+        settle_ack(meta.ack.as_ref(), n, Fate::Shed);
+    }
+}
+
+pub(crate) fn deactivate(cycle: Option<&Arc<Cycle>>, wakes: &mut Wakes) {
+    if let Some(cycle) = cycle
+        && cycle.deactivate()
+    {
+        wakes.stuck = Some(cycle.clone());
+    }
+}
+
+pub(crate) fn settle_ack(ack: Option<&Arc<AckGroup>>, n: usize, fate: Fate) {
+    if let Some(group) = ack {
+        group.settle(n as u64, fate);
+    }
+}
+
+impl<H: Handler> StageNode<H> {
+    fn lock_len(&self) -> (MutexGuard<'_, State<H>>, usize) {
+        let state = self.state.lock();
+        let len = state.queue.len();
+        (state, len)
+    }
+
+    /// `n` events of a cycle ended: tells it, and whether it ended with them.
+    pub(crate) fn cycle_ended(state: &State<H>, n: usize, id: u32, wakes: &mut Wakes) {
+        if let Some(cycle) = &state.desk.cycle
+            && cycle.ended(n)
+        {
+            wakes.over.push(id);
+        }
+    }
+
+    /// Puts a sender in line, lending the stage its priority.
+    fn stand_in_line(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        who: &Who,
+        want: usize,
+        wakes: &mut Wakes,
+    ) {
+        state.desk.wait(who.clone(), want);
+        if let Who::Instance { stage, .. } | Who::Releaser { stage } = who
+            && core.inherit(self.id, *stage)
+            && state.claims > 0
+        {
+            // Its tokens stand too low: one more, at the new place. The copy left behind does no harm.
+            wakes.tokens.push(Token { stage: self.id, task: Task::Any });
+        }
+    }
+}
+
+/// Moves up to `max` events out of a parcel with `enter`, chunk by chunk.
+fn take_from<T>(
+    filled: &mut Vec<Slots<T>>,
+    last: &mut Slots<T>,
+    mut max: usize,
+    mut enter: impl FnMut(Slots<T>) -> Slots<T>,
+) {
+    let mut whole = 0;
+    while let Some(chunk) = filled.get(whole).filter(|chunk| chunk.len() <= max) {
+        max -= chunk.len();
+        whole += 1;
+    }
+    for chunk in filled.drain(..whole) {
+        let _ = enter(chunk);
+    }
+    if max == 0 {
+        return;
+    }
+    let chunk = filled.first_mut().unwrap_or(last);
+    if max < chunk.len() {
+        let rest = chunk.split_off(max);
+        let _ = enter(std::mem::replace(chunk, rest));
+    } else if !chunk.is_empty() {
+        *chunk = enter(std::mem::take(chunk));
+    }
+}
+
+impl<H: Handler> Inlet<H::Item> for StageNode<H> {
+    fn rule(&self) -> WhenFull {
+        self.state.lock().desk.when_full
+    }
+
+    fn draw(&self, want: usize, who: &Who) -> Option<usize> {
+        let (mut state, len) = self.lock_len();
+        let inside = state.desk.is_inside(who);
+        state.desk.draw(len, want, inside)
+    }
+
+    fn deliver(
+        &self,
+        core: &Core,
+        parcel: Parcel<'_, H::Item>,
+        who: &Who,
+        wakes: &mut Wakes,
+    ) -> Line {
+        let Parcel { meta, filled, last, drawn, outbox, in_line } = parcel;
+        let n = filled.iter().map(Vec::len).sum::<usize>() + last.len();
+        let (mut guard, len) = self.lock_len();
+        let state = &mut *guard;
+        let inside = state.desk.is_inside(who);
+        if let Some(group) = &meta.ack {
+            group.join(n as u64);
+        }
+        let verdict = match state.phase {
+            Phase::Open if outbox.is_empty() => state.desk.admit(len, n, drawn, inside),
+            Phase::Open => {
+                // Behind an outbox: these wait too.
+                state.desk.reserved -= drawn;
+                state.desk.counts.offered += n as u64;
+                Verdict { enter: 0, rest: Rest::Waits }
+            }
+            phase => {
+                state.desk.reserved -= drawn;
+                state.desk.counts.offered += n as u64;
+                filled.clear();
+                last.clear();
+                if phase == Phase::Cancelled {
+                    state.desk.counts.arrived += n as u64;
+                    state.desk.counts.cancelled += n as u64;
+                    settle_ack(meta.ack.as_ref(), n, Fate::Cancelled);
+                } else {
+                    state.shed(Shed::Ended, meta, n);
+                }
+                return Line::No;
+            }
+        };
+        take_from(filled, last, verdict.enter, |slots| state.queue.push(meta, slots));
+        let rest = n - verdict.enter;
+        let mut arrived = n;
+        let mut line = Line::No;
+        match verdict.rest {
+            Rest::None => {}
+            Rest::Oldest => {
+                let before = state.queue.len();
+                state.shed_oldest();
+                let gone = before - state.queue.len();
+                if let Some(cycle) = &state.desk.cycle {
+                    cycle.arrived(gone); // they arrived, and ended at once
+                }
+                Self::cycle_ended(state, gone, self.id, wakes);
+                state.desk.counts.arrived += gone as u64;
+                arrived -= gone;
+            }
+            Rest::Shed(reason) => {
+                arrived = verdict.enter;
+                filled.clear();
+                last.clear();
+                state.shed(reason, meta, rest);
+            }
+            Rest::Waits if rest > 0 => {
+                take_from(filled, last, rest, |slots| outbox.push(meta, slots));
+                state.desk.outboxed += rest;
+                if !in_line {
+                    self.stand_in_line(core, state, who, outbox.len(), wakes);
+                    line = if inside { Line::Inside } else { Line::Outside };
+                }
+            }
+            Rest::Waits => {}
+        }
+        state.desk.counts.arrived += arrived as u64;
+        if let Some(cycle) = &state.desk.cycle {
+            cycle.arrived(arrived);
+        }
+        self.after_arrival(core, state, wakes);
+        line
+    }
+
+    fn offer(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<H::Item>,
+        room: usize,
+        who: &Who,
+        wakes: &mut Wakes,
+    ) -> Line {
+        let (mut guard, len) = self.lock_len();
+        let state = &mut *guard;
+        if state.phase != Phase::Open {
+            // A stop has counted what waited for this queue as cancelled.
+            while outbox.pop(usize::MAX).is_some() {}
+            return Line::No;
+        }
+        let inside = state.desk.is_inside(who);
+        let mut enter = state.desk.readmit(len, outbox.len(), room, inside);
+        while let Some(chunk) = outbox.pop(enter).filter(|_| enter > 0) {
+            enter -= chunk.len();
+            let meta = chunk.meta.clone();
+            let storage = state.queue.push(&meta, chunk.into_events());
+            outbox.recycle(storage);
+        }
+        let mut line = Line::No;
+        if !outbox.is_empty() {
+            self.stand_in_line(core, state, who, outbox.len(), wakes);
+            line = if inside { Line::Inside } else { Line::Outside };
+        }
+        self.after_arrival(core, state, wakes);
+        line
+    }
+
+    fn release(&self, room: usize, wakes: &mut Wakes) {
+        let (mut state, len) = self.lock_len();
+        state.desk.release(room);
+        state.desk.pass_room(len, wakes);
+    }
+
+    fn refuse(&self) {
+        let mut state = self.state.lock();
+        state.desk.counts.offered += 1;
+        state.desk.counts.refused += 1;
+    }
+
+    fn abandon(&self, outbox: &mut ChunkQueue<H::Item>, room: usize, wakes: &mut Wakes) {
+        let (mut guard, len) = self.lock_len();
+        let state = &mut *guard;
+        state.desk.release(room);
+        while let Some(chunk) = outbox.pop(usize::MAX) {
+            let n = chunk.len();
+            if state.phase != Phase::Cancelled {
+                state.desk.outboxed -= n;
+                state.desk.counts.cancelled += n as u64;
+            }
+            Self::cycle_ended(state, n, self.id, wakes);
+            settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+        }
+        state.desk.pass_room(len, wakes);
+        if state.is_over() {
+            wakes.over.push(self.id);
+        }
+    }
+}
+
+impl<H: Handler> StageNode<H> {
+    /// Events may have come, places may have been given back.
+    fn after_arrival(&self, core: &Core, state: &mut State<H>, wakes: &mut Wakes) {
+        if state.desk.has_waiters() {
+            state.desk.pass_room(state.queue.len(), wakes);
+            if let Some(cycle) = state.desk.cycle.as_ref().filter(|cycle| cycle.is_stuck()) {
+                wakes.stuck = Some(cycle.clone()); // what came from outside took the room
+            }
+        }
+        if let Some((_, wait)) = self.rules.group
+            && !state.gathering
+            && !state.queue.is_empty()
+        {
+            state.gathering = true;
+            let token = Token { stage: self.id, task: Task::Flush };
+            core.timers.add(core.clock.now() + wait, token);
+        }
+        state.claim(self.id, &self.rules, wakes);
+    }
+
+    /// A group has gathered for long enough.
+    pub(crate) fn flush_group(&self, core: &Core, wakes: &mut Wakes) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.gathering = false;
+        state.flush_due = !state.queue.is_empty();
+        self.after_arrival(core, state, wakes);
+    }
+
+    /// Adds an instance: made, initialised, idle.
+    pub(crate) fn add_instance(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
+        let index = {
+            let mut state = self.state.lock();
+            state.made += 1;
+            state.made - 1
+        };
+        let instance = Instance::make(core, self, index)?;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.idle.push(Box::new(instance));
+        state.instances += 1;
+        state.claim(self.id, &self.rules, wakes);
+        Ok(())
+    }
+
+    fn retire_surplus(&self, state: &mut State<H>, wakes: &mut Wakes) {
+        while state.instances > state.wanted && state.phase == Phase::Open {
+            let Some(at) = state.idle.iter().rposition(|instance| !instance.finishing) else {
+                return;
+            };
+            let mut instance = state.idle.remove(at);
+            instance.finishing = true;
+            let token = Token { stage: self.id, task: Task::Finish { instance: instance.index } };
+            state.parked.push(instance);
+            state.instances -= 1;
+            state.retiring += 1;
+            if let Some(cycle) = &state.desk.cycle {
+                cycle.activate();
+            }
+            wakes.tokens.push(token);
+            state.drop_claims_beyond_idle(wakes);
+        }
+    }
+
+    /// An instance has nothing to do: it is free for the next event, or goes.
+    pub(crate) fn free(&self, state: &mut State<H>, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        state.idle.push(instance);
+        if state.instances > state.wanted {
+            self.retire_surplus(state, wakes);
+        }
+        state.claim(self.id, &self.rules, wakes);
+    }
+}
+
+impl<H: Handler> Node for StageNode<H> {
+    fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes) {
+        match task {
+            Task::Any => self.visit_events(core, now, wakes),
+            Task::Resume { instance, room } => self.resume(core, instance, room as usize, wakes),
+            Task::Retry { instance } => self.retry(core, instance, now, wakes),
+            Task::Finish { instance } => self.finish(core, instance, wakes),
+            Task::Flush => self.flush_group(core, wakes),
+            Task::Release => self.release_results(core, None, wakes),
+        }
+    }
+
+    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
+        let wanted = self.state.lock().wanted;
+        for _ in 0..wanted {
+            self.add_instance(core, wakes)?;
+        }
+        Ok(())
+    }
+
+    fn inlet(self: Arc<Self>) -> Box<dyn Any> {
+        let inlet: Arc<dyn Inlet<H::Item>> = self;
+        Box::new(inlet)
+    }
+
+    fn close_edge(&self, wakes: &mut Wakes) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.open -= 1;
+        state.claim(self.id, &self.rules, wakes); // the last group need not wait any longer
+        if state.is_over() {
+            wakes.over.push(self.id);
+        }
+    }
+
+    fn begin_finish(&self, core: &Core, wakes: &mut Wakes) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let over = match &state.desk.cycle {
+            Some(cycle) => state.phase == Phase::Open && cycle.is_over(),
+            None => state.is_over(),
+        };
+        if !over {
+            return;
+        }
+        state.claims = 0; // whatever tokens are left find nothing and are dropped
+        state.phase = Phase::Finishing(state.instances);
+        for instance in std::mem::take(&mut state.idle) {
+            let task = Task::Finish { instance: instance.index };
+            wakes.tokens.push(Token { stage: self.id, task });
+            state.parked.push(instance);
+        }
+        if state.instances == 0 {
+            state.phase = Phase::Ended;
+            drop(guard);
+            core.stage_ended(self.id, wakes);
+        }
+    }
+
+    fn cancel(&self) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase == Phase::Ended {
+            return;
+        }
+        // Called once at the stop and once more when the workers are gone, for what visits that
+        // were running left behind.
+        state.phase = Phase::Cancelled;
+        state.claims = 0;
+        let mut cancelled = std::mem::take(&mut state.desk.outboxed);
+        while let Some(chunk) = state.queue.pop(usize::MAX) {
+            cancelled += chunk.len();
+            settle_ack(chunk.meta.ack.as_ref(), chunk.len(), Fate::Cancelled);
+        }
+        let parked = std::mem::take(&mut state.parked);
+        let held: usize = parked.iter().map(|instance| instance.held()).sum();
+        state.in_flight -= held;
+        cancelled += held;
+        if let Some(resequencer) = &self.resequencer {
+            let held = resequencer.lock().clear();
+            state.in_flight -= held;
+            cancelled += held;
+        }
+        state.desk.counts.cancelled += cancelled as u64;
+        for who in state.desk.dismiss() {
+            if let Who::Caller(caller) = who {
+                caller.close();
+            }
+        }
+        let idle = std::mem::take(&mut state.idle);
+        drop(guard);
+        drop((parked, idle)); // state of handlers: dropped outside the lock
+    }
+
+    fn break_cycle(&self, wakes: &mut Wakes) -> bool {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.desk.has_inside_waiters() {
+            return false;
+        }
+        // Until one of the waiters can go on: places may be promised to a sender outside.
+        let granted = wakes.tokens.len();
+        while wakes.tokens.len() == granted
+            && let Some((meta, _)) = state.queue.pop_newest()
+        {
+            state.shed(Shed::Cycle, &meta, 1);
+            Self::cycle_ended(state, 1, self.id, wakes);
+            state.desk.pass_room(state.queue.len(), wakes);
+        }
+        true
+    }
+
+    fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
+        let (failures_kept, failures_forgotten) = {
+            let failures = self.failures.lock();
+            (failures.len(), failures.forgotten())
+        };
+        let state = self.state.lock();
+        StageSnapshot {
+            name: name.to_owned(),
+            counts: state.desk.counts,
+            queued: state.queue.len(),
+            in_flight: state.in_flight,
+            outboxed: state.desk.outboxed,
+            capacity: state.desk.capacity,
+            instances: state.instances,
+            idle: state.idle.len(),
+            priority,
+            service: std::time::Duration::from_nanos(state.service_ns),
+            failures_kept,
+            failures_forgotten,
+            ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),
+        }
+    }
+
+    fn set_capacity(&self, capacity: usize, wakes: &mut Wakes) {
+        let (mut state, len) = self.lock_len();
+        state.desk.capacity = capacity;
+        state.desk.pass_room(len, wakes);
+    }
+
+    fn set_enabled(&self, enabled: bool) {
+        self.state.lock().desk.disabled = !enabled;
+    }
+
+    fn set_instances(
+        &self,
+        core: &Arc<Core>,
+        wanted: usize,
+        wakes: &mut Wakes,
+    ) -> Result<(), String> {
+        let missing = {
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            if state.phase != Phase::Open {
+                return Err("the stage has ended".to_owned());
+            }
+            state.wanted = wanted;
+            self.retire_surplus(state, wakes);
+            wanted.saturating_sub(state.instances)
+        };
+        for _ in 0..missing {
+            self.add_instance(core, wakes)?;
+        }
+        Ok(())
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().list()
+    }
+
+    fn take_failures(&self) -> Box<dyn Any> {
+        Box::new(self.failures.lock().drain())
+    }
+
+    fn replay(&self, core: &Core, max: usize, wakes: &mut Wakes) -> usize {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase != Phase::Open {
+            return 0;
+        }
+        let room = state.desk.capacity.saturating_sub(state.queue.len() + state.desk.reserved);
+        let replayed = self.failures.lock().take_replayable(max.min(room));
+        let n = replayed.len();
+        for (meta, event) in replayed {
+            state.queue.push_one(&meta, event);
+        }
+        if let Some(cycle) = &state.desk.cycle {
+            cycle.arrived(n);
+        }
+        let counts = &mut state.desk.counts;
+        for count in [&mut counts.offered, &mut counts.arrived, &mut counts.replayed] {
+            *count += n as u64;
+        }
+        self.after_arrival(core, state, wakes);
+        n
+    }
+
+    fn inject(&self, fault: crate::path::handle::Fault) {
+        self.faults.lock().push(fault);
+    }
+}

@@ -1,0 +1,20 @@
+//! One event's walk, a hop per file:
+//!
+//! 1. [`source`] is pulled for events; [`push`] lets a program hand them in from outside.
+//! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed.
+//! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
+//! 4. [`ready`] holds the tokens that say which stage has work.
+//! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
+//! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types.
+//! 7. [`emit`] hands what was sent to the next queues, or keeps it in an outbox.
+//! 8. [`settle`] counts how each event ended and says what the instance does next.
+
+pub(crate) mod source;
+pub(crate) mod push;
+pub(crate) mod admit;
+pub(crate) mod enqueue;
+pub(crate) mod ready;
+pub(crate) mod work;
+pub(crate) mod handle;
+pub(crate) mod emit;
+pub(crate) mod settle;

@@ -1,0 +1,181 @@
+//! Hop 4, ready: the tokens that say which stage has work, and where they wait.
+//! Before: `enqueue` makes a token. After: `work` takes it.
+//! Workers that steal have a queue each; what comes from outside, and everything under a policy
+//! of one queue, stands in the pool's shared queue, by priority and then first come first served.
+//! Invariant: a token pushed is popped by some worker of the pool; takers look in every place,
+//! whatever the policy of the moment, so a change of policy strands none.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::sync::{AtomicUsize, Mutex, Relaxed, SeqCst};
+
+/// Says that a stage has something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) stage: u32,
+    pub(crate) task: Task,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Events wait and an instance is free. A copy of such a token does no harm: the stage counts
+    /// how many are good.
+    Any,
+    /// Room was granted to an instance that waited for it.
+    Resume { instance: u32, room: u32 },
+    /// An instance has waited long enough to try an event again.
+    Retry { instance: u32 },
+    /// An instance has seen its last event.
+    Finish { instance: u32 },
+    /// A group has gathered for long enough.
+    Flush,
+    /// The next results of an ordered stage can leave.
+    Release,
+}
+
+/// Priorities under stealing are kept in this many bands.
+const BANDS: usize = 4;
+
+fn band(priority: i32) -> usize {
+    match priority {
+        10.. => 0,
+        1..=9 => 1,
+        0 => 2,
+        _ => 3,
+    }
+}
+
+/// The queue of one worker: a slot for what it should do next, and bands for the rest.
+#[derive(Default)]
+pub(crate) struct Local {
+    tokens: Mutex<LocalTokens>,
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct LocalTokens {
+    next: Option<(Token, usize)>,
+    bands: [VecDeque<Token>; BANDS],
+}
+
+impl Local {
+    /// Adds a token; `next` asks for it to be the worker's next.
+    pub(crate) fn push(&self, token: Token, priority: i32, next: bool) {
+        let mut tokens = self.tokens.lock();
+        let band = band(priority);
+        if next {
+            if let Some((older, its)) = tokens.next.replace((token, band)) {
+                tokens.bands[its].push_back(older);
+            }
+        } else {
+            tokens.bands[band].push_back(token);
+        }
+        self.len.fetch_add(1, Relaxed);
+    }
+
+    /// The worker's own next token: that in the slot, unless `fair` or a higher band has one.
+    /// Also says how many are left.
+    pub(crate) fn pop(&self, fair: bool) -> Option<(Token, usize)> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut tokens = self.tokens.lock();
+        let slot = tokens.next.map(|(_, band)| band);
+        let queued = tokens.bands.iter().position(|band| !band.is_empty());
+        let token = match (slot, queued) {
+            (Some(slot), queued) if !fair && queued.is_none_or(|queued| slot <= queued) => {
+                tokens.next.take().map(|(token, _)| token)
+            }
+            (_, Some(queued)) => tokens.bands[queued].pop_front(),
+            (_, None) => tokens.next.take().map(|(token, _)| token),
+        };
+        token.map(|token| (token, self.len.fetch_sub(1, SeqCst) - 1))
+    }
+
+    /// Takes a token for another worker: the oldest, the slot last.
+    pub(crate) fn steal(&self) -> Option<Token> {
+        self.pop(true).map(|(token, _)| token)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(SeqCst) == 0
+    }
+}
+
+/// The queue a pool shares.
+#[derive(Default)]
+pub(crate) struct Shared {
+    tokens: Mutex<SharedTokens>,
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct SharedTokens {
+    ranks: BTreeMap<Reverse<i32>, VecDeque<Token>>,
+    /// An emptied rank, kept so that a queue that swings between none and one allocates nothing.
+    spare: VecDeque<Token>,
+}
+
+impl Shared {
+    pub(crate) fn push(&self, token: Token, priority: i32) {
+        let mut tokens = self.tokens.lock();
+        let SharedTokens { ranks, spare } = &mut *tokens;
+        ranks.entry(Reverse(priority)).or_insert_with(|| std::mem::take(spare)).push_back(token);
+        self.len.fetch_add(1, SeqCst);
+    }
+
+    /// The next token, and how many are left.
+    pub(crate) fn pop(&self) -> Option<(Token, usize)> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut tokens = self.tokens.lock();
+        let mut first = tokens.ranks.first_entry()?;
+        let token = first.get_mut().pop_front()?;
+        if first.get().is_empty() {
+            tokens.spare = first.remove();
+        }
+        Some((token, self.len.fetch_sub(1, SeqCst) - 1))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(SeqCst) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any(stage: u32) -> Token {
+        Token { stage, task: Task::Any }
+    }
+
+    #[test]
+    fn the_shared_queue_serves_by_priority_and_then_in_order() {
+        let queue = Shared::default();
+        for (stage, priority) in [(1, 0), (2, 5), (3, 0), (4, 5)] {
+            queue.push(any(stage), priority);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(t, _)| t.stage).collect();
+        assert_eq!(order, [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn the_slot_comes_first_unless_fairness_or_a_higher_band_asks() {
+        let local = Local::default();
+        local.push(any(1), 0, false);
+        local.push(any(2), 0, true);
+        local.push(any(3), 0, true); // 2 leaves the slot and queues behind 1
+        assert_eq!(local.pop(false).unwrap().0.stage, 3);
+        local.push(any(4), 0, true);
+        assert_eq!(local.pop(true).unwrap().0.stage, 1);
+        local.push(any(5), 10, false);
+        assert_eq!(local.pop(false).unwrap().0.stage, 5);
+        assert_eq!(local.steal().unwrap().stage, 2);
+        assert_eq!(local.steal().unwrap().stage, 4);
+        assert!(local.steal().is_none());
+    }
+}

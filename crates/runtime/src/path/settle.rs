@@ -1,0 +1,438 @@
+//! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
+//! says what the instance does next: it is free, waits for room, waits to try again, or is done.
+//! Before: `emit`. After: `ready`, for the next visit.
+//! Also here: the end of an instance, and the resequencer that lets the results of an ordered
+//! stage out in the order its events came.
+//! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
+
+use std::collections::BTreeMap;
+
+use comporta_model::chunk::Chunk;
+use comporta_model::event::{Fate, Meta, Time};
+use comporta_model::port::Ports;
+use comporta_model::stage::Handler;
+
+use crate::core::Core;
+use crate::failure::guard;
+use crate::path::admit::{RELEASER, Wakes, Who};
+use crate::path::emit::{Line, Links, Sending};
+use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
+use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Tally};
+use crate::path::ready::{Task, Token};
+use crate::sync::Arc;
+
+impl<H: Handler> StageNode<H> {
+    /// After the handler ran: sends, settles, and places the instance.
+    pub(crate) fn conclude(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        mut chunk: Chunk<H::Item>,
+        ran: Ran,
+        wakes: &mut Wakes,
+    ) {
+        let Ran { at, tally, ticket, wait, start } = ran;
+        let end = core.clock.now();
+        let meta = chunk.meta.clone();
+        if let Some(ns) = (end.since(start).as_nanos() as u64).checked_div(at as u64) {
+            let before = instance.service_ns;
+            instance.service_ns = if before == 0 { ns.max(1) } else { (before * 3 + ns) / 4 };
+        }
+        // Set aside what is to be tried again; the rest of an ordered visit waits with it.
+        chunk.advance(at);
+        if let Some(wait) = wait {
+            let alone = ticket.is_none() && !H::GROUPED && chunk.len() > 1;
+            let held =
+                if alone { chunk.split_front(1, Vec::new()) } else { take(&mut chunk, &meta) };
+            instance.pending = Some(Pending { chunk: held, ticket, tally, wait });
+        }
+        match ticket {
+            Some(_) if instance.pending.is_some() => {
+                let mut guard = self.state.lock();
+                self.place(core, &mut guard, instance, Line::No, wakes);
+            }
+            Some(ticket) => {
+                self.deposit(&mut instance, ticket, tally, meta, wakes);
+                let mut guard = self.state.lock();
+                let state = &mut *guard;
+                state.queue.recycle(chunk.into_storage());
+                self.learn(state, instance.service_ns);
+                self.place(core, state, instance, Line::No, wakes);
+            }
+            None => {
+                let sent = self.send(core, &mut instance, &meta, wakes);
+                instance.sent_lately = sent.emitted;
+                self.settle(core, instance, chunk, &meta, tally, sent, wakes);
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        meta: &Meta,
+        wakes: &mut Wakes,
+    ) -> Sent {
+        let who = Who::Instance { stage: self.id, instance: instance.index };
+        flush(core, &mut instance.links, &mut instance.ports, meta, &who, wakes)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the one place where all of a visit comes together"
+    )]
+    fn settle(
+        &self,
+        core: &Core,
+        instance: Box<Instance<H>>,
+        chunk: Chunk<H::Item>,
+        meta: &Meta,
+        tally: Tally,
+        sent: Sent,
+        wakes: &mut Wakes,
+    ) {
+        let rest = chunk.len();
+        let done = tally.handled + tally.failed;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.learn(state, instance.service_ns);
+        count(state, tally, sent);
+        state.in_flight -= done + rest;
+        if state.phase == Phase::Cancelled {
+            state.desk.counts.cancelled += rest as u64;
+            settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
+        } else {
+            state.queue.push_front(chunk);
+        }
+        Self::cycle_ended(state, done, self.id, wakes);
+        self.place(core, state, instance, sent.line, wakes);
+        drop(guard);
+        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
+        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+    }
+
+    fn learn(&self, state: &mut State<H>, service_ns: u64) {
+        state.service_ns = service_ns;
+        let fits = QUANTUM.as_nanos() as u64 / service_ns.max(1);
+        state.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, self.rules.batch);
+    }
+
+    /// Where an instance goes after a visit that is settled.
+    fn place(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        line: Line,
+        wakes: &mut Wakes,
+    ) {
+        if state.phase == Phase::Cancelled {
+            let held = instance.held();
+            state.in_flight -= held;
+            state.desk.counts.cancelled += held as u64;
+            wakes.trash.push(instance);
+        } else if line != Line::No || instance.pending.is_some() {
+            self.park(core, state, instance, line, wakes);
+        } else {
+            self.free(state, instance, wakes);
+            deactivate(state.desk.cycle.as_ref(), wakes);
+            if state.is_over() {
+                wakes.over.push(self.id);
+            }
+        }
+    }
+
+    /// The instance waits: for room, or to try again.
+    fn park(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        line: Line,
+        wakes: &mut Wakes,
+    ) {
+        let index = instance.index;
+        let wait = instance.pending.as_ref().map(|pending| pending.wait);
+        state.parked.push(instance);
+        match (line, wait) {
+            (Line::No, Some(wait)) => {
+                let token = Token { stage: self.id, task: Task::Retry { instance: index } };
+                core.timers.add(core.clock.now() + wait, token);
+            }
+            _ => {
+                if let Some(at) = state.early.iter().position(|(early, _)| *early == index) {
+                    let (_, room) = state.early.swap_remove(at);
+                    let task = Task::Resume { instance: index, room: room as u32 };
+                    wakes.tokens.push(Token { stage: self.id, task });
+                }
+                if line == Line::Inside {
+                    deactivate(state.desk.cycle.as_ref(), wakes);
+                }
+            }
+        }
+    }
+
+    fn unpark(state: &mut State<H>, index: u32) -> Option<Box<Instance<H>>> {
+        let at = state.parked.iter().position(|instance| instance.index == index)?;
+        Some(state.parked.swap_remove(at))
+    }
+
+    /// Room was granted to an instance that waited for it.
+    pub(crate) fn resume(&self, core: &Arc<Core>, index: u32, room: usize, wakes: &mut Wakes) {
+        if index == RELEASER {
+            return self.release_results(core, Some(room), wakes);
+        }
+        let mut instance = {
+            let mut guard = self.state.lock();
+            match Self::unpark(&mut guard, index) {
+                Some(instance) => instance,
+                // It has not parked yet, or the program was stopped.
+                None => return guard.early.push((index, room)),
+            }
+        };
+        let who = Who::Instance { stage: self.id, instance: index };
+        let line = instance.links.resume(core, room, &who, wakes);
+        if line == Line::No && instance.finishing {
+            return self.finished(core, instance, wakes);
+        }
+        let mut guard = self.state.lock();
+        self.place(core, &mut guard, instance, line, wakes);
+    }
+
+    /// An instance has waited long enough to try an event again.
+    pub(crate) fn retry(&self, core: &Arc<Core>, index: u32, now: Time, wakes: &mut Wakes) {
+        let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
+        if let Some(Pending { chunk, ticket, tally, .. }) = instance.pending.take() {
+            self.run(core, instance, chunk, (ticket, tally), now, wakes);
+        }
+    }
+
+    /// An instance has seen its last event.
+    pub(crate) fn finish(&self, core: &Arc<Core>, index: u32, wakes: &mut Wakes) {
+        let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
+        instance.finishing = true;
+        let Instance { handler, ports, cx, .. } = &mut *instance;
+        ports.each(&mut crate::path::handle::Mark);
+        let failure = match guard(|| handler.finish(ports, cx)) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(reason) => Some(reason.to_string()),
+        };
+        if let Some(message) = failure {
+            ports.each(&mut crate::path::handle::Withdraw);
+            core.report(format!("`{}` could not finish: {message}", self.rules.name));
+        }
+        let meta = Meta { ingress: core.clock.now(), ..Meta::default() };
+        let sent = self.send(core, &mut instance, &meta, wakes);
+        count(&mut self.state.lock(), Tally::default(), sent);
+        if sent.line == Line::No {
+            self.finished(core, instance, wakes);
+        } else {
+            let mut guard = self.state.lock();
+            self.park(core, &mut guard, instance, sent.line, wakes);
+        }
+    }
+
+    /// An instance is done, and all it sent is delivered.
+    fn finished(&self, core: &Core, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        drop(instance); // outside the lock: its state is the program's
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        match state.phase {
+            Phase::Finishing(1) => {
+                state.phase = Phase::Ended;
+                state.instances = 0;
+                drop(guard);
+                core.stage_ended(self.id, wakes);
+            }
+            Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
+            Phase::Open => {
+                state.retiring -= 1;
+                deactivate(state.desk.cycle.as_ref(), wakes);
+                if state.is_over() {
+                    wakes.over.push(self.id);
+                }
+            }
+            Phase::Ended | Phase::Cancelled => {}
+        }
+    }
+}
+
+/// What a flush did.
+#[derive(Clone, Copy)]
+struct Sent {
+    line: Line,
+    emitted: usize,
+    unrouted: usize,
+}
+
+fn flush<P: Ports>(
+    core: &Core,
+    links: &mut Links,
+    ports: &mut P,
+    meta: &Meta,
+    who: &Who,
+    wakes: &mut Wakes,
+) -> Sent {
+    let mut sending = Sending { core, meta, who, wakes, line: Line::No, emitted: 0, unrouted: 0 };
+    links.flush(ports, &mut sending);
+    Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
+}
+
+fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {
+    let counts = &mut state.desk.counts;
+    counts.handled += tally.handled as u64;
+    counts.failed += tally.failed as u64;
+    counts.retried += tally.retried as u64;
+    counts.emitted += sent.emitted as u64;
+    counts.unrouted += sent.unrouted as u64;
+}
+
+fn take<T>(chunk: &mut Chunk<T>, meta: &Meta) -> Chunk<T> {
+    std::mem::replace(chunk, Chunk::new(meta.clone(), Vec::new()))
+}
+
+/// Lets the results of an ordered stage out in the order of their tickets. Each visit deposits
+/// what it sent and goes on; the releaser, which is like an instance without a handler, sends.
+pub(crate) struct Resequencer<P> {
+    next: u64,
+    deposits: BTreeMap<u64, Deposit<P>>,
+    spare: Vec<P>,
+    /// Taken out while the releaser runs.
+    links: Option<Links>,
+    releaser: Releaser,
+    early: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Releaser {
+    Idle,
+    Ready,
+    Running,
+    Waiting,
+}
+
+struct Deposit<P> {
+    ports: P,
+    meta: Meta,
+    tally: Tally,
+}
+
+impl<P: Ports> Resequencer<P> {
+    pub(crate) fn new() -> Self {
+        Resequencer {
+            next: 0,
+            deposits: BTreeMap::new(),
+            spare: Vec::new(),
+            links: None,
+            releaser: Releaser::Idle,
+            early: None,
+        }
+    }
+
+    /// Drops everything; says how many events that were in flight it held.
+    pub(crate) fn clear(&mut self) -> usize {
+        self.links = None;
+        let deposits = std::mem::take(&mut self.deposits);
+        deposits.values().map(|deposit| deposit.tally.handled + deposit.tally.failed).sum()
+    }
+}
+
+impl<H: Handler> StageNode<H> {
+    /// A visit of an ordered stage leaves what it sent.
+    fn deposit(
+        &self,
+        instance: &mut Instance<H>,
+        ticket: u64,
+        tally: Tally,
+        meta: Meta,
+        wakes: &mut Wakes,
+    ) {
+        let Some(resequencer) = &self.resequencer else { return };
+        let mut order = resequencer.lock();
+        let fresh = order.spare.pop().unwrap_or_else(H::Ports::new);
+        let ports = std::mem::replace(&mut instance.ports, fresh);
+        order.deposits.insert(ticket, Deposit { ports, meta, tally });
+        if ticket == order.next && order.releaser == Releaser::Idle {
+            order.releaser = Releaser::Ready;
+            drop(order);
+            if let Some(cycle) = &self.state.lock().desk.cycle {
+                cycle.activate();
+            }
+            wakes.tokens.push(Token { stage: self.id, task: Task::Release });
+        }
+    }
+
+    /// Sends deposits in order, as long as there are and find room.
+    pub(crate) fn release_results(&self, core: &Arc<Core>, room: Option<usize>, wakes: &mut Wakes) {
+        let Some(resequencer) = &self.resequencer else { return };
+        let who = Who::Releaser { stage: self.id };
+        let mut links = {
+            let mut order = resequencer.lock();
+            if room.is_some() && order.releaser == Releaser::Running {
+                order.early = room;
+                return;
+            }
+            order.releaser = Releaser::Running;
+            match order.links.take() {
+                Some(links) => links,
+                None => Links::new(core, self.id, &mut H::Ports::new(), self.rules.batch == 1),
+            }
+        };
+        let mut line = room.map_or(Line::No, |room| links.resume(core, room, &who, wakes));
+        while line == Line::No {
+            let deposit = {
+                let mut order = resequencer.lock();
+                let next = order.next;
+                match order.deposits.remove(&next) {
+                    Some(deposit) => {
+                        order.next += 1;
+                        deposit
+                    }
+                    None => {
+                        order.releaser = Releaser::Idle;
+                        order.links = Some(links);
+                        drop(order);
+                        let state = self.state.lock();
+                        deactivate(state.desk.cycle.as_ref(), wakes);
+                        if state.is_over() {
+                            wakes.over.push(self.id);
+                        }
+                        return;
+                    }
+                }
+            };
+            let Deposit { mut ports, meta, tally } = deposit;
+            let sent = flush(core, &mut links, &mut ports, &meta, &who, wakes);
+            line = sent.line;
+            self.settle_deposit(&meta, tally, sent, wakes);
+            resequencer.lock().spare.push(ports);
+        }
+        let mut order = resequencer.lock();
+        order.links = Some(links);
+        order.releaser = Releaser::Waiting;
+        if let Some(room) = order.early.take() {
+            let task = Task::Resume { instance: RELEASER, room: room as u32 };
+            wakes.tokens.push(Token { stage: self.id, task });
+        }
+        drop(order);
+        if line == Line::Inside {
+            deactivate(self.state.lock().desk.cycle.as_ref(), wakes);
+        }
+    }
+
+    fn settle_deposit(&self, meta: &Meta, tally: Tally, sent: Sent, wakes: &mut Wakes) {
+        let done = tally.handled + tally.failed;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        count(state, tally, sent);
+        state.in_flight -= done;
+        state.tickets_out -= 1;
+        Self::cycle_ended(state, done, self.id, wakes);
+        state.claim(self.id, &self.rules, wakes);
+        drop(guard);
+        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
+        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+    }
+}

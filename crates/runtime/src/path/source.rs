@@ -1,0 +1,305 @@
+//! Hop 1, source: pulls a source for as many events as there is room for, and sends them.
+//! After: `admit`.
+//! A source is like an instance without a queue: ready, running, in line for room, asleep until a
+//! time, or awaiting an acknowledgement. It ends when it says so, fails, or the program drains.
+
+use std::any::Any;
+use std::sync::Weak;
+
+use comporta_model::error::{Error, Result};
+use comporta_model::event::{AckGroup, Fate, Meta, Settled, Time};
+use comporta_model::port::{Out, Ports};
+use comporta_model::source::{Demand, Pull, Source};
+
+use crate::core::{Core, Node};
+use crate::failure::{Failure, guard};
+use crate::path::admit::{Wakes, Who};
+use crate::path::emit::{Line, Links, Sending};
+use crate::path::ready::{Task, Token};
+use crate::snapshot::{Counts, StageSnapshot};
+use crate::sync::{Arc, Mutex};
+
+/// Opens a source when the program starts.
+pub(crate) type Opener<S> = Box<dyn FnOnce() -> Result<S> + Send>;
+
+pub(crate) struct SourceNode<S: Source> {
+    pub(crate) id: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) batch: usize,
+    pub(crate) me: Weak<SourceNode<S>>,
+    pub(crate) opener: Mutex<Option<Opener<S>>>,
+    pub(crate) state: Mutex<SourceState<S>>,
+}
+
+pub(crate) struct SourceState<S: Source> {
+    pump: Option<Box<Pump<S>>>,
+    phase: Phase,
+    stop: bool,
+    early: Option<usize>,
+    settled: Vec<Settled>,
+    /// Groups not yet settled.
+    groups: usize,
+    counts: Counts,
+    service_ns: u64,
+}
+
+impl<S: Source> Default for SourceState<S> {
+    fn default() -> Self {
+        SourceState {
+            pump: None,
+            phase: Phase::Ready,
+            stop: false,
+            early: None,
+            settled: Vec::new(),
+            groups: 0,
+            counts: Counts::default(),
+            service_ns: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Ready,
+    Running,
+    InLine,
+    Asleep,
+    AwaitsAck,
+    Ended,
+}
+
+struct Pump<S: Source> {
+    source: S,
+    out: Out<S::Item>,
+    links: Links,
+    group: u64,
+    /// What the last pull left behind.
+    left: Pull,
+    /// The edges were closed; only acknowledgements are awaited.
+    closed: bool,
+}
+
+impl<S: Source> SourceNode<S> {
+    fn token(&self) -> Token {
+        Token { stage: self.id, task: Task::Any }
+    }
+
+    fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
+        let who = Who::Instance { stage: self.id, instance: 0 };
+        pump.links.draw(&mut pump.out, self.batch, usize::MAX, &who);
+        let events = pump.out.allowance().clamp(1, self.batch);
+        pump.group += 1;
+        let group = S::ACKNOWLEDGED.then(|| {
+            self.state.lock().groups += 1;
+            let me = self.me.clone();
+            let core = Arc::downgrade(core);
+            AckGroup::open(pump.group, move |settled| {
+                if let (Some(me), Some(core)) = (me.upgrade(), core.upgrade()) {
+                    me.settled(&core, settled);
+                }
+            })
+        });
+        let demand = Demand::new(events, now, pump.group);
+        let Pump { source, out, .. } = &mut *pump;
+        let pulled = guard(|| source.pull(out, demand));
+        let failure = match pulled {
+            Ok(Ok(left)) => {
+                pump.left = left;
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(reason) => Some(reason.to_string()),
+        };
+        if let Some(message) = failure {
+            core.report(format!("the source `{}` failed: {message}", self.name));
+            pump.left = Pull::End;
+        }
+        let meta = Meta { ingress: now, deadline: None, ack: group.clone() };
+        let mut sending = Sending {
+            core,
+            meta: &meta,
+            who: &who,
+            wakes,
+            line: Line::No,
+            emitted: 0,
+            unrouted: 0,
+        };
+        let Pump { links, out, .. } = &mut *pump;
+        links.flush(out, &mut sending);
+        let (line, emitted, unrouted) = (sending.line, sending.emitted, sending.unrouted);
+        let took = core.clock.now().since(now).as_nanos() as u64;
+        {
+            let mut state = self.state.lock();
+            state.counts.visits += 1;
+            state.counts.emitted += emitted as u64;
+            state.counts.unrouted += unrouted as u64;
+            state.service_ns = took.checked_div(emitted as u64).unwrap_or(state.service_ns);
+        }
+        if let Some(group) = group {
+            group.settle(1, Fate::Handled); // all of it is sent: what is left are its events
+        }
+        self.place(core, pump, line, wakes);
+    }
+
+    /// Says what the source does next.
+    fn place(&self, core: &Core, mut pump: Box<Pump<S>>, line: Line, wakes: &mut Wakes) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Ended {
+            wakes.trash.push(Box::new(pump.source)); // stopped meanwhile
+            return;
+        }
+        if line != Line::No {
+            state.phase = Phase::InLine;
+            state.pump = Some(pump);
+            if let Some(room) = state.early.take() {
+                let task = Task::Resume { instance: 0, room: room as u32 };
+                wakes.tokens.push(Token { stage: self.id, task });
+            }
+            return;
+        }
+        if state.stop {
+            pump.left = Pull::End;
+        }
+        let (phase, token) = match pump.left {
+            _ if !state.settled.is_empty() => (Phase::Ready, true),
+            Pull::End if state.groups == 0 => (Phase::Ended, false),
+            Pull::End | Pull::AfterAck => (Phase::AwaitsAck, false),
+            Pull::More => (Phase::Ready, true),
+            Pull::After(wait) => {
+                core.timers.add(core.clock.now() + wait, self.token());
+                (Phase::Asleep, false)
+            }
+        };
+        state.phase = phase;
+        if token {
+            wakes.tokens.push(self.token());
+        }
+        let closes = pump.left == Pull::End && !pump.closed;
+        pump.closed |= closes;
+        if phase == Phase::Ended {
+            wakes.trash.push(Box::new(pump.source));
+        } else {
+            state.pump = Some(pump);
+        }
+        drop(state);
+        if closes {
+            core.close_edges(self.id, wakes);
+        }
+        if phase == Phase::Ended {
+            core.stage_gone();
+        }
+    }
+
+    fn settled(&self, core: &Core, settled: Settled) {
+        let mut state = self.state.lock();
+        state.groups -= 1;
+        state.settled.push(settled);
+        if state.phase == Phase::AwaitsAck {
+            state.phase = Phase::Ready;
+            drop(state);
+            core.make_ready(self.token());
+        }
+    }
+
+    /// The source takes a turn: hears what has settled, and is pulled.
+    fn turn(&self, core: &Arc<Core>, now: Time, wakes: &mut Wakes) {
+        let (mut pump, settled, stop) = {
+            let mut state = self.state.lock();
+            let due = matches!(state.phase, Phase::Ready | Phase::Asleep);
+            let Some(pump) = state.pump.take().filter(|_| due) else { return };
+            state.phase = Phase::Running;
+            (pump, std::mem::take(&mut state.settled), state.stop)
+        };
+        for settled in settled {
+            let told = guard(|| pump.source.settled(settled));
+            if let Err(reason) = told {
+                core.report(format!("the source `{}` failed: {reason}", self.name));
+                pump.left = Pull::End;
+            }
+        }
+        if stop || pump.left == Pull::End {
+            self.place(core, pump, Line::No, wakes);
+        } else {
+            self.pull(core, pump, now, wakes);
+        }
+    }
+}
+
+impl<S: Source> Node for SourceNode<S> {
+    fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes) {
+        match task {
+            Task::Resume { room, .. } => {
+                let mut pump = {
+                    let mut state = self.state.lock();
+                    match state.pump.take().filter(|_| state.phase == Phase::InLine) {
+                        Some(pump) => {
+                            state.phase = Phase::Running;
+                            pump
+                        }
+                        None => {
+                            state.early = Some(room as usize);
+                            return;
+                        }
+                    }
+                };
+                let who = Who::Instance { stage: self.id, instance: 0 };
+                let line = pump.links.resume(core, room as usize, &who, wakes);
+                self.place(core, pump, line, wakes);
+            }
+            _ => self.turn(core, now, wakes),
+        }
+    }
+
+    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> std::result::Result<(), String> {
+        let Some(opener) = self.opener.lock().take() else { return Ok(()) };
+        let source = match guard(opener) {
+            Ok(Ok(source)) => source,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(reason) => return Err(reason.to_string()),
+        };
+        let mut out = <Out<S::Item> as Ports>::new();
+        let links = Links::new(core, self.id, &mut out, false);
+        let pump = Pump { source, out, links, group: 0, left: Pull::More, closed: false };
+        self.state.lock().pump = Some(Box::new(pump));
+        wakes.tokens.push(self.token());
+        Ok(())
+    }
+
+    fn close(&self, _: &Core, wakes: &mut Wakes) {
+        let mut state = self.state.lock();
+        state.stop = true;
+        if matches!(state.phase, Phase::Asleep | Phase::AwaitsAck) {
+            state.phase = Phase::Ready;
+            wakes.tokens.push(self.token());
+        }
+    }
+
+    fn cancel(&self) {
+        let pump = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Ended;
+            state.pump.take()
+        };
+        drop(pump);
+    }
+
+    fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
+        let state = self.state.lock();
+        StageSnapshot {
+            counts: state.counts,
+            instances: 1,
+            idle: usize::from(!matches!(state.phase, Phase::Running | Phase::Ready)),
+            service: std::time::Duration::from_nanos(state.service_ns),
+            ended: state.phase == Phase::Ended,
+            ..StageSnapshot::blank(name, priority)
+        }
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        Vec::new()
+    }
+
+    fn inlet(self: Arc<Self>) -> Box<dyn Any> {
+        Box::new(Error::msg("a source has no queue"))
+    }
+}

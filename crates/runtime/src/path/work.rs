@@ -1,0 +1,311 @@
+//! Hop 5, work: a worker takes a token and makes the visit it stands for, or sleeps.
+//! Before: `ready`. After: `handle`.
+//! `Worker::step` is the whole of it but the sleeping; threads and tests call the same code.
+
+use std::cell::Cell;
+
+use comporta_model::plan::Policy;
+
+use crate::core::Core;
+use crate::path::admit::Wakes;
+use crate::path::ready::{Local, Shared, Task, Token};
+use crate::sleep::{Sleep, Woken};
+use crate::sync::{
+    Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release, SeqCst,
+};
+
+/// How often in a row a worker follows its own last result before it looks at what else waits.
+const FOLLOW_MAX: u32 = 16;
+/// How often a worker looks at the pool's shared queue before its own: every so many picks.
+const SHARED_EVERY: u32 = 61;
+/// How often an idle worker looks around before it sleeps: about two microseconds in all.
+const LOOKS: u32 = 24;
+
+/// Threads that share their work.
+pub(crate) struct Pool {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) shared: Shared,
+    pub(crate) sleep: Sleep,
+    policy: AtomicUsize,
+    crew: Mutex<Crew>,
+    /// Rises with every change of the crew; workers compare it once per visit.
+    epoch: AtomicU64,
+}
+
+#[derive(Default)]
+struct Crew {
+    members: Arc<Vec<Arc<Member>>>,
+    made: usize,
+}
+
+/// One worker, as others see it.
+pub(crate) struct Member {
+    pub(crate) number: usize,
+    local: Local,
+    woken: Arc<Woken>,
+    pub(crate) leaving: AtomicBool,
+    /// Since when it has been in one visit (nanoseconds; 0 if in none), and to which stage.
+    pub(crate) since: AtomicU64,
+    pub(crate) stage: AtomicU32,
+    /// It stands in for a stuck one.
+    pub(crate) stand_in: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(index: usize, name: String, policy: Policy) -> Self {
+        Pool {
+            index,
+            name,
+            shared: Shared::default(),
+            sleep: Sleep::default(),
+            policy: AtomicUsize::new(policy as usize),
+            crew: Mutex::default(),
+            epoch: AtomicU64::new(1),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        let number = self.policy.load(Acquire);
+        let known = Policy::ALL.iter().find(|(policy, ..)| *policy as usize == number);
+        known.map_or(Policy::Stealing, |(policy, ..)| *policy)
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy as usize, Release);
+    }
+
+    pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.crew.lock().members.clone()
+    }
+
+    /// Adds a member to the crew; the caller gives it a thread.
+    pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
+        let mut crew = self.crew.lock();
+        let member = Arc::new(Member {
+            number: crew.made,
+            local: Local::default(),
+            woken: Arc::default(),
+            leaving: AtomicBool::new(false),
+            since: AtomicU64::new(0),
+            stage: AtomicU32::new(0),
+            stand_in,
+        });
+        crew.made += 1;
+        let members = crew.members.iter().cloned().chain([member.clone()]).collect();
+        crew.members = Arc::new(members);
+        self.epoch.fetch_add(1, SeqCst);
+        member
+    }
+
+    /// Tells up to `n` members to leave, the last hired first.
+    pub(crate) fn dismiss(&self, n: usize, which: impl Fn(&Member) -> bool) {
+        let members = self.members();
+        let staying = members.iter().rev().filter(|m| !m.leaving.load(SeqCst) && which(m));
+        staying.take(n).for_each(|member| member.leaving.store(true, SeqCst));
+        self.sleep.wake_all();
+    }
+
+    /// Threads it should have, stand-ins apart.
+    pub(crate) fn threads(&self) -> usize {
+        let members = self.members();
+        members.iter().filter(|m| !m.leaving.load(SeqCst) && !m.stand_in).count()
+    }
+
+    fn gone(&self, member: &Arc<Member>) {
+        let mut crew = self.crew.lock();
+        let rest = crew.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
+        crew.members = Arc::new(rest.collect());
+        self.epoch.fetch_add(1, SeqCst);
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stepped {
+    /// It made a visit.
+    Ran,
+    /// There was nothing to do.
+    Idle,
+}
+
+/// One worker, as it sees itself.
+pub(crate) struct Worker {
+    pool: usize,
+    member: Arc<Member>,
+    crew: Arc<Vec<Arc<Member>>>,
+    epoch: u64,
+    picks: u32,
+    followed: u32,
+    searching: bool,
+    wakes: Wakes,
+}
+
+thread_local! {
+    static ON_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is a worker, which must not wait.
+pub(crate) fn is_worker() -> bool {
+    ON_WORKER.get()
+}
+
+/// Calls `body` as a worker would.
+pub(crate) fn as_worker<R>(body: impl FnOnce() -> R) -> R {
+    let before = ON_WORKER.replace(true);
+    let result = body();
+    ON_WORKER.set(before);
+    result
+}
+
+impl Worker {
+    pub(crate) fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    pub(crate) fn new(pool: &Pool, member: Arc<Member>) -> Self {
+        Worker {
+            pool: pool.index,
+            member,
+            crew: Arc::default(),
+            epoch: 0,
+            picks: 0,
+            followed: 0,
+            searching: false,
+            wakes: Wakes::default(),
+        }
+    }
+
+    /// The life of a worker thread.
+    pub(crate) fn run(mut self, core: &Arc<Core>) {
+        ON_WORKER.set(true); // the thread is its own
+        let pool = &core.pools[self.pool];
+        while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
+            if self.step(core) == Stepped::Idle {
+                self.idle(core, pool);
+            }
+        }
+        self.leave(core, pool);
+    }
+
+    /// Takes one token and makes its visit.
+    pub(crate) fn step(&mut self, core: &Arc<Core>) -> Stepped {
+        let pool = &core.pools[self.pool];
+        if self.epoch != pool.epoch.load(Acquire) {
+            self.epoch = pool.epoch.load(Acquire);
+            self.crew = pool.members();
+        }
+        let Some(token) = self.pick(pool) else { return Stepped::Idle };
+        if std::mem::take(&mut self.searching) {
+            pool.sleep.end_search();
+            if self.sees_work(pool) {
+                pool.sleep.work_made();
+            }
+        }
+        self.visit(core, pool, token);
+        Stepped::Ran
+    }
+
+    fn visit(&mut self, core: &Arc<Core>, pool: &Pool, token: Token) {
+        if core.pool_of(token.stage) != self.pool {
+            core.make_ready(token); // its stage has moved
+            return;
+        }
+        if core.is_held(token) {
+            return;
+        }
+        let now = core.clock.now();
+        self.member.stage.store(token.stage, Relaxed);
+        self.member.since.store(now.as_nanos().max(1), Relaxed);
+        core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
+        self.member.since.store(0, Relaxed);
+        self.hand_on(core, pool, token.stage);
+    }
+
+    /// Puts what a visit woke where it will be found.
+    fn hand_on(&mut self, core: &Core, pool: &Pool, from: u32) {
+        core.resolve(&mut self.wakes);
+        let stealing = pool.policy() == Policy::Stealing;
+        let mut followed = false;
+        for token in self.wakes.tokens.drain(..) {
+            if core.pool_of(token.stage) == self.pool && stealing {
+                let next = !followed && token.stage != from && token.task == Task::Any;
+                followed |= next;
+                self.member.local.push(token, core.priority(token.stage), next);
+            } else {
+                core.make_ready(token);
+            }
+        }
+        self.wakes.trash.clear();
+    }
+
+    /// The next token of this worker's own queue, the shared one, or another worker's.
+    fn pick(&mut self, pool: &Pool) -> Option<Token> {
+        self.picks = self.picks.wrapping_add(1);
+        let own = |worker: &mut Self| {
+            let fair = worker.followed >= FOLLOW_MAX;
+            worker.followed = if fair { 0 } else { worker.followed + 1 };
+            worker.member.local.pop(fair)
+        };
+        let found = if self.picks.is_multiple_of(SHARED_EVERY) {
+            pool.shared.pop().or_else(|| own(self))
+        } else {
+            own(self).or_else(|| pool.shared.pop())
+        };
+        if let Some((token, left)) = found {
+            if left > 0 {
+                pool.sleep.work_made();
+            }
+            return Some(token);
+        }
+        self.followed = 0;
+        self.steal()
+    }
+
+    fn steal(&self) -> Option<Token> {
+        let n = self.crew.len();
+        let start = self.picks as usize;
+        (0..n).map(|i| &self.crew[(start + i) % n]).find_map(|member| member.local.steal())
+    }
+
+    fn sees_work(&self, pool: &Pool) -> bool {
+        !pool.shared.is_empty() || self.crew.iter().any(|member| !member.local.is_empty())
+    }
+
+    /// Looks around for a moment, then sleeps until there is work.
+    fn idle(&mut self, core: &Core, pool: &Pool) {
+        if !self.searching {
+            self.searching = pool.sleep.begin_search(self.crew.len());
+        }
+        if self.searching {
+            for _ in 0..LOOKS {
+                if self.sees_work(pool) {
+                    return;
+                }
+                Sleep::pause();
+            }
+        }
+        pool.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
+        // The crew may have changed since the last look: a new member's queue counts too.
+        self.crew = pool.members();
+        let stay = self.sees_work(pool) || core.is_stopped() || self.member.leaving.load(SeqCst);
+        if stay {
+            self.searching = pool.sleep.cancel(&self.member.woken);
+        } else {
+            pool.sleep.commit(&self.member.woken);
+            self.searching = true;
+        }
+    }
+
+    /// Leaves the pool; what stands in its queue goes to the shared one.
+    pub(crate) fn leave(mut self, core: &Core, pool: &Pool) {
+        if std::mem::take(&mut self.searching) {
+            pool.sleep.end_search();
+        }
+        pool.gone(&self.member);
+        while let Some(token) = self.member.local.steal() {
+            core.make_ready(token);
+        }
+        pool.sleep.work_made();
+    }
+}

@@ -1,0 +1,387 @@
+//! A program that runs: watching it, changing how it runs, and ending it.
+
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+use comporta_model::graph::StageId;
+use comporta_model::plan::{self, PlanFault, Policy, defaults, in_range, instances_allowed};
+
+use crate::app::StartError;
+use crate::core::Core;
+use crate::failure::Failure;
+use crate::path::admit::Wakes;
+use crate::snapshot::Snapshot;
+use crate::sync::Arc;
+
+/// How long a stop waits for handlers that do not return before it goes without them.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A program that runs. Dropping it stops the program at once.
+#[must_use = "dropping it stops the program: `wait` for its end"]
+pub struct Running {
+    core: Arc<Core>,
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Every source ended and every event settled.
+    Complete,
+    /// A handler called `quit`.
+    Quit,
+    /// It was drained: sources were closed, and what was in it settled.
+    Drained,
+    /// It was drained, and the time was up before everything had settled.
+    TimedOut,
+    /// It was stopped.
+    Stopped,
+}
+
+/// What a run did.
+#[must_use]
+pub struct Summary {
+    /// How it came to its end.
+    pub ended: Ended,
+    /// Its numbers at rest.
+    pub snapshot: Snapshot,
+    /// What went wrong beside events that failed: sources, `finish`.
+    pub problems: Vec<String>,
+    /// Stages whose handlers had not returned when the run was given up.
+    pub stuck: Vec<String>,
+    result: Option<Box<dyn Any + Send>>,
+}
+
+impl Summary {
+    /// What a handler passed to `quit`, if it is an `R`.
+    pub fn result<R: Any>(&mut self) -> Option<R> {
+        let result = self.result.take()?;
+        match result.downcast() {
+            Ok(result) => Some(*result),
+            Err(other) => {
+                self.result = Some(other);
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summary")
+            .field("ended", &self.ended)
+            .field("snapshot", &self.snapshot)
+            .field("problems", &self.problems)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.ended {
+            Ended::Complete => "complete",
+            Ended::Quit => "quit",
+            Ended::Drained => "drained",
+            Ended::TimedOut => "not drained in time",
+            Ended::Stopped => "stopped",
+        };
+        writeln!(f, "{}: {how} after {:.3?}", self.snapshot.app, self.snapshot.elapsed)?;
+        write!(f, "{}", self.snapshot)?;
+        for problem in &self.problems {
+            writeln!(f, "problem: {problem}")?;
+        }
+        for stage in &self.stuck {
+            writeln!(f, "stuck: a handler of `{stage}` has not returned")?;
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    pub(crate) fn start(core: Arc<Core>) -> Result<Running, StartError> {
+        let running = Running { core };
+        let wakes = ready(&running.core)?;
+        running.core.thread(format!("{}-clock", running.core.graph.name), Core::keep_time);
+        for (pool, settings) in running.core.settings.pools.iter().enumerate() {
+            running.core.hire(pool, settings.threads, false);
+        }
+        running.core.dispatch(wakes);
+        Ok(running)
+    }
+
+    /// Its numbers now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.core.snapshot()
+    }
+
+    /// A handle for changing how it runs.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control { core: self.core.clone() }
+    }
+
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        let run = self.core.run_state();
+        run.live == 0 || run.quit
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> Summary {
+        self.core.wait_until(None, |run| run.live == 0 || run.quit);
+        self.summarise(Ended::Complete)
+    }
+
+    /// Waits for its end for at most so long; gives itself back if that was not enough.
+    ///
+    /// # Errors
+    /// The running program.
+    pub fn wait_for(self, bound: Duration) -> Result<Summary, Running> {
+        if self.core.wait_until(Some(bound), |run| run.live == 0 || run.quit) {
+            Ok(self.summarise(Ended::Complete))
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Closes all sources and inputs and waits until what is in the program has settled, for at
+    /// most as long as the plan says; what is left then is cancelled.
+    pub fn drain(self) -> Summary {
+        let bound = self.core.settings.drain;
+        self.drain_within(bound)
+    }
+
+    /// As [`drain`](Self::drain), within a bound of its own.
+    pub fn drain_within(self, bound: Duration) -> Summary {
+        let mut wakes = Wakes::default();
+        for node in self.core.nodes() {
+            node.close(&self.core, &mut wakes);
+        }
+        self.core.dispatch(wakes);
+        let done = self.core.wait_until(Some(bound), |run| run.live == 0 || run.quit);
+        self.summarise(if done { Ended::Drained } else { Ended::TimedOut })
+    }
+
+    /// Stops at once: what is queued is cancelled.
+    pub fn stop(self) -> Summary {
+        self.summarise(Ended::Stopped)
+    }
+
+    fn summarise(self, ended: Ended) -> Summary {
+        let core = &self.core;
+        core.stop();
+        core.wait_until(Some(GRACE), |run| run.threads == 0);
+        core.nodes().iter().for_each(|node| node.cancel());
+        let snapshot = core.snapshot();
+        let mut run = core.run_state();
+        let mut problems = std::mem::take(&mut run.problems);
+        if run.problems_more > 0 {
+            problems.push(format!("and {} more", run.problems_more));
+        }
+        Summary {
+            ended: if run.quit { Ended::Quit } else { ended },
+            snapshot,
+            problems,
+            stuck: if run.threads > 0 { run.stuck.clone() } else { Vec::new() },
+            result: run.result.take(),
+        }
+    }
+}
+
+/// Makes the instances of every stage and opens the sources, consumers first.
+pub(crate) fn ready(core: &Arc<Core>) -> Result<Wakes, StartError> {
+    let mut wakes = Wakes::default();
+    for (node, spec) in core.nodes().iter().zip(&core.graph.stages).rev() {
+        node.start(core, &mut wakes)
+            .map_err(|message| StartError::Stage { name: spec.name.to_string(), message })?;
+    }
+    Ok(wakes)
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.core.stop();
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("app", &self.core.graph.name).finish_non_exhaustive()
+    }
+}
+
+/// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
+#[derive(Clone)]
+pub struct Control {
+    core: Arc<Core>,
+}
+
+/// Why a change was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// It would not make a valid plan.
+    Plan(PlanFault),
+    /// The new instance could not be made.
+    Instance(String),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::Plan(fault) => fault.fmt(f),
+            ControlError::Instance(message) => {
+                write!(f, "an instance could not be made: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+impl From<PlanFault> for ControlError {
+    fn from(fault: PlanFault) -> Self {
+        ControlError::Plan(fault)
+    }
+}
+
+impl Control {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Control { core }
+    }
+
+    fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
+        self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name))
+    }
+
+    fn pool(&self, name: &str) -> Result<usize, PlanFault> {
+        let names = || self.core.pools.iter().map(|pool| pool.name.as_str());
+        names().position(|pool| pool == name).ok_or_else(|| PlanFault::NoPool {
+            name: name.to_owned(),
+            near: plan::nearest(name, names()),
+        })
+    }
+
+    /// Sets the number of threads of a pool; the main one is called `main`.
+    ///
+    /// # Errors
+    /// For an unknown pool, or a number that is not from 1 to 1,024.
+    pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
+        let at = self.pool(pool)?;
+        let what = || format!("the number of threads of the pool `{pool}`");
+        let threads = in_range(what, threads, defaults::THREADS_MAX, "1 to 1,024")?;
+        let now = self.core.pools[at].threads();
+        self.core.hire(at, threads.saturating_sub(now), false);
+        self.core.pools[at].dismiss(now.saturating_sub(threads), |member| !member.stand_in);
+        Ok(())
+    }
+
+    /// Sets the number of instances of a stage. Free ones go first, others after their visit; each
+    /// finishes.
+    ///
+    /// # Errors
+    /// For an unknown stage, a number it may not have, or an instance that cannot be made.
+    pub fn set_instances(&self, stage: &str, instances: usize) -> Result<(), ControlError> {
+        let id = self.stage(stage)?;
+        let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
+        let mut wakes = Wakes::default();
+        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut wakes);
+        self.core.dispatch(wakes);
+        set.map_err(ControlError::Instance)
+    }
+
+    /// Sets how many events a queue holds. Below what it holds now it keeps them, and admits none
+    /// until there is room again.
+    ///
+    /// # Errors
+    /// For an unknown stage, or zero.
+    pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
+        let id = self.stage(stage)?;
+        let what = || format!("the queue capacity of `{stage}`");
+        let capacity = in_range(what, capacity, usize::MAX, "at least 1")?;
+        let mut wakes = Wakes::default();
+        self.core.node(id.0).set_capacity(capacity, &mut wakes);
+        self.core.dispatch(wakes);
+        Ok(())
+    }
+
+    /// Sets the priority of a stage: higher is served sooner.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
+        self.core.set_priority(self.stage(stage)?.0, priority);
+        Ok(())
+    }
+
+    /// Sets how a pool chooses what to do next.
+    ///
+    /// # Errors
+    /// For an unknown pool.
+    pub fn set_policy(&self, pool: &str, policy: Policy) -> Result<(), ControlError> {
+        self.core.pools[self.pool(pool)?].set_policy(policy);
+        Ok(())
+    }
+
+    /// Moves a stage to another pool.
+    ///
+    /// # Errors
+    /// For an unknown stage or pool.
+    pub fn move_stage(&self, stage: &str, pool: &str) -> Result<(), ControlError> {
+        let (stage, pool) = (self.stage(stage)?, self.pool(pool)?);
+        self.core.move_stage(stage.0, pool);
+        Ok(())
+    }
+
+    /// Opens or shuts a queue: a shut one sheds what arrives, with reason `disabled`.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
+        self.core.node(self.stage(stage)?.0).set_enabled(enabled);
+        Ok(())
+    }
+
+    /// The failed events of a stage, without the events, oldest first.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
+        Ok(self.core.node(self.stage(stage)?.0).failures())
+    }
+
+    /// Takes out the failed events of a stage with the events that are still there. Empty if `T`
+    /// is not what the stage takes.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn take_failures<T: 'static>(
+        &self,
+        stage: &str,
+    ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
+        let node = self.core.node(self.stage(stage)?.0);
+        Ok(node.take_failures().downcast().map_or_else(|_| Vec::new(), |taken| *taken))
+    }
+
+    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
+    /// is room. Says how many.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
+        let id = self.stage(stage)?;
+        let mut wakes = Wakes::default();
+        let replayed = self.core.node(id.0).replay(&self.core, max, &mut wakes);
+        self.core.dispatch(wakes);
+        Ok(replayed)
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("app", &self.core.graph.name).finish_non_exhaustive()
+    }
+}

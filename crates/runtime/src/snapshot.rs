@@ -1,0 +1,198 @@
+//! What a program has done and what it holds: one type that every view reads.
+
+use std::fmt;
+use std::time::Duration;
+
+use comporta_model::plan::Policy;
+
+use crate::path::admit::Shed;
+
+/// How many events came to a queue, and how they ended. They never go back.
+///
+/// At rest, and in every [`StageSnapshot`], which is taken under the queue's lock:
+/// `offered = refused + shed at the door + arrived` and
+/// `arrived = handled + shed later + failed + cancelled + queued + in_flight + outboxed`.
+///
+/// A copy counts where it arrives. A retry is no new arrival. A replay is: it counts as offered
+/// and arrived again, and the failure it replays stays counted. An event given back by
+/// `Out::try_send` was never offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Events that came to the door.
+    pub offered: u64,
+    /// Given back to a pusher.
+    pub refused: u64,
+    /// Entered the queue, or wait for it in an outbox.
+    pub arrived: u64,
+    /// Handled.
+    pub handled: u64,
+    /// Failed for good.
+    pub failed: u64,
+    /// Cancelled by a stop.
+    pub cancelled: u64,
+    /// Tries beyond the first.
+    pub retried: u64,
+    /// Failed events put back into the queue.
+    pub replayed: u64,
+    /// Sent by this stage.
+    pub emitted: u64,
+    /// Sent by this stage through a port that is not connected.
+    pub unrouted: u64,
+    /// Visits made.
+    pub visits: u64,
+    pub(crate) shed: [u64; Shed::ALL.len()],
+}
+
+impl Counts {
+    /// Shed for this reason.
+    #[must_use]
+    pub fn shed(&self, reason: Shed) -> u64 {
+        self.shed[reason as usize]
+    }
+
+    /// Shed before they arrived.
+    #[must_use]
+    pub fn shed_at_door(&self) -> u64 {
+        [Shed::Rejected, Shed::Newest, Shed::Disabled, Shed::Ended]
+            .map(|r| self.shed(r))
+            .iter()
+            .sum()
+    }
+
+    /// Shed after they arrived.
+    #[must_use]
+    pub fn shed_later(&self) -> u64 {
+        self.shed(Shed::Oldest) + self.shed(Shed::Cycle)
+    }
+}
+
+/// One stage at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StageSnapshot {
+    /// Its name.
+    pub name: String,
+    /// What came and how it ended.
+    pub counts: Counts,
+    /// Events in its queue.
+    pub queued: usize,
+    /// Events being handled or waiting for another try.
+    pub in_flight: usize,
+    /// Events for it that wait in the outboxes of their senders.
+    pub outboxed: usize,
+    /// Places in its queue.
+    pub capacity: usize,
+    /// Its instances.
+    pub instances: usize,
+    /// Those with nothing to do.
+    pub idle: usize,
+    /// Its priority.
+    pub priority: i32,
+    /// Mean time a handler took lately.
+    pub service: Duration,
+    /// Failed events kept for inspection.
+    pub failures_kept: usize,
+    /// Failed events that no longer could be.
+    pub failures_forgotten: u64,
+    /// Whether it has seen its last event.
+    pub ended: bool,
+}
+
+impl StageSnapshot {
+    /// Of a stage without a queue.
+    pub(crate) fn blank(name: &str, priority: i32) -> Self {
+        StageSnapshot {
+            name: name.to_owned(),
+            counts: Counts::default(),
+            queued: 0,
+            in_flight: 0,
+            outboxed: 0,
+            capacity: 0,
+            instances: 0,
+            idle: 0,
+            priority,
+            service: Duration::ZERO,
+            failures_kept: 0,
+            failures_forgotten: 0,
+            ended: false,
+        }
+    }
+
+    /// Whether every event is accounted for.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let c = &self.counts;
+        let held = (self.queued + self.in_flight + self.outboxed) as u64;
+        c.offered == c.refused + c.shed_at_door() + c.arrived
+            && c.arrived == c.handled + c.shed_later() + c.failed + c.cancelled + held
+    }
+}
+
+/// One pool at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Its threads.
+    pub threads: usize,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+/// A program at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The name of the program.
+    pub app: String,
+    /// How long it has run.
+    pub elapsed: Duration,
+    /// Its stages, in the order declared.
+    pub stages: Vec<StageSnapshot>,
+    /// Its pools, the main one first.
+    pub pools: Vec<PoolSnapshot>,
+}
+
+impl Snapshot {
+    /// The stage of that name.
+    #[must_use]
+    pub fn stage(&self, name: &str) -> Option<&StageSnapshot> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// Whether every event of every stage is accounted for.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        self.stages.iter().all(StageSnapshot::adds_up)
+    }
+}
+
+impl fmt::Display for Snapshot {
+    /// A table: a line a stage.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.stages.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).max(5);
+        writeln!(
+            f,
+            "{:width$} {:>12} {:>12} {:>12} {:>8} {:>8} {:>8} {:>10}",
+            "stage", "arrived", "handled", "emitted", "shed", "failed", "left", "service"
+        )?;
+        for stage in &self.stages {
+            let c = &stage.counts;
+            writeln!(
+                f,
+                "{:width$} {:>12} {:>12} {:>12} {:>8} {:>8} {:>8} {:>10}",
+                stage.name,
+                c.arrived,
+                c.handled,
+                c.emitted,
+                c.shed_at_door() + c.shed_later(),
+                c.failed,
+                c.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64,
+                format!("{:?}", stage.service),
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+//! The test kit: a stage, or a whole graph, run step by step on virtual time.
+//!
+//! [`Probe`] runs one stage by itself. [`Kit`] runs a graph with the code that runs in production,
+//! but on the thread of the test: each step is one visit, and which worker makes it is chosen by a
+//! seed. Time stands still unless the test moves it.
+
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+use comporta_model::event::{Ev, Time};
+use comporta_model::plan::Plan;
+use comporta_model::port::{AsPort, Ports};
+use comporta_model::stage::{Cx, Host, Stage};
+
+use crate::app::{App, StartError};
+use crate::core::Core;
+use crate::env::Clock;
+use crate::failure::{Reason, guard};
+use crate::path::handle::Fault;
+use crate::path::work::{Stepped, Worker, as_worker};
+use crate::running::{Control, ready};
+use crate::snapshot::Snapshot;
+use crate::sync::{Arc, Mutex, SeqCst};
+
+/// One stage by itself: push events, look at what it sent.
+///
+/// ```
+/// # use comporta_runtime::testing::Probe;
+/// # use comporta_model::{event::Ev, port::Out, stage::{Cx, Stage}, error::Result};
+/// struct Double;
+/// impl Stage for Double {
+///     type In = u32;
+///     type Ports = Out<u32>;
+///     fn handle(&mut self, n: Ev<'_, u32>, out: &mut Out<u32>, _: &Cx) -> Result {
+///         out.send(*n * 2);
+///         Ok(())
+///     }
+/// }
+/// let mut probe = Probe::new(Double);
+/// probe.push(21).unwrap();
+/// assert_eq!(probe.out.drain().collect::<Vec<_>>(), [42]);
+/// ```
+pub struct Probe<S: Stage> {
+    /// The stage.
+    pub stage: S,
+    /// What it sent: `probe.out.drain()`, or `probe.out.port.drain()`.
+    pub out: S::Ports,
+    cx: Cx,
+    host: Arc<ProbeHost>,
+}
+
+struct ProbeHost {
+    clock: Clock,
+    quit: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Host for ProbeHost {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+    fn quit(&self, result: Box<dyn Any + Send>) {
+        *self.quit.lock() = Some(result);
+    }
+}
+
+impl<S: Stage> Probe<S> {
+    /// The stage, initialised. Panics if that fails.
+    pub fn new(mut stage: S) -> Self {
+        let host = Arc::new(ProbeHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
+        let cx = Cx::new("probe".into(), 0, host.clone());
+        if let Err(error) = stage.init(&cx) {
+            panic!("init failed: {error}");
+        }
+        Probe { stage, out: S::Ports::new(), cx, host }
+    }
+
+    /// Hands it an event. What a failing call sent is withdrawn, as in a program.
+    ///
+    /// # Errors
+    /// The error or panic of the handler.
+    pub fn push(&mut self, event: S::In) -> Result<(), Reason> {
+        use crate::path::handle::{Mark, Withdraw};
+        let mut slot = Some(event);
+        let Probe { stage, out, cx, .. } = self;
+        out.each(&mut Mark);
+        let result = match guard(|| stage.handle(Ev::lend(&mut slot), out, cx)) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Reason::Error(error.to_string())),
+            Err(reason) => Err(reason),
+        };
+        if result.is_err() {
+            out.each(&mut Withdraw);
+        }
+        result
+    }
+
+    /// Tells it that there are no more events.
+    ///
+    /// # Errors
+    /// The error or panic of the handler.
+    pub fn finish(&mut self) -> Result<(), Reason> {
+        let Probe { stage, out, cx, .. } = self;
+        match guard(|| stage.finish(out, cx)) {
+            Ok(result) => result.map_err(|error| Reason::Error(error.to_string())),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Moves its time forward.
+    pub fn advance(&self, by: Duration) {
+        self.host.clock.advance(by);
+    }
+
+    /// Says which try at an event the next one is.
+    pub fn set_attempt(&self, attempt: u32) {
+        self.cx.set_attempt(attempt);
+    }
+
+    /// What it passed to `quit`, if it did.
+    pub fn quit_with<R: Any>(&self) -> Option<R> {
+        self.host.quit.lock().take()?.downcast().ok().map(|result| *result)
+    }
+}
+
+impl<S: Stage> fmt::Debug for Probe<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("cx", &self.cx).finish_non_exhaustive()
+    }
+}
+
+/// Copies of what a port sent, in order.
+#[derive(Clone)]
+pub struct Recorder<T>(Arc<Mutex<Vec<T>>>);
+
+/// Records what a port sends from now on. Before the app is made a [`Kit`].
+pub fn record<T: Clone + Send + 'static>(app: &App, port: impl AsPort<T>) -> Recorder<T> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let recorder = Recorder(seen.clone());
+    app.watch(port.as_port(), Arc::new(move |event: &T| seen.lock().push(event.clone())));
+    recorder
+}
+
+impl<T> Recorder<T> {
+    /// Takes what was recorded since the last call.
+    #[must_use]
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl<T> fmt::Debug for Recorder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("events", &self.0.lock().len()).finish()
+    }
+}
+
+/// A program run step by step on virtual time.
+pub struct Kit {
+    core: Arc<Core>,
+    workers: Vec<(usize, Worker)>,
+    dice: u64,
+}
+
+impl Kit {
+    /// Builds the program; its sources are open and its instances made, but nothing has run.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
+        let core = app.build(plan, Clock::virtual_at_zero(), true)?;
+        for (pool, settings) in core.settings.pools.iter().enumerate() {
+            core.hire(pool, settings.threads, false);
+        }
+        let wakes = ready(&core)?;
+        core.dispatch(wakes);
+        Ok(Kit { core, workers: Vec::new(), dice: 0 })
+    }
+
+    /// Chooses which worker makes each step by this seed; the same seed gives the same run.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.dice = seed;
+        self
+    }
+
+    /// Makes one visit, if there is anything to do now. Says whether there was.
+    pub fn step(&mut self) -> bool {
+        if self.core.is_stopped() {
+            return false;
+        }
+        self.fire_timers();
+        self.follow_crews();
+        let n = self.workers.len();
+        let first = usize::try_from(self.roll() % n.max(1) as u64).unwrap_or(0);
+        (0..n).any(|i| {
+            let (_, worker) = &mut self.workers[(first + i) % n];
+            as_worker(|| worker.step(&self.core)) == Stepped::Ran
+        })
+    }
+
+    /// Steps until there is nothing to do now. Says how many steps that took.
+    ///
+    /// Panics after ten million: such a program never comes to rest.
+    pub fn settle(&mut self) -> usize {
+        let mut steps = 0;
+        while self.step() {
+            steps += 1;
+            assert!(steps < 10_000_000, "the program does not come to rest");
+        }
+        steps
+    }
+
+    /// Moves time forward and settles, stopping at each timer on the way.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.core.clock.now() + by;
+        self.settle();
+        while let Some(next) = self.core.timers.next().filter(|next| *next <= end) {
+            self.core.clock.advance(next.since(self.core.clock.now()));
+            self.settle();
+        }
+        self.core.clock.advance(end.since(self.core.clock.now()));
+    }
+
+    /// Runs until every stage has ended, jumping over time in which nothing happens. Says whether
+    /// it came to its end; if not, something waits for an event that does not come.
+    pub fn run(&mut self) -> bool {
+        loop {
+            self.settle();
+            if self.is_ended() {
+                return true;
+            }
+            let Some(next) = self.core.timers.next() else { return false };
+            self.core.clock.advance(next.since(self.core.clock.now()));
+        }
+    }
+
+    /// Closes all sources and inputs.
+    pub fn close(&mut self) {
+        let mut wakes = crate::path::admit::Wakes::default();
+        for node in self.core.nodes() {
+            node.close(&self.core, &mut wakes);
+        }
+        self.core.dispatch(wakes);
+    }
+
+    /// Whether every stage has ended, or a handler called `quit`.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        let run = self.core.run_state();
+        run.live == 0 || run.quit
+    }
+
+    /// What a handler passed to `quit`.
+    #[must_use]
+    pub fn quit_with<R: Any>(&self) -> Option<R> {
+        self.core.run_state().result.take()?.downcast().ok().map(|result| *result)
+    }
+
+    /// What went wrong beside events that failed.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        self.core.run_state().problems.clone()
+    }
+
+    /// Its numbers now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.core.snapshot()
+    }
+
+    /// A handle for changing how it runs.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        Control::new(self.core.clone())
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.core.clock.now()
+    }
+
+    /// The next event of a stage fails with this message instead of being handled.
+    ///
+    /// Panics if there is no such stage.
+    pub fn fail_next(&self, stage: &str, message: &str) {
+        self.inject(stage, Fault::Error(message.to_owned()));
+    }
+
+    /// The next event of a stage meets a panic with this message instead of being handled.
+    ///
+    /// Panics if there is no such stage.
+    pub fn panic_next(&self, stage: &str, message: &str) {
+        self.inject(stage, Fault::Panic(message.to_owned()));
+    }
+
+    /// A stage takes no events until it is [`resumed`](Self::resume): its queue fills.
+    ///
+    /// Panics if there is no such stage.
+    pub fn hold(&mut self, stage: &str) {
+        self.core.hold(self.find(stage), true);
+    }
+
+    /// Ends a [`hold`](Self::hold).
+    ///
+    /// Panics if there is no such stage.
+    pub fn resume(&mut self, stage: &str) {
+        self.core.hold(self.find(stage), false);
+    }
+
+    fn find(&self, stage: &str) -> u32 {
+        let found = self.core.graph.find(stage);
+        found.unwrap_or_else(|| panic!("the program has no stage `{stage}`")).0
+    }
+
+    fn inject(&self, stage: &str, fault: Fault) {
+        self.core.node(self.find(stage)).inject(fault);
+    }
+
+    fn fire_timers(&self) {
+        let mut due = Vec::new();
+        self.core.timers.due(self.core.clock.now(), &mut due);
+        due.into_iter().for_each(|token| self.core.make_ready(token));
+    }
+
+    /// Workers come and go with the pools' crews.
+    fn follow_crews(&mut self) {
+        let core = self.core.clone();
+        let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
+            .into_iter()
+            .partition(|(_, worker)| !worker.member().leaving.load(SeqCst));
+        self.workers = stay;
+        for (pool, worker) in leave {
+            worker.leave(&core, &core.pools[pool]);
+        }
+        for (index, pool) in core.pools.iter().enumerate() {
+            for member in pool.members().iter() {
+                let known = self.workers.iter().any(|(_, w)| Arc::ptr_eq(w.member(), member));
+                if !known {
+                    self.workers.push((index, Worker::new(pool, member.clone())));
+                }
+            }
+        }
+    }
+
+    /// Splitmix64.
+    fn roll(&mut self) -> u64 {
+        self.dice = self.dice.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.dice;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        self.core.stop(); // lets go of the instances
+    }
+}
+
+impl fmt::Debug for Kit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kit").field("app", &self.core.graph.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! Tokens that are due later: retries, paced sources, groups that gather.
+//! A thread of its own waits for the next one, so that no worker has to; under test the stepper asks.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+use crate::path::ready::Token;
+use crate::sync::{Condvar, Mutex, wait};
+
+#[derive(Default)]
+pub(crate) struct Timers {
+    state: Mutex<TimerState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TimerState {
+    heap: BinaryHeap<Reverse<Entry>>,
+    made: u64,
+    stopped: bool,
+}
+
+struct Entry {
+    due: Time,
+    number: u64,
+    token: Token,
+}
+
+impl Entry {
+    fn rank(&self) -> (Time, u64) {
+        (self.due, self.number)
+    }
+}
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl Timers {
+    /// Makes `token` ready at `due`.
+    pub(crate) fn add(&self, due: Time, token: Token) {
+        let mut state = self.state.lock();
+        let number = state.made;
+        state.made += 1;
+        let sooner = state.heap.peek().is_none_or(|Reverse(first)| due < first.due);
+        state.heap.push(Reverse(Entry { due, number, token }));
+        drop(state);
+        if sooner {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Takes what is due.
+    pub(crate) fn due(&self, now: Time, into: &mut Vec<Token>) {
+        let mut state = self.state.lock();
+        while state.heap.peek().is_some_and(|Reverse(first)| first.due <= now) {
+            if let Some(Reverse(entry)) = state.heap.pop() {
+                into.push(entry.token);
+            }
+        }
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.state.lock().heap.peek().map(|Reverse(first)| first.due)
+    }
+
+    /// Waits until something is due, the set of timers changed, or `at_most` has passed. Says
+    /// whether to go on.
+    pub(crate) fn wait(&self, now: Time, at_most: Duration) -> bool {
+        let state = self.state.lock();
+        if state.stopped {
+            return false;
+        }
+        let next = state.heap.peek().map(|Reverse(first)| first.due.since(now));
+        let state = wait(&self.changed, state, Some(next.unwrap_or(at_most).min(at_most)));
+        !state.stopped
+    }
+
+    /// Ends [`wait`](Self::wait) for good.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::ready::Task;
+
+    #[test]
+    fn tokens_come_out_when_due_and_in_order() {
+        let timers = Timers::default();
+        let token = |stage| Token { stage, task: Task::Any };
+        for (due, stage) in [(30, 3), (10, 1), (10, 2)] {
+            timers.add(Time::from_nanos(due), token(stage));
+        }
+        let mut out = Vec::new();
+        timers.due(Time::from_nanos(9), &mut out);
+        assert!(out.is_empty());
+        timers.due(Time::from_nanos(10), &mut out);
+        assert_eq!(out, [token(1), token(2)]);
+        assert_eq!(timers.next(), Some(Time::from_nanos(30)));
+    }
+}
