@@ -4,6 +4,7 @@
 //!
 //! Delivery guarantee of all of them: in memory, each event once, in order; bounded queues.
 
+pub(crate) mod comporta;
 pub(crate) mod one_loop;
 pub(crate) mod two_loops;
 pub(crate) mod rayon_fused;
@@ -40,6 +41,7 @@ macro_rules! pipeline {
 }
 
 pub(crate) const PIPELINE: &[PipelinePeer] = &[
+    pipeline!(comporta, "a stage per handler, one instance each, the default policy"),
     pipeline!(one_loop, "one thread, one loop: source, handlers, sink in turn"),
     pipeline!(two_loops, "a loop per thread, each over its share of the events: the ceiling"),
     pipeline!(
@@ -68,6 +70,11 @@ pub(crate) struct LatencyPeer {
 
 pub(crate) const LATENCY: &[LatencyPeer] = &[
     LatencyPeer {
+        name: "comporta",
+        about: "an event per push, pushed from outside through an input",
+        paced: comporta::paced,
+    },
+    LatencyPeer {
         name: "tokio_mpsc",
         about: "an event per message, pushed with blocking_send",
         paced: tokio_mpsc::paced,
@@ -87,6 +94,11 @@ pub(crate) struct WakePeer {
 }
 
 pub(crate) const WAKE: &[WakePeer] = &[
+    WakePeer {
+        name: "comporta",
+        about: "a stage fed by an input, pushed from an OS thread",
+        up: comporta::up,
+    },
     WakePeer {
         name: "tokio",
         about: "a task waiting on mpsc, woken by try_send from outside the runtime",

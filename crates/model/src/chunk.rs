@@ -10,11 +10,11 @@ use crate::event::Meta;
 /// The storage of a chunk, recycled through the free list of the queue it was read from.
 pub type Slots<T> = Vec<Option<T>>;
 
-/// How many events of type `T` a chunk holds: as many as fill 16 KiB (half of a usual L1 data
-/// cache, so that a chunk being read and one being written fit), at least 8 and at most 256.
+/// How many events of type `T` a chunk holds: as many as fill 32 KiB, at least 8 and at most 256,
+/// which is a visit's greatest batch.
 #[must_use]
 pub const fn chunk_capacity<T>() -> usize {
-    let by_size = 16 * 1024 / if size_of::<Option<T>>() == 0 { 1 } else { size_of::<Option<T>>() };
+    let by_size = 32 * 1024 / if size_of::<Option<T>>() == 0 { 1 } else { size_of::<Option<T>>() };
     if by_size < 8 {
         8
     } else if by_size > 256 {
@@ -103,6 +103,26 @@ impl<T> Chunk<T> {
         into.extend(self.slots[self.head..self.head + n].iter_mut().map(Option::take));
         self.head += n;
         Chunk::new(self.meta.clone(), into)
+    }
+
+    /// Its first `n` events as a chunk's storage, without the slots that are empty. The chunk keeps
+    /// the rest.
+    #[must_use]
+    pub fn take_front(&mut self, n: usize, holes: bool) -> Slots<T> {
+        let mut front = if n == self.len() {
+            std::mem::take(&mut self.slots)
+        } else {
+            let rest = self.slots.split_off(self.head + n);
+            std::mem::replace(&mut self.slots, rest)
+        };
+        if self.head > 0 {
+            front.drain(..self.head);
+            self.head = 0;
+        }
+        if holes {
+            front.retain(Option::is_some);
+        }
+        front
     }
 
     /// Its storage, emptied.

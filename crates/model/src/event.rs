@@ -105,6 +105,8 @@ pub struct Meta {
     pub deadline: Option<Time>,
     /// Whom to tell when all they led to has settled.
     pub ack: Option<Arc<AckGroup>>,
+    /// The worker that sent them, and so has them in its cache; 0 if none. Only a hint.
+    pub home: u32,
 }
 
 impl Meta {

@@ -128,7 +128,7 @@ impl<T> Out<T> {
         }
         let full = chunk_capacity::<T>();
         if self.filling.capacity() < full {
-            let more = (self.filling.len() * 3).clamp(4, full - self.filling.len());
+            let more = (self.filling.len() * 3).max(4).min(full - self.filling.len());
             self.filling.reserve_exact(more);
         } else if self.filling.len() == self.filling.capacity() {
             self.filled_len += self.filling.len();
@@ -223,6 +223,25 @@ impl<T> Out<T> {
         self.filled_len = 0;
         self.mark = 0;
         (std::mem::take(&mut self.filled), std::mem::take(&mut self.filling))
+    }
+
+    /// Takes back the empty storage, if nothing is being filled.
+    pub fn unused(&mut self) -> Slots<T> {
+        if self.filling.is_empty() { std::mem::take(&mut self.filling) } else { Vec::new() }
+    }
+
+    /// Sends a chunk that is already made.
+    pub fn give(&mut self, slots: Slots<T>) {
+        if slots.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            self.filling = slots;
+        } else {
+            // The chunk being filled may be short: chunks need not be full, only in order.
+            self.filled_len += self.filling.len();
+            self.filled.push(std::mem::replace(&mut self.filling, slots));
+        }
     }
 
     /// Empty storage to fill next.
@@ -385,6 +404,16 @@ mod tests {
         out.send(7);
         assert_eq!(out.drain().collect::<Vec<_>>(), (0..300).chain([7]).collect::<Vec<_>>());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn storage_of_any_size_can_be_filled_further() {
+        for capacity in 0..=300 {
+            let mut out = Out::<u64>::default();
+            out.refill(Vec::new(), Vec::with_capacity(capacity));
+            (0..1_000).for_each(|n| out.send(n));
+            assert!(out.drain().eq(0..1_000));
+        }
     }
 
     #[test]

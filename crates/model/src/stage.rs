@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::chunk::Slots;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Time};
 use crate::port::{Out, Ports};
@@ -182,6 +183,27 @@ pub trait Handler: Send + 'static {
     type Ports: Ports;
     /// Whether it is handed groups.
     const GROUPED: bool;
+    /// Whether it changes events in place and sends each on: then nothing is copied, and what it
+    /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
+    const IN_PLACE: bool = false;
+
+    /// Sends on what was handled in place.
+    fn pass_on(&mut self, handled: Slots<Self::Item>, out: &mut Self::Ports) {
+        let _ = (handled, out);
+    }
+
+    /// Takes back storage that sending in place left unused, for the queue the events came from:
+    /// so storage flows against the events, and nothing is allocated once it does.
+    fn unused(&mut self, out: &mut Self::Ports) -> Slots<Self::Item> {
+        let _ = out;
+        Slots::new()
+    }
+
+    /// How many events a visit in place may take before it should stop.
+    fn allowance(&self, out: &Self::Ports) -> usize {
+        let _ = out;
+        usize::MAX
+    }
 
     /// The size and the patience of a group, if it is handed groups.
     fn group(&self) -> Option<(usize, Duration)> {
@@ -484,5 +506,69 @@ where
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, _: &mut (), _: &Cx) -> Result {
         (self.call)(event.take()).into_result()
+    }
+}
+
+/// A closure that changes an event and sends it on. The event stays where it is: whole chunks are
+/// handed from queue to queue.
+pub struct Updated<F, I, R> {
+    call: F,
+    of: PhantomData<fn(I) -> R>,
+}
+
+impl<F, I, R> Updated<F, I, R> {
+    /// The closure as a handler.
+    pub fn new(call: F) -> Self {
+        Updated { call, of: PhantomData }
+    }
+}
+
+impl<F: Clone, I, R> Clone for Updated<F, I, R> {
+    fn clone(&self) -> Self {
+        Updated::new(self.call.clone())
+    }
+}
+
+impl<F, I, R> fmt::Debug for Updated<F, I, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Updated")
+    }
+}
+
+impl<F, I, R> Handler for Updated<F, I, R>
+where
+    F: FnMut(&mut I) -> R + Send + 'static,
+    I: Send + 'static,
+    R: Outcome + 'static,
+{
+    type Item = I;
+    type Ports = Out<I>;
+    const GROUPED: bool = false;
+    const IN_PLACE: bool = true;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn call(&mut self, slots: &mut [Option<I>], _: &mut Out<I>, _: &Cx) -> Result {
+        let mut event = Ev::lend(&mut slots[0]);
+        (self.call)(&mut event).into_result()
+    }
+
+    fn finish(&mut self, _: &mut Out<I>, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
+        out.give(handled);
+    }
+
+    fn unused(&mut self, out: &mut Out<I>) -> Slots<I> {
+        out.unused()
+    }
+
+    fn allowance(&self, out: &Out<I>) -> usize {
+        out.allowance()
     }
 }

@@ -19,7 +19,7 @@ use comporta_model::graph::{
 use comporta_model::plan::{Plan, PlanFault, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
-use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk};
+use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk, Updated};
 
 use crate::core::{Core, Node, Wiring};
 use crate::env::Clock;
@@ -232,6 +232,18 @@ impl App {
         F: FnMut(I) -> O + Clone + Send + Sync + 'static,
     {
         self.plain(name, Mapped::<F, I, O, One>::new(call))
+    }
+
+    /// A stage that changes events in place and sends them on: the cheapest kind, since whole
+    /// chunks travel on without being copied.
+    pub fn update<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(&mut I) -> R + Clone + Send + Sync + 'static,
+    {
+        let model = Updated::<F, I, R>::new(call);
+        self.add_stage(name.into(), None, Box::new(move |_| Ok(model.clone())))
     }
 
     /// A stage that takes an event and sends all that an iterator gives: a `Vec`, an `Option`, ...

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn tokens_come_out_when_due_and_in_order() {
         let timers = Timers::default();
-        let token = |stage| Token { stage, task: Task::Any };
+        let token = |stage| Token::new(stage, Task::Any);
         for (due, stage) in [(30, 3), (10, 1), (10, 2)] {
             timers.add(Time::from_nanos(due), token(stage));
         }

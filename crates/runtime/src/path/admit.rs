@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
+use comporta_model::event::Time;
 use comporta_model::plan::WhenFull;
 
 use crate::cycle::Cycle;
@@ -38,6 +39,10 @@ struct Waiter {
 /// Tokens made under a lock, dispatched after it is released.
 #[derive(Default)]
 pub(crate) struct Wakes {
+    /// The worker whose visit this is; 0 if it is none's.
+    pub(crate) home: u32,
+    /// When the visit ended, if it looked.
+    pub(crate) now: Option<Time>,
     pub(crate) tokens: Vec<Token>,
     /// A cycle that may be stuck: to be broken outside all locks.
     pub(crate) stuck: Option<Arc<Cycle>>,
@@ -99,6 +104,15 @@ pub(crate) struct Desk {
     pub(crate) cycle: Option<Arc<Cycle>>,
 }
 
+/// What a draw got.
+#[derive(Clone, Copy)]
+pub(crate) struct Drawn {
+    pub(crate) places: usize,
+    pub(crate) rule: WhenFull,
+    /// Whether places are needed at all.
+    pub(crate) needed: bool,
+}
+
 /// What the door decided about `n` events.
 pub(crate) struct Verdict {
     /// So many enter.
@@ -153,16 +167,14 @@ impl Desk {
         if line.is_empty() { self.free(len, inside) } else { 0 }
     }
 
-    /// Reserves up to `want` places for a visit that begins. `None` if it needs none.
-    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Option<usize> {
-        match self.when_full {
-            WhenFull::Block | WhenFull::Reject if !self.disabled => {
-                let drawn = self.free_now(len, inside).min(want);
-                self.reserved += drawn;
-                Some(drawn)
-            }
-            _ => None,
+    /// Reserves up to `want` places for a visit that begins.
+    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Drawn {
+        if self.disabled || matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest) {
+            return Drawn { places: 0, rule: self.when_full, needed: false };
         }
+        let places = self.free_now(len, inside).min(want);
+        self.reserved += places;
+        Drawn { places, rule: self.when_full, needed: true }
     }
 
     /// Decides about `n` events, of which `drawn` have a place reserved.
@@ -260,7 +272,7 @@ impl Desk {
                 return;
             }
         };
-        wakes.tokens.push(Token { stage, task: Task::Resume { instance, room: room as u32 } });
+        wakes.tokens.push(Token::new(stage, Task::Resume { instance, room: room as u32 }));
     }
 
     /// Everybody who waits, sent away: the program stops, or the queue stops blocking.

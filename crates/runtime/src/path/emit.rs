@@ -14,15 +14,13 @@ use comporta_model::plan::WhenFull;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
-use crate::path::admit::{Wakes, Who};
+use crate::path::admit::{Drawn, Wakes, Who};
 use crate::sync::Arc;
 
 /// The queue of a stage, as its senders see it.
 pub(crate) trait Inlet<T>: Send + Sync {
-    /// What it does when it is full.
-    fn rule(&self) -> WhenFull;
-    /// Reserves up to `want` places; `None` where none are needed.
-    fn draw(&self, want: usize, who: &Who) -> Option<usize>;
+    /// Reserves up to `want` places, where they are needed.
+    fn draw(&self, want: usize, who: &Who) -> Drawn;
     /// Takes a parcel. Says whether the sender now stands in line.
     fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
     /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
@@ -94,6 +92,7 @@ struct End<T> {
     drawn: usize,
     /// There was no room at the last draw.
     short: bool,
+    rejects: bool,
     outbox: ChunkQueue<T>,
     filled: Vec<Slots<T>>,
     last: Slots<T>,
@@ -150,13 +149,15 @@ impl<T: Send + 'static> Link<T> {
     pub(crate) fn draw(&mut self, want: usize, who: &Who) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.ends() {
-            if let Some(drawn) = end.inlet.draw(want, who) {
-                end.drawn = drawn;
-                end.short = drawn == 0;
-                room = room.min(drawn);
-                if end.inlet.rule() == WhenFull::Block {
-                    limit = limit.min(drawn);
-                }
+            let drawn = end.inlet.draw(want, who);
+            end.drawn = drawn.places;
+            end.short = drawn.needed && drawn.places == 0;
+            end.rejects = drawn.rule == WhenFull::Reject;
+            if drawn.needed {
+                room = room.min(drawn.places);
+            }
+            if drawn.needed && !end.rejects {
+                limit = limit.min(drawn.places);
             }
         }
         (limit, room)
@@ -257,6 +258,7 @@ impl<T> End<T> {
             inlet,
             drawn: 0,
             short: false,
+            rejects: false,
             outbox: ChunkQueue::default(),
             filled: Vec::new(),
             last: Vec::new(),
@@ -338,7 +340,7 @@ impl<T: Send + 'static> AnyLink for Link<T> {
 
     fn rejects(&self) -> bool {
         let mut ends = self.wires.iter().flat_map(|wire| &wire.ends);
-        ends.any(|end| end.short && end.inlet.rule() == WhenFull::Reject)
+        ends.any(|end| end.short && end.rejects)
     }
 
     /// Leaves every line, giving up what stands in outboxes.

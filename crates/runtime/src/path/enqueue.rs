@@ -13,13 +13,12 @@ use std::any::Any;
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{AckGroup, Fate, Meta, Time};
-use comporta_model::plan::WhenFull;
 use comporta_model::stage::{Cx, Handler};
 
 use crate::core::{Core, Node};
 use crate::cycle::Cycle;
 use crate::failure::{Failure, Failures};
-use crate::path::admit::{Desk, Rest, Shed, Verdict, Wakes, Who};
+use crate::path::admit::{Desk, Drawn, Rest, Shed, Verdict, Wakes, Who};
 use crate::path::emit::{Inlet, Line, Parcel};
 use crate::path::handle::{Faults, Instance, Rules};
 use crate::path::ready::{Task, Token};
@@ -106,7 +105,8 @@ impl<H: Handler> State<H> {
             if let Some(cycle) = &self.desk.cycle {
                 cycle.activate();
             }
-            wakes.tokens.push(Token { stage: id, task: Task::Any });
+            let home = self.queue.oldest().map_or(0, |meta| meta.home);
+            wakes.tokens.push(Token { home, ..Token::new(id, Task::Any) });
         }
     }
 
@@ -191,7 +191,7 @@ impl<H: Handler> StageNode<H> {
             && state.claims > 0
         {
             // Its tokens stand too low: one more, at the new place. The copy left behind does no harm.
-            wakes.tokens.push(Token { stage: self.id, task: Task::Any });
+            wakes.tokens.push(Token::new(self.id, Task::Any));
         }
     }
 }
@@ -224,11 +224,7 @@ fn take_from<T>(
 }
 
 impl<H: Handler> Inlet<H::Item> for StageNode<H> {
-    fn rule(&self) -> WhenFull {
-        self.state.lock().desk.when_full
-    }
-
-    fn draw(&self, want: usize, who: &Who) -> Option<usize> {
+    fn draw(&self, want: usize, who: &Who) -> Drawn {
         let (mut state, len) = self.lock_len();
         let inside = state.desk.is_inside(who);
         state.desk.draw(len, want, inside)
@@ -391,7 +387,7 @@ impl<H: Handler> StageNode<H> {
             && !state.queue.is_empty()
         {
             state.gathering = true;
-            let token = Token { stage: self.id, task: Task::Flush };
+            let token = Token::new(self.id, Task::Flush);
             core.timers.add(core.clock.now() + wait, token);
         }
         state.claim(self.id, &self.rules, wakes);
@@ -429,7 +425,7 @@ impl<H: Handler> StageNode<H> {
             };
             let mut instance = state.idle.remove(at);
             instance.finishing = true;
-            let token = Token { stage: self.id, task: Task::Finish { instance: instance.index } };
+            let token = Token::new(self.id, Task::Finish { instance: instance.index });
             state.parked.push(instance);
             state.instances -= 1;
             state.retiring += 1;
@@ -500,7 +496,7 @@ impl<H: Handler> Node for StageNode<H> {
         state.phase = Phase::Finishing(state.instances);
         for instance in std::mem::take(&mut state.idle) {
             let task = Task::Finish { instance: instance.index };
-            wakes.tokens.push(Token { stage: self.id, task });
+            wakes.tokens.push(Token::new(self.id, task));
             state.parked.push(instance);
         }
         if state.instances == 0 {

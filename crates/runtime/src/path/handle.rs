@@ -26,9 +26,10 @@ use crate::sync::Arc;
 /// microsecond) and short against what a person or a deadline notices.
 pub(crate) const QUANTUM: Duration = Duration::from_micros(100);
 
-/// Below this mean service time the clock is first read after 8 events rather than after 1: a read
-/// costs about 28 ns, which would show against a handler of a few.
+/// Below this mean service time the clock is first read after `PROBE_LATE` events rather than after
+/// 1: a read costs about 28 ns, which would show against a handler of a few.
 const PROBE_EARLY_NS: u64 = 250;
+const PROBE_LATE: usize = 128;
 
 /// What is fixed about a stage.
 pub(crate) struct Rules<T> {
@@ -145,7 +146,10 @@ struct Probe {
 
 impl Probe {
     fn new(start: Time, service_ns: u64) -> Self {
-        Probe { next: if service_ns > PROBE_EARLY_NS || service_ns == 0 { 1 } else { 8 }, start }
+        Probe {
+            next: if service_ns > PROBE_EARLY_NS || service_ns == 0 { 1 } else { PROBE_LATE },
+            start,
+        }
     }
 
     #[cold]
@@ -198,9 +202,13 @@ impl<H: Handler> Instance<H> {
     ) -> Stop {
         let Instance { handler, ports, cx, kept, .. } = self;
         let mut again = cx.attempt() > 1;
+        // In place, what is handled is what is sent.
+        let room = if H::IN_PLACE { handler.allowance(ports) } else { usize::MAX };
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
-            ports.each(&mut Mark);
+            if !H::IN_PLACE {
+                ports.each(&mut Mark);
+            }
             if let Some(copy) = retain {
                 *kept = slots[*at].as_ref().map(copy);
             }
@@ -208,7 +216,11 @@ impl<H: Handler> Instance<H> {
                 return Stop::Failed(error);
             }
             let mut over = Over(false);
-            ports.each(&mut over);
+            if H::IN_PLACE {
+                over.0 = *at >= room;
+            } else {
+                ports.each(&mut over);
+            }
             if over.0 {
                 let mut flooded = Flooded(false);
                 ports.each(&mut flooded);
@@ -216,7 +228,7 @@ impl<H: Handler> Instance<H> {
                     return Stop::Failed(Error::msg("flood"));
                 }
             }
-            if needs_drop::<H::Item>() {
+            if needs_drop::<H::Item>() && !H::IN_PLACE {
                 slots[*at..end].fill_with(|| None);
             }
             *at = end;

@@ -15,6 +15,16 @@ use crate::sync::{AtomicUsize, Mutex, Relaxed, SeqCst};
 pub(crate) struct Token {
     pub(crate) stage: u32,
     pub(crate) task: Task,
+    /// The worker in whose cache the events are, if any: see [`Meta::home`].
+    ///
+    /// [`Meta::home`]: comporta_model::event::Meta::home
+    pub(crate) home: u32,
+}
+
+impl Token {
+    pub(crate) fn new(stage: u32, task: Task) -> Self {
+        Token { stage, task, home: 0 }
+    }
 }
 
 /// What there is to do.
@@ -150,7 +160,7 @@ mod tests {
     use super::*;
 
     fn any(stage: u32) -> Token {
-        Token { stage, task: Task::Any }
+        Token::new(stage, Task::Any)
     }
 
     #[test]

@@ -33,13 +33,19 @@ impl<H: Handler> StageNode<H> {
     ) {
         let Ran { at, tally, ticket, wait, start } = ran;
         let end = core.clock.now();
-        let meta = chunk.meta.clone();
+        wakes.now = Some(end);
+        let meta = Meta { home: wakes.home, ..chunk.meta.clone() };
         if let Some(ns) = (end.since(start).as_nanos() as u64).checked_div(at as u64) {
             let before = instance.service_ns;
             instance.service_ns = if before == 0 { ns.max(1) } else { (before * 3 + ns) / 4 };
         }
         // Set aside what is to be tried again; the rest of an ordered visit waits with it.
-        chunk.advance(at);
+        if H::IN_PLACE {
+            let Instance { handler, ports, .. } = &mut *instance;
+            handler.pass_on(chunk.take_front(at, tally.failed > 0), ports);
+        } else {
+            chunk.advance(at);
+        }
         if let Some(wait) = wait {
             let alone = ticket.is_none() && !H::GROUPED && chunk.len() > 1;
             let held =
@@ -62,6 +68,13 @@ impl<H: Handler> StageNode<H> {
             None => {
                 let sent = self.send(core, &mut instance, &meta, wakes);
                 instance.sent_lately = sent.emitted;
+                if H::IN_PLACE {
+                    let Instance { handler, ports, .. } = &mut *instance;
+                    let unused = handler.unused(ports);
+                    if chunk.is_empty() {
+                        chunk = Chunk::new(meta.clone(), unused);
+                    }
+                }
                 self.settle(core, instance, chunk, &meta, tally, sent, wakes);
             }
         }
@@ -157,14 +170,14 @@ impl<H: Handler> StageNode<H> {
         state.parked.push(instance);
         match (line, wait) {
             (Line::No, Some(wait)) => {
-                let token = Token { stage: self.id, task: Task::Retry { instance: index } };
+                let token = Token::new(self.id, Task::Retry { instance: index });
                 core.timers.add(core.clock.now() + wait, token);
             }
             _ => {
                 if let Some(at) = state.early.iter().position(|(early, _)| *early == index) {
                     let (_, room) = state.early.swap_remove(at);
                     let task = Task::Resume { instance: index, room: room as u32 };
-                    wakes.tokens.push(Token { stage: self.id, task });
+                    wakes.tokens.push(Token::new(self.id, task));
                 }
                 if line == Line::Inside {
                     deactivate(state.desk.cycle.as_ref(), wakes);
@@ -223,7 +236,7 @@ impl<H: Handler> StageNode<H> {
             ports.each(&mut crate::path::handle::Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
-        let meta = Meta { ingress: core.clock.now(), ..Meta::default() };
+        let meta = Meta { ingress: core.clock.now(), home: wakes.home, ..Meta::default() };
         let sent = self.send(core, &mut instance, &meta, wakes);
         count(&mut self.state.lock(), Tally::default(), sent);
         if sent.line == Line::No {
@@ -360,7 +373,7 @@ impl<H: Handler> StageNode<H> {
             if let Some(cycle) = &self.state.lock().desk.cycle {
                 cycle.activate();
             }
-            wakes.tokens.push(Token { stage: self.id, task: Task::Release });
+            wakes.tokens.push(Token::new(self.id, Task::Release));
         }
     }
 
@@ -414,7 +427,7 @@ impl<H: Handler> StageNode<H> {
         order.releaser = Releaser::Waiting;
         if let Some(room) = order.early.take() {
             let task = Task::Resume { instance: RELEASER, room: room as u32 };
-            wakes.tokens.push(Token { stage: self.id, task });
+            wakes.tokens.push(Token::new(self.id, task));
         }
         drop(order);
         if line == Line::Inside {

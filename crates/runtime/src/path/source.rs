@@ -81,7 +81,7 @@ struct Pump<S: Source> {
 
 impl<S: Source> SourceNode<S> {
     fn token(&self) -> Token {
-        Token { stage: self.id, task: Task::Any }
+        Token::new(self.id, Task::Any)
     }
 
     fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
@@ -114,7 +114,7 @@ impl<S: Source> SourceNode<S> {
             core.report(format!("the source `{}` failed: {message}", self.name));
             pump.left = Pull::End;
         }
-        let meta = Meta { ingress: now, deadline: None, ack: group.clone() };
+        let meta = Meta { ingress: now, deadline: None, ack: group.clone(), home: wakes.home };
         let mut sending = Sending {
             core,
             meta: &meta,
@@ -127,7 +127,9 @@ impl<S: Source> SourceNode<S> {
         let Pump { links, out, .. } = &mut *pump;
         links.flush(out, &mut sending);
         let (line, emitted, unrouted) = (sending.line, sending.emitted, sending.unrouted);
-        let took = core.clock.now().since(now).as_nanos() as u64;
+        let end = core.clock.now();
+        wakes.now = Some(end);
+        let took = end.since(now).as_nanos() as u64;
         {
             let mut state = self.state.lock();
             state.counts.visits += 1;
@@ -153,7 +155,7 @@ impl<S: Source> SourceNode<S> {
             state.pump = Some(pump);
             if let Some(room) = state.early.take() {
                 let task = Task::Resume { instance: 0, room: room as u32 };
-                wakes.tokens.push(Token { stage: self.id, task });
+                wakes.tokens.push(Token::new(self.id, task));
             }
             return;
         }

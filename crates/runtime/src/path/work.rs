@@ -21,6 +21,9 @@ const SHARED_EVERY: u32 = 61;
 /// How often an idle worker looks around before it sleeps: about two microseconds in all.
 const LOOKS: u32 = 24;
 
+/// A worker's home number holds its pool above this bit.
+const HOME_POOL_SHIFT: usize = 20;
+
 /// Threads that share their work.
 pub(crate) struct Pool {
     pub(crate) index: usize,
@@ -164,6 +167,7 @@ impl Worker {
     }
 
     pub(crate) fn new(pool: &Pool, member: Arc<Member>) -> Self {
+        let home = u32::try_from(1 + (pool.index << HOME_POOL_SHIFT) + member.number).unwrap_or(0);
         Worker {
             pool: pool.index,
             member,
@@ -172,7 +176,7 @@ impl Worker {
             picks: 0,
             followed: 0,
             searching: false,
-            wakes: Wakes::default(),
+            wakes: Wakes { home, ..Wakes::default() },
         }
     }
 
@@ -214,7 +218,7 @@ impl Worker {
         if core.is_held(token) {
             return;
         }
-        let now = core.clock.now();
+        let now = self.wakes.now.take().unwrap_or_else(|| core.clock.now());
         self.member.stage.store(token.stage, Relaxed);
         self.member.since.store(now.as_nanos().max(1), Relaxed);
         core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
@@ -227,16 +231,36 @@ impl Worker {
         core.resolve(&mut self.wakes);
         let stealing = pool.policy() == Policy::Stealing;
         let mut followed = false;
-        for token in self.wakes.tokens.drain(..) {
-            if core.pool_of(token.stage) == self.pool && stealing {
-                let next = !followed && token.stage != from && token.task == Task::Any;
-                followed |= next;
-                self.member.local.push(token, core.priority(token.stage), next);
-            } else {
+        let mut tokens = std::mem::take(&mut self.wakes.tokens);
+        for token in tokens.drain(..) {
+            if core.pool_of(token.stage) != self.pool || !stealing {
                 core.make_ready(token);
+                continue;
             }
+            let priority = core.priority(token.stage);
+            if token.home != 0
+                && token.home != self.wakes.home
+                && let Some(member) = self.mate(token.home)
+            {
+                // The events are in that worker's cache: moving them here would cost more than
+                // handling them. It is awake, or whoever is woken takes it from there.
+                member.local.push(token, priority, false);
+                pool.sleep.work_made();
+                continue;
+            }
+            let next = !followed && token.stage != from && token.task == Task::Any;
+            followed |= next;
+            self.member.local.push(token, priority, next);
         }
+        self.wakes.tokens = tokens;
         self.wakes.trash.clear();
+    }
+
+    /// The worker of this pool that calls itself `home`.
+    fn mate(&self, home: u32) -> Option<&Arc<Member>> {
+        let number = (home as usize).checked_sub(1 + (self.pool << HOME_POOL_SHIFT))?;
+        let at = self.crew.binary_search_by_key(&number, |member| member.number).ok()?;
+        Some(&self.crew[at]).filter(|member| !member.leaving.load(Acquire))
     }
 
     /// The next token of this worker's own queue, the shared one, or another worker's.
@@ -274,6 +298,7 @@ impl Worker {
 
     /// Looks around for a moment, then sleeps until there is work.
     fn idle(&mut self, core: &Core, pool: &Pool) {
+        self.wakes.now = None; // time passes
         if !self.searching {
             self.searching = pool.sleep.begin_search(self.crew.len());
         }

@@ -1,0 +1,128 @@
+//! Peer `comporta`: ours, as a user writes it: a stage per handler, one instance each (so that
+//! order holds), the default plan but for the threads, the capacity and the batch all peers share.
+//! Parking, counters, the panic guard, bounds and back-pressure are on; they cannot be turned off.
+
+use super::Paced;
+use crate::load::{BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Sink, Source, handle};
+use crate::pacer::{LatencySink, Pacer};
+use crate::wake::{Probe, Program};
+use comporta::{App, Cx, Ev, Plan, Port, Push, Result, Running, Stage};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Instant;
+
+/// A sink that hands itself back when the last event has come.
+struct Collect<S, F> {
+    sink: Option<S>,
+    accept: F,
+    back: SyncSender<S>,
+}
+
+impl<S, F, E> Stage for Collect<S, (F, std::marker::PhantomData<fn(E)>)>
+where
+    S: Send + 'static,
+    F: Fn(&mut S, &E) + Send + 'static,
+    E: Send + 'static,
+{
+    type In = E;
+    type Ports = ();
+
+    fn handle(&mut self, event: Ev<'_, E>, (): &mut (), _: &Cx) -> Result {
+        if let Some(sink) = &mut self.sink {
+            (self.accept.0)(sink, &event);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, (): &mut (), _: &Cx) -> Result {
+        if let Some(sink) = self.sink.take() {
+            let _ = self.back.send(sink); // received, or the run was given up
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run<E: BenchEvent>(case: &Case) -> Outcome {
+    let app = App::new("pipeline");
+    let events = case.events;
+    let source = app.source("source", move || Source::<E>::new(0..events));
+    let sink = Sink::new(0..events);
+    let back = chain(&app, source, case, sink, |sink: &mut Sink, event: &E| sink.accept(event));
+    let started = Instant::now();
+    let running = app.start(&plan(case)).expect("the pipeline is a valid graph");
+    let summary = running.wait();
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    back.recv().expect("the sink finishes").outcome(started, case)
+}
+
+pub(crate) fn paced(case: &Case, pacer: Pacer) -> Paced {
+    let app = App::new("paced");
+    let (push, input) = app.input::<Event64>("input");
+    let sink = pacer.sink();
+    let accept = |sink: &mut LatencySink, event: &Event64| sink.accept(event);
+    let back = chain(&app, input, case, sink, accept);
+    let running = app.start(&plan(case)).expect("the pipeline is a valid graph");
+    let pace = pacer.run(|clump| {
+        for event in clump {
+            push.push(event).expect("the stages take events until the pacer ends");
+        }
+    });
+    drop(push);
+    let _ = running.wait();
+    Paced { pace, sink: back.recv().expect("the sink finishes") }
+}
+
+fn plan(case: &Case) -> Plan {
+    Plan::new().threads(case.threads).every(|stage| stage.capacity(CAPACITY).batch(BATCH))
+}
+
+fn chain<E: BenchEvent, S: Send + 'static>(
+    app: &App,
+    mut from: Port<E>,
+    case: &Case,
+    sink: S,
+    accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
+) -> std::sync::mpsc::Receiver<S> {
+    let work = case.work;
+    for number in 0..case.stages {
+        let stage = app.update(format!("stage{number}"), move |event: &mut E| handle(event, work));
+        app.connect(from, stage);
+        from = *stage;
+    }
+    let (back, received) = sync_channel(1);
+    let sink = std::sync::Mutex::new(Some(sink));
+    let collect = app.stage_with("sink", move |_| {
+        let sink = sink.lock().map_or(None, |mut sink| sink.take());
+        Ok(Collect { sink, accept: (accept, std::marker::PhantomData), back: back.clone() })
+    });
+    app.connect(from, collect);
+    received
+}
+
+struct Up {
+    push: Push<u64>,
+    running: Option<Running>,
+}
+
+impl Program for Up {
+    fn push(&mut self, pushed_ns: u64) {
+        self.push.push(pushed_ns).expect("the program runs until it is dropped");
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            let _ = running.stop();
+        }
+    }
+}
+
+pub(crate) fn up(threads: usize, probe: Arc<Probe>) -> Box<dyn Program> {
+    let app = App::new("wake");
+    let (push, input) = app.input::<u64>("input");
+    let stage = app.sink("stage", move |pushed_ns: u64| probe.handled(pushed_ns));
+    app.connect(input, stage);
+    let running = app.start(&Plan::new().threads(threads)).expect("one stage is a valid graph");
+    Box::new(Up { push, running: Some(running) })
+}
