@@ -429,8 +429,9 @@ pub(crate) struct Ran {
 fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<Chunk<T>> {
     let mut gathered = queue.pop(size)?;
     let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
+    let mut mixed = false;
     let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
-        (None, _) => {}
+        (None, _) => mixed = true,
         (Some(group), Some((last, count))) if Arc::ptr_eq(group, last) => *count += n as u64,
         (Some(group), _) => parts.push((group.clone(), n as u64)),
     };
@@ -444,7 +445,7 @@ fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<C
         gathered.meta.deadline = deadlines.into_iter().flatten().min();
         gathered.append(&mut more.into_events());
     }
-    if parts.len() > 1 {
+    if parts.len() > usize::from(!mixed) {
         let len = gathered.len() as u64;
         let group = AckGroup::open(0, move |settled| {
             let fate = match settled {
