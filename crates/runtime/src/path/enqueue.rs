@@ -386,15 +386,22 @@ impl<H: Handler> StageNode<H> {
                 wakes.stuck = Some(cycle.clone()); // what came from outside took the room
             }
         }
+        self.await_group(core, state);
+        state.claim(self.id, &self.rules, wakes);
+    }
+
+    /// Of a grouped stage: events that are queued wait for no longer than a timer, which stands
+    /// until it fires; then the group is due until it is taken.
+    pub(crate) fn await_group(&self, core: &Core, state: &mut State<H>) {
         if let Some((_, wait)) = self.rules.group
             && !state.gathering
+            && !state.flush_due
             && !state.queue.is_empty()
         {
             state.gathering = true;
             let token = Token { stage: self.id, task: Task::Flush };
             core.timers.add(core.clock.now() + wait, token);
         }
-        state.claim(self.id, &self.rules, wakes);
     }
 
     /// A group has gathered for long enough.
@@ -468,6 +475,7 @@ impl<H: Handler> Node for StageNode<H> {
         for _ in 0..wanted {
             self.add_instance(core, wakes)?;
         }
+        self.await_group(core, &mut self.state.lock()); // an autostart event may be alone
         Ok(())
     }
 

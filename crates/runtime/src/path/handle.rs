@@ -287,6 +287,7 @@ impl<H: Handler> StageNode<H> {
             }
             return None;
         };
+        self.await_group(core, state); // what is left has a patience of its own
         state.in_flight += chunk.len();
         state.desk.counts.visits += 1;
         if state.desk.has_waiters() {
