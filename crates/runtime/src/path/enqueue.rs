@@ -436,20 +436,28 @@ impl<H: Handler> StageNode<H> {
             };
             let mut instance = state.idle.remove(at);
             instance.finishing = true;
-            let token = Token { stage: self.id, task: Task::Finish { instance: instance.index } };
-            state.parked.push(instance);
             state.instances -= 1;
             state.retiring += 1;
-            if let Some(cycle) = &state.desk.cycle {
-                cycle.activate();
-            }
-            wakes.tokens.push(token);
+            self.dismiss(state, instance, wakes);
             state.drop_claims_beyond_idle(wakes);
+        }
+    }
+
+    /// An instance with nothing to do is to finish.
+    fn dismiss(&self, state: &mut State<H>, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        let task = Task::Finish { instance: instance.index };
+        wakes.tokens.push(Token { stage: self.id, task });
+        state.parked.push(instance);
+        if let Some(cycle) = &state.desk.cycle {
+            cycle.activate();
         }
     }
 
     /// An instance has nothing to do: it is free for the next event, or goes.
     pub(crate) fn free(&self, state: &mut State<H>, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        if matches!(state.phase, Phase::Finishing(_)) {
+            return self.dismiss(state, instance, wakes);
+        }
         state.idle.push(instance);
         if state.instances > state.wanted {
             self.retire_surplus(state, wakes);
@@ -504,14 +512,18 @@ impl<H: Handler> Node for StageNode<H> {
         if !over {
             return;
         }
-        state.claims = 0; // whatever tokens are left find nothing and are dropped
-        state.phase = Phase::Finishing(state.instances);
-        for instance in std::mem::take(&mut state.idle) {
-            let task = Task::Finish { instance: instance.index };
-            wakes.tokens.push(Token { stage: self.id, task });
-            state.parked.push(instance);
+        for _ in 0..std::mem::take(&mut state.claims) {
+            // Whatever tokens are left find nothing and are dropped.
+            deactivate(state.desk.cycle.as_ref(), wakes);
         }
-        if state.instances == 0 {
+        // In a cycle some may still wait for room outside of it, or be on their way out: they are
+        // waited for.
+        let left = state.instances + std::mem::take(&mut state.retiring);
+        state.phase = Phase::Finishing(left);
+        for instance in std::mem::take(&mut state.idle) {
+            self.dismiss(state, instance, wakes);
+        }
+        if left == 0 {
             state.phase = Phase::Ended;
             drop(guard);
             core.stage_ended(self.id, wakes);

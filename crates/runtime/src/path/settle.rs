@@ -239,6 +239,7 @@ impl<H: Handler> StageNode<H> {
         drop(instance); // outside the lock: its state is the program's
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        deactivate(state.desk.cycle.as_ref(), wakes);
         match state.phase {
             Phase::Finishing(1) => {
                 state.phase = Phase::Ended;
@@ -249,7 +250,6 @@ impl<H: Handler> StageNode<H> {
             Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
             Phase::Open => {
                 state.retiring -= 1;
-                deactivate(state.desk.cycle.as_ref(), wakes);
                 if state.is_over() {
                     wakes.over.push(self.id);
                 }
