@@ -302,20 +302,20 @@ impl<T: Send + 'static> AnyLink for Link<T> {
 
     /// Goes on with the outboxes, the one waited for first; stops when it stands in line again.
     fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) {
-        let mut room = room;
         let granted = self.waiting.take();
         self.line = Line::No;
+        if let Some((w, e)) = granted {
+            let end = &mut self.wires[w].ends[e];
+            self.line = end.inlet.offer(core, &mut end.outbox, room, who, wakes);
+            self.waiting = granted.filter(|_| self.line != Line::No);
+        }
         for (w, wire) in self.wires.iter_mut().enumerate() {
             for (e, end) in wire.ends.iter_mut().enumerate() {
-                let granted = if granted == Some((w, e)) { std::mem::take(&mut room) } else { 0 };
-                if granted == 0 && (end.outbox.is_empty() || self.waiting.is_some()) {
+                if self.waiting.is_some() || end.outbox.is_empty() {
                     continue;
                 }
-                let line = end.inlet.offer(core, &mut end.outbox, granted, who, wakes);
-                if line != Line::No {
-                    self.waiting = Some((w, e));
-                    self.line = line;
-                }
+                self.line = end.inlet.offer(core, &mut end.outbox, 0, who, wakes);
+                self.waiting = Some((w, e)).filter(|_| self.line != Line::No);
             }
         }
     }
