@@ -204,12 +204,11 @@ impl Site {
         let fuel = fuel.saturating_sub(1) / (emits * self.copies).max(1);
         let mut sent = Vec::new();
         for k in 0..emits {
-            let number = match first.3 {
-                _ if !self.renumbers && self.single => self.number(),
-                number => number * 8 + k,
+            let (from, number) = match first.2 {
+                _ if self.single => (self.node, self.number()),
+                from if self.renumbers && from != UNNUMBERED => (self.node, first.3 * 8 + k),
+                _ => (UNNUMBERED, 0),
             };
-            let unnumbered = !self.single && (!self.renumbers || first.2 == UNNUMBERED);
-            let from = if unnumbered { UNNUMBERED } else { self.node };
             let event = (mix2(first.0, self.node << 8 | k), fuel, from, number, fails);
             let (port, door) = out.door(((dice >> (24 + k)) & 1) as usize);
             if self.tries_to_send && k % 2 == 1 {
