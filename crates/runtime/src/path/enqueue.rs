@@ -274,20 +274,14 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         };
         take_from(filled, last, verdict.enter, |slots| state.queue.push(meta, slots));
         let rest = n - verdict.enter;
-        let mut arrived = n;
+        let (mut arrived, mut gone) = (n, 0);
         let mut line = Line::No;
         match verdict.rest {
             Rest::None => {}
             Rest::Oldest => {
                 let before = state.queue.len();
                 state.shed_oldest();
-                let gone = before - state.queue.len();
-                if let Some(cycle) = &state.desk.cycle {
-                    cycle.arrived(gone); // they arrived, and ended at once
-                }
-                Self::cycle_ended(state, gone, self.id, wakes);
-                state.desk.counts.arrived += gone as u64;
-                arrived -= gone;
+                gone = before - state.queue.len();
             }
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
@@ -309,6 +303,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         if let Some(cycle) = &state.desk.cycle {
             cycle.arrived(arrived);
         }
+        Self::cycle_ended(state, gone, self.id, wakes);
         self.after_arrival(core, state, wakes);
         line
     }
