@@ -371,6 +371,10 @@ impl<H: Handler> StageNode<H> {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
         instance.ports.each(&mut Withdraw);
+        if flooded.0 && self.rules.ordered {
+            // The visit of an ordered stage handles all of its events; its allowance has no end.
+            instance.ports.each(&mut Unbounded(self.rules.emit_max));
+        }
         let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
             match self.make_handler(&instance.cx) {
@@ -403,7 +407,7 @@ impl<H: Handler> StageNode<H> {
         }
         *at = end;
         // A flood took the allowance of the visit with it.
-        if flooded.0 { Next::Stop } else { Next::On }
+        if flooded.0 && !self.rules.ordered { Next::Stop } else { Next::On }
     }
 }
 

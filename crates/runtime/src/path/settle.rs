@@ -54,10 +54,10 @@ impl<H: Handler> StageNode<H> {
                 self.place(core, &mut guard, instance, Line::No, wakes);
             }
             Some(ticket) => {
-                self.deposit(&mut instance, ticket, tally, meta, wakes);
+                self.deposit(&mut instance, ticket, tally, meta.clone(), wakes);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
-                state.queue.recycle(chunk.into_storage());
+                put_back(state, chunk, &meta); // a visit that called `quit` has not come to all
                 self.learn(state, instance.service_ns);
                 self.place(core, state, instance, Line::No, wakes);
             }
@@ -94,19 +94,13 @@ impl<H: Handler> StageNode<H> {
         sent: Sent,
         wakes: &mut Wakes,
     ) {
-        let rest = chunk.len();
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.learn(state, instance.service_ns);
         count(state, tally, sent);
-        state.in_flight -= done + rest;
-        if state.phase == Phase::Cancelled {
-            state.desk.counts.cancelled += rest as u64;
-            settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
-        } else {
-            state.queue.push_front(chunk);
-        }
+        state.in_flight -= done;
+        put_back(state, chunk, meta);
         Self::cycle_ended(state, done, self.id, wakes);
         self.place(core, state, instance, sent.line, wakes);
         drop(guard);
@@ -280,6 +274,18 @@ fn flush<P: Ports>(
     let mut sending = Sending { core, meta, who, wakes, line: Line::No, emitted: 0, unrouted: 0 };
     links.flush(ports, &mut sending);
     Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
+}
+
+/// What a visit did not come to is queued again, in front.
+fn put_back<H: Handler>(state: &mut State<H>, chunk: Chunk<H::Item>, meta: &Meta) {
+    let rest = chunk.len();
+    state.in_flight -= rest;
+    if state.phase == Phase::Cancelled {
+        state.desk.counts.cancelled += rest as u64;
+        settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
+    } else {
+        state.queue.push_front(chunk);
+    }
 }
 
 fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {
