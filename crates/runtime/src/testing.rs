@@ -215,7 +215,9 @@ impl Kit {
     pub fn advance(&mut self, by: Duration) {
         let end = self.core.clock.now() + by;
         self.settle();
-        while let Some(next) = self.core.timers.next().filter(|next| *next <= end) {
+        while !self.core.is_stopped()
+            && let Some(next) = self.core.timers.next().filter(|next| *next <= end)
+        {
             self.core.clock.advance(next.since(self.core.clock.now()));
             self.settle();
         }

@@ -208,12 +208,8 @@ impl Desk {
         inside: bool,
     ) -> usize {
         self.reserved -= room;
-        let places = if self.when_full == WhenFull::Block && !self.disabled {
-            room.max(self.free_now(len, inside))
-        } else {
-            waiting // the rule was changed while they waited: they were accepted under the old one
-        };
-        let enter = waiting.min(places);
+        // Also when the queue was shut meanwhile: they were accepted before, and it stays bounded.
+        let enter = waiting.min(room.max(self.free_now(len, inside)));
         self.outboxed -= enter;
         enter
     }

@@ -5,7 +5,7 @@
 //! sent past an outbox that is not empty.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::Meta;
@@ -15,7 +15,7 @@ use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
 use crate::path::admit::{Drawn, Wakes, Who};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// The queue of a stage, as its senders see it.
 pub(crate) trait Inlet<T>: Send + Sync {
@@ -93,10 +93,36 @@ struct End<T> {
     /// There was no room at the last draw.
     short: bool,
     rejects: bool,
-    outbox: ChunkQueue<T>,
+    outbox: Outbox<T>,
     filled: Vec<Slots<T>>,
     last: Slots<T>,
 }
+
+/// What found no room. Where ports share a queue they share its outbox: were there two, what one
+/// port sent could overtake what the other had sent before.
+enum Outbox<T> {
+    Own(ChunkQueue<T>),
+    Shared(Arc<Mutex<ChunkQueue<T>>>),
+}
+
+impl<T> Outbox<T> {
+    fn with<R>(&mut self, body: impl FnOnce(&mut ChunkQueue<T>) -> R) -> R {
+        match self {
+            Outbox::Own(own) => body(own),
+            Outbox::Shared(shared) => body(&mut shared.lock()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Outbox::Own(own) => own.is_empty(),
+            Outbox::Shared(shared) => shared.lock().is_empty(),
+        }
+    }
+}
+
+/// The outboxes that the ports of one instance share, by the stage they lead to.
+type SharedOutboxes = HashMap<StageId, Box<dyn Any>>;
 
 struct Wire<T> {
     route: EdgeRoute<T>,
@@ -121,7 +147,16 @@ pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 impl<T: Send + 'static> Link<T> {
     /// Joins port `port` of `stage`.
-    pub(crate) fn new(core: &Core, stage: u32, port: usize) -> Self {
+    fn new(core: &Core, stage: u32, port: usize, mut shared: Option<&mut SharedOutboxes>) -> Self {
+        let mut outbox = |to: StageId| match &mut shared {
+            None => Outbox::Own(ChunkQueue::default()),
+            Some(shared) => {
+                let fresh = || Box::new(Arc::new(Mutex::new(ChunkQueue::<T>::default())));
+                let shared = shared.entry(to).or_insert_with(|| fresh() as Box<dyn Any>);
+                let shared = shared.downcast_ref::<Arc<Mutex<ChunkQueue<T>>>>();
+                Outbox::Shared(shared.expect("one queue carries one type").clone())
+            }
+        };
         let edges = core.edges_of::<T>(stage, port);
         let copy = edges.iter().find_map(|edge| edge.copy);
         let wires = edges
@@ -133,7 +168,11 @@ impl<T: Send + 'static> Link<T> {
                     EdgeRoute::ByKey(key) => EdgeRoute::ByKey(key.clone()),
                 },
                 turn: 0,
-                ends: edge.to.iter().map(|to| End::new(core.inlet::<T>(*to))).collect(),
+                ends: edge
+                    .to
+                    .iter()
+                    .map(|to| End::new(core.inlet::<T>(*to), outbox(*to)))
+                    .collect(),
             })
             .collect();
         let tap = core.tap::<T>(stage, port);
@@ -218,15 +257,18 @@ impl<T: Send + 'static> Link<T> {
                 if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
                     continue;
                 }
-                let parcel = Parcel {
-                    meta: send.meta,
-                    filled: &mut end.filled,
-                    last: &mut end.last,
-                    drawn: std::mem::take(&mut end.drawn),
-                    outbox: &mut end.outbox,
-                    in_line: send.line != Line::No,
-                };
-                let line = end.inlet.deliver(send.core, parcel, send.who, send.wakes);
+                let End { inlet, drawn, outbox, filled, last, .. } = end;
+                let line = outbox.with(|outbox| {
+                    let parcel = Parcel {
+                        meta: send.meta,
+                        filled,
+                        last,
+                        drawn: std::mem::take(drawn),
+                        outbox,
+                        in_line: send.line != Line::No,
+                    };
+                    inlet.deliver(send.core, parcel, send.who, send.wakes)
+                });
                 if line != Line::No {
                     self.waiting = Some((w, e));
                     self.line = line;
@@ -253,16 +295,21 @@ impl<T> Wire<T> {
 }
 
 impl<T> End<T> {
-    fn new(inlet: Arc<dyn Inlet<T>>) -> Self {
+    fn new(inlet: Arc<dyn Inlet<T>>, outbox: Outbox<T>) -> Self {
         End {
             inlet,
             drawn: 0,
             short: false,
             rejects: false,
-            outbox: ChunkQueue::default(),
+            outbox,
             filled: Vec::new(),
             last: Vec::new(),
         }
+    }
+
+    fn offer(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) -> Line {
+        let End { inlet, outbox, .. } = self;
+        outbox.with(|outbox| inlet.offer(core, outbox, room, who, wakes))
     }
 }
 
@@ -304,20 +351,19 @@ impl<T: Send + 'static> AnyLink for Link<T> {
 
     /// Goes on with the outboxes, the one waited for first; stops when it stands in line again.
     fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) {
-        let mut room = room;
         let granted = self.waiting.take();
         self.line = Line::No;
+        if let Some((w, e)) = granted {
+            self.line = self.wires[w].ends[e].offer(core, room, who, wakes);
+            self.waiting = granted.filter(|_| self.line != Line::No);
+        }
         for (w, wire) in self.wires.iter_mut().enumerate() {
             for (e, end) in wire.ends.iter_mut().enumerate() {
-                let granted = if granted == Some((w, e)) { std::mem::take(&mut room) } else { 0 };
-                if granted == 0 && (end.outbox.is_empty() || self.waiting.is_some()) {
+                if self.waiting.is_some() || end.outbox.is_empty() {
                     continue;
                 }
-                let line = end.inlet.offer(core, &mut end.outbox, granted, who, wakes);
-                if line != Line::No {
-                    self.waiting = Some((w, e));
-                    self.line = line;
-                }
+                self.line = end.offer(core, 0, who, wakes);
+                self.waiting = Some((w, e)).filter(|_| self.line != Line::No);
             }
         }
     }
@@ -350,7 +396,8 @@ impl<T: Send + 'static> AnyLink for Link<T> {
         for (w, wire) in self.wires.iter_mut().enumerate() {
             for (e, end) in wire.ends.iter_mut().enumerate() {
                 let room = if waiting == Some((w, e)) { room } else { 0 };
-                end.inlet.abandon(&mut end.outbox, room, wakes);
+                let End { inlet, outbox, .. } = end;
+                outbox.with(|outbox| inlet.abandon(outbox, room, wakes));
             }
         }
     }
@@ -369,16 +416,20 @@ impl Links {
         struct Join<'a> {
             core: &'a Core,
             stage: u32,
+            shared: Option<SharedOutboxes>,
             links: Vec<Box<dyn AnyLink>>,
         }
         impl PortVisitor for Join<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                self.links.push(Box::new(Link::<T>::new(self.core, self.stage, index)));
+                let shared = self.shared.as_mut();
+                self.links.push(Box::new(Link::<T>::new(self.core, self.stage, index, shared)));
             }
         }
-        let mut join = Join { core, stage, links: Vec::new() };
+        let shares = P::NAMES.len() > 1 && core.ports_share_a_queue(stage);
+        let shared = shares.then(SharedOutboxes::new);
+        let mut join = Join { core, stage, shared, links: Vec::new() };
         ports.each(&mut join);
-        let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
+        let in_turn = P::NAMES.len() > 1 && (exact || shares);
         Links { links: join.links, in_turn }
     }
 

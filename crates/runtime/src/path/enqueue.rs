@@ -270,20 +270,14 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         };
         take_from(filled, last, verdict.enter, |slots| state.queue.push(meta, slots));
         let rest = n - verdict.enter;
-        let mut arrived = n;
+        let (mut arrived, mut gone) = (n, 0);
         let mut line = Line::No;
         match verdict.rest {
             Rest::None => {}
             Rest::Oldest => {
                 let before = state.queue.len();
                 state.shed_oldest();
-                let gone = before - state.queue.len();
-                if let Some(cycle) = &state.desk.cycle {
-                    cycle.arrived(gone); // they arrived, and ended at once
-                }
-                Self::cycle_ended(state, gone, self.id, wakes);
-                state.desk.counts.arrived += gone as u64;
-                arrived -= gone;
+                gone = before - state.queue.len();
             }
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
@@ -305,6 +299,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         if let Some(cycle) = &state.desk.cycle {
             cycle.arrived(arrived);
         }
+        Self::cycle_ended(state, gone, self.id, wakes);
         self.after_arrival(core, state, wakes);
         line
     }
@@ -382,15 +377,22 @@ impl<H: Handler> StageNode<H> {
                 wakes.stuck = Some(cycle.clone()); // what came from outside took the room
             }
         }
+        self.await_group(core, state);
+        state.claim(self.id, &self.rules, wakes);
+    }
+
+    /// Of a grouped stage: events that are queued wait for no longer than a timer, which stands
+    /// until it fires; then the group is due until it is taken.
+    pub(crate) fn await_group(&self, core: &Core, state: &mut State<H>) {
         if let Some((_, wait)) = self.rules.group
             && !state.gathering
+            && !state.flush_due
             && !state.queue.is_empty()
         {
             state.gathering = true;
             let token = Token::new(self.id, Task::Flush);
             core.timers.add(core.clock.now() + wait, token);
         }
-        state.claim(self.id, &self.rules, wakes);
     }
 
     /// A group has gathered for long enough.
@@ -425,20 +427,28 @@ impl<H: Handler> StageNode<H> {
             };
             let mut instance = state.idle.remove(at);
             instance.finishing = true;
-            let token = Token::new(self.id, Task::Finish { instance: instance.index });
-            state.parked.push(instance);
             state.instances -= 1;
             state.retiring += 1;
-            if let Some(cycle) = &state.desk.cycle {
-                cycle.activate();
-            }
-            wakes.tokens.push(token);
+            self.dismiss(state, instance, wakes);
             state.drop_claims_beyond_idle(wakes);
+        }
+    }
+
+    /// An instance with nothing to do is to finish.
+    fn dismiss(&self, state: &mut State<H>, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        let task = Task::Finish { instance: instance.index };
+        wakes.tokens.push(Token::new(self.id, task));
+        state.parked.push(instance);
+        if let Some(cycle) = &state.desk.cycle {
+            cycle.activate();
         }
     }
 
     /// An instance has nothing to do: it is free for the next event, or goes.
     pub(crate) fn free(&self, state: &mut State<H>, instance: Box<Instance<H>>, wakes: &mut Wakes) {
+        if matches!(state.phase, Phase::Finishing(_)) {
+            return self.dismiss(state, instance, wakes);
+        }
         state.idle.push(instance);
         if state.instances > state.wanted {
             self.retire_surplus(state, wakes);
@@ -464,6 +474,7 @@ impl<H: Handler> Node for StageNode<H> {
         for _ in 0..wanted {
             self.add_instance(core, wakes)?;
         }
+        self.await_group(core, &mut self.state.lock()); // an autostart event may be alone
         Ok(())
     }
 
@@ -492,14 +503,18 @@ impl<H: Handler> Node for StageNode<H> {
         if !over {
             return;
         }
-        state.claims = 0; // whatever tokens are left find nothing and are dropped
-        state.phase = Phase::Finishing(state.instances);
-        for instance in std::mem::take(&mut state.idle) {
-            let task = Task::Finish { instance: instance.index };
-            wakes.tokens.push(Token::new(self.id, task));
-            state.parked.push(instance);
+        for _ in 0..std::mem::take(&mut state.claims) {
+            // Whatever tokens are left find nothing and are dropped.
+            deactivate(state.desk.cycle.as_ref(), wakes);
         }
-        if state.instances == 0 {
+        // In a cycle some may still wait for room outside of it, or be on their way out: they are
+        // waited for.
+        let left = state.instances + std::mem::take(&mut state.retiring);
+        state.phase = Phase::Finishing(left);
+        for instance in std::mem::take(&mut state.idle) {
+            self.dismiss(state, instance, wakes);
+        }
+        if left == 0 {
             state.phase = Phase::Ended;
             drop(guard);
             core.stage_ended(self.id, wakes);

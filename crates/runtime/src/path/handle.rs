@@ -299,6 +299,7 @@ impl<H: Handler> StageNode<H> {
             }
             return None;
         };
+        self.await_group(core, state); // what is left has a patience of its own
         state.in_flight += chunk.len();
         state.desk.counts.visits += 1;
         if state.desk.has_waiters() {
@@ -382,6 +383,10 @@ impl<H: Handler> StageNode<H> {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
         instance.ports.each(&mut Withdraw);
+        if flooded.0 && self.rules.ordered {
+            // The visit of an ordered stage handles all of its events; its allowance has no end.
+            instance.ports.each(&mut Unbounded(self.rules.emit_max));
+        }
         let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
             match self.make_handler(&instance.cx) {
@@ -414,7 +419,7 @@ impl<H: Handler> StageNode<H> {
         }
         *at = end;
         // A flood took the allowance of the visit with it.
-        if flooded.0 { Next::Stop } else { Next::On }
+        if flooded.0 && !self.rules.ordered { Next::Stop } else { Next::On }
     }
 }
 
@@ -441,8 +446,9 @@ pub(crate) struct Ran {
 fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<Chunk<T>> {
     let mut gathered = queue.pop(size)?;
     let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
+    let mut mixed = false;
     let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
-        (None, _) => {}
+        (None, _) => mixed = true,
         (Some(group), Some((last, count))) if Arc::ptr_eq(group, last) => *count += n as u64,
         (Some(group), _) => parts.push((group.clone(), n as u64)),
     };
@@ -456,7 +462,7 @@ fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<C
         gathered.meta.deadline = deadlines.into_iter().flatten().min();
         gathered.append(&mut more.into_events());
     }
-    if parts.len() > 1 {
+    if parts.len() > usize::from(!mixed) {
         let len = gathered.len() as u64;
         let group = AckGroup::open(0, move |settled| {
             let fate = match settled {

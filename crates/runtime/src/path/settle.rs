@@ -50,6 +50,8 @@ impl<H: Handler> StageNode<H> {
             let alone = ticket.is_none() && !H::GROUPED && chunk.len() > 1;
             let held =
                 if alone { chunk.split_front(1, Vec::new()) } else { take(&mut chunk, &meta) };
+            // Without a ticket what has been done is settled now.
+            let tally = if ticket.is_some() { tally } else { Tally::default() };
             instance.pending = Some(Pending { chunk: held, ticket, tally, wait });
         }
         match ticket {
@@ -58,10 +60,10 @@ impl<H: Handler> StageNode<H> {
                 self.place(core, &mut guard, instance, Line::No, wakes);
             }
             Some(ticket) => {
-                self.deposit(&mut instance, ticket, tally, meta, wakes);
+                self.deposit(&mut instance, ticket, tally, meta.clone(), wakes);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
-                state.queue.recycle(chunk.into_storage());
+                put_back(state, chunk, &meta); // a visit that called `quit` has not come to all
                 self.learn(state, instance.service_ns);
                 self.place(core, state, instance, Line::No, wakes);
             }
@@ -105,19 +107,13 @@ impl<H: Handler> StageNode<H> {
         sent: Sent,
         wakes: &mut Wakes,
     ) {
-        let rest = chunk.len();
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.learn(state, instance.service_ns);
         count(state, tally, sent);
-        state.in_flight -= done + rest;
-        if state.phase == Phase::Cancelled {
-            state.desk.counts.cancelled += rest as u64;
-            settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
-        } else {
-            state.queue.push_front(chunk);
-        }
+        state.in_flight -= done;
+        put_back(state, chunk, meta);
         Self::cycle_ended(state, done, self.id, wakes);
         self.place(core, state, instance, sent.line, wakes);
         drop(guard);
@@ -252,6 +248,7 @@ impl<H: Handler> StageNode<H> {
         drop(instance); // outside the lock: its state is the program's
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        deactivate(state.desk.cycle.as_ref(), wakes);
         match state.phase {
             Phase::Finishing(1) => {
                 state.phase = Phase::Ended;
@@ -262,7 +259,6 @@ impl<H: Handler> StageNode<H> {
             Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
             Phase::Open => {
                 state.retiring -= 1;
-                deactivate(state.desk.cycle.as_ref(), wakes);
                 if state.is_over() {
                     wakes.over.push(self.id);
                 }
@@ -291,6 +287,18 @@ fn flush<P: Ports>(
     let mut sending = Sending { core, meta, who, wakes, line: Line::No, emitted: 0, unrouted: 0 };
     links.flush(ports, &mut sending);
     Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
+}
+
+/// What a visit did not come to is queued again, in front.
+fn put_back<H: Handler>(state: &mut State<H>, chunk: Chunk<H::Item>, meta: &Meta) {
+    let rest = chunk.len();
+    state.in_flight -= rest;
+    if state.phase == Phase::Cancelled {
+        state.desk.counts.cancelled += rest as u64;
+        settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
+    } else {
+        state.queue.push_front(chunk);
+    }
 }
 
 fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {

@@ -207,8 +207,10 @@ impl<S: Source> SourceNode<S> {
     fn turn(&self, core: &Arc<Core>, now: Time, wakes: &mut Wakes) {
         let (mut pump, settled, stop) = {
             let mut state = self.state.lock();
-            let due = matches!(state.phase, Phase::Ready | Phase::Asleep);
-            let Some(pump) = state.pump.take().filter(|_| due) else { return };
+            if !matches!(state.phase, Phase::Ready | Phase::Asleep) {
+                return; // a timer from before it was closed
+            }
+            let Some(pump) = state.pump.take() else { return };
             state.phase = Phase::Running;
             (pump, std::mem::take(&mut state.settled), state.stop)
         };
@@ -233,7 +235,8 @@ impl<S: Source> Node for SourceNode<S> {
             Task::Resume { room, .. } => {
                 let mut pump = {
                     let mut state = self.state.lock();
-                    match state.pump.take().filter(|_| state.phase == Phase::InLine) {
+                    let in_line = state.phase == Phase::InLine;
+                    match state.pump.take_if(|_| in_line) {
                         Some(pump) => {
                             state.phase = Phase::Running;
                             pump

@@ -1,0 +1,382 @@
+//! A random program and how it runs, as data: graph, plan, behaviour, live changes, ending.
+//! Nodes are numbered: sources first, then the input if there is one, then the stages.
+
+use std::time::Duration;
+
+use comporta::{OnPanic, Plan, Policy, PoolPlan, Retry, WhenFull};
+
+use crate::dice::Dice;
+
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) sources: Vec<SourceCase>,
+    pub(crate) input: Option<InputCase>,
+    pub(crate) stages: Vec<StageCase>,
+    pub(crate) links: Vec<LinkCase>,
+    /// How many descendants an event may have, so that every cycle ends.
+    pub(crate) fuel: u64,
+    pub(crate) pools: Vec<(usize, Policy)>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) ending: Ending,
+}
+
+#[derive(Debug)]
+pub(crate) struct SourceCase {
+    pub(crate) events: u64,
+    pub(crate) acknowledged: bool,
+    /// It sometimes says it has nothing for a while.
+    pub(crate) paced: bool,
+    pub(crate) batch: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct InputCase {
+    pub(crate) events: u64,
+    /// On real threads: pushed by a thread that waits for room, not tried by the tester.
+    pub(crate) waits: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    OnePort,
+    TwoPorts,
+    Grouped(usize, Duration),
+}
+
+#[derive(Debug)]
+pub(crate) struct StageCase {
+    pub(crate) shape: Shape,
+    pub(crate) stateful: bool,
+    pub(crate) ordered: bool,
+    pub(crate) autostart: bool,
+    pub(crate) retain: bool,
+    pub(crate) capacity: usize,
+    pub(crate) when_full: WhenFull,
+    pub(crate) instances: usize,
+    /// Its instances are changed live.
+    pub(crate) resized: bool,
+    /// Its failures are replayed live.
+    pub(crate) replayed: bool,
+    pub(crate) batch: usize,
+    pub(crate) retry: Retry,
+    pub(crate) on_panic: OnPanic,
+    pub(crate) priority: i32,
+    pub(crate) pool: usize,
+    /// So many of a hundred events fail at first.
+    pub(crate) fails: u64,
+    pub(crate) emits_max: u64,
+    pub(crate) tries_to_send: bool,
+    pub(crate) finish_emits: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    One,
+    RoundRobin,
+    ByKey,
+}
+
+/// A connector.
+#[derive(Debug)]
+pub(crate) struct LinkCase {
+    pub(crate) from: usize,
+    pub(crate) port: usize,
+    pub(crate) way: Way,
+    /// Stages, by node number.
+    pub(crate) to: Vec<usize>,
+}
+
+/// A change while it runs; stages by node number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Threads(usize, usize),
+    Policy(usize, Policy),
+    Instances(usize, usize),
+    Capacity(usize, usize),
+    Priority(usize, i32),
+    Move(usize, usize),
+    Enable(usize, bool),
+    Replay(usize, usize),
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Complete,
+    Drain,
+    Stop,
+    /// The stage calls `quit` when it has handled so many events.
+    Quit { stage: usize, after: u64 },
+}
+
+/// The most one call of a handler emits, `finish` included.
+pub(crate) const EMITS_MAX: u64 = 5;
+
+const POLICIES: [Policy; 3] = [Policy::Stealing, Policy::Single, Policy::Srpt];
+
+impl Case {
+    pub(crate) fn new(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed);
+        let few = dice.chance(30);
+        let sources: Vec<SourceCase> =
+            (0..dice.from_to(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
+        let input = dice.chance(30).then(|| InputCase {
+            events: dice.below(40) as u64,
+            waits: dice.chance(50),
+        });
+        let pools: Vec<(usize, Policy)> = (0..dice.from_to(1, 2))
+            .map(|_| (dice.from_to(1, 4), dice.pick(&POLICIES)))
+            .collect();
+        // Half of the cases lose nothing by plan, so that the strictest checks apply often.
+        let lossless = dice.chance(50);
+        let failing = dice.chance(if lossless { 30 } else { 60 });
+        let mut stages: Vec<StageCase> = (0..dice.from_to(1, 12))
+            .map(|_| StageCase::new(dice, lossless, failing, pools.len()))
+            .collect();
+        let heads = sources.len() + usize::from(input.is_some());
+        let links = links(dice, heads, &mut stages);
+        let changes = (0..dice.pick(&[0, 0, 3, 10, 30]))
+            .map(|_| Change::new(dice, heads, &stages, pools.len(), lossless))
+            .collect();
+        let last = heads + stages.len() - 1;
+        let ending = match dice.below(20) {
+            0 => Ending::Drain,
+            1 => Ending::Stop,
+            2 => Ending::Quit {
+                stage: dice.from_to(heads, last),
+                after: dice.below(50) as u64,
+            },
+            _ => Ending::Complete,
+        };
+        let fuel = dice.pick(&[3, 8, 8, 20, 40]);
+        Case { seed, sources, input, stages, links, fuel, pools, changes, ending }
+    }
+
+    /// Everything about it, a line each.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = format!("fuel {}, {:?}, pools {:?}\n", self.fuel, self.ending, self.pools);
+        let mut line = |what: &str, said: &dyn std::fmt::Debug| text += &format!("{what}: {said:?}\n");
+        for (node, source) in self.sources.iter().enumerate() {
+            line(&self.name(node), source);
+        }
+        if let Some(input) = &self.input {
+            line("input", input);
+        }
+        for (at, stage) in self.stages.iter().enumerate() {
+            line(&self.name(self.heads() + at), stage);
+        }
+        self.links.iter().for_each(|link| line("link", link));
+        self.changes.iter().for_each(|change| line("change", change));
+        text
+    }
+
+    /// Sources and inputs.
+    pub(crate) fn heads(&self) -> usize {
+        self.sources.len() + usize::from(self.input.is_some())
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.heads() + self.stages.len()
+    }
+
+    pub(crate) fn stage(&self, node: usize) -> Option<&StageCase> {
+        node.checked_sub(self.heads()).and_then(|at| self.stages.get(at))
+    }
+
+    pub(crate) fn name(&self, node: usize) -> String {
+        match node {
+            _ if node < self.sources.len() => format!("source{node}"),
+            _ if node < self.heads() => "input".to_owned(),
+            _ => format!("n{node}"),
+        }
+    }
+
+    /// How many copies of what a port sends there are at most.
+    pub(crate) fn copies(&self, node: usize) -> u64 {
+        let of = |port| self.links.iter().filter(|l| l.from == node && l.port == port).count();
+        of(0).max(of(1)).max(1) as u64
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        let mut plan = Plan::new().threads(self.pools[0].0).policy(self.pools[0].1);
+        if let Some((threads, policy)) = self.pools.get(1) {
+            let of = |node: &usize| self.stage(*node).is_some_and(|stage| stage.pool == 1);
+            let names = (0..self.nodes()).filter(of).map(|node| self.name(node));
+            let pool = PoolPlan::default().threads(*threads).policy(*policy).stages(names);
+            plan = plan.pool("second", pool);
+        }
+        for (node, source) in self.sources.iter().enumerate() {
+            plan = plan.stage(self.name(node), |s| s.batch(source.batch));
+        }
+        for (at, stage) in self.stages.iter().enumerate() {
+            plan = plan.stage(self.name(self.heads() + at), |s| {
+                s.instances(stage.instances)
+                    .capacity(stage.capacity)
+                    .when_full(stage.when_full)
+                    .priority(stage.priority)
+                    .batch(stage.batch)
+                    .retry(stage.retry)
+                    .on_panic(stage.on_panic)
+            });
+        }
+        plan.drain(Duration::from_secs(30))
+    }
+
+    /// Whether events can come back to a node.
+    pub(crate) fn in_cycle(&self, node: usize) -> bool {
+        let mut seen = vec![false; self.nodes()];
+        let mut todo = vec![node];
+        while let Some(at) = todo.pop() {
+            for to in self.links.iter().filter(|l| l.from == at).flat_map(|l| &l.to) {
+                if *to == node {
+                    return true;
+                }
+                if !std::mem::replace(&mut seen[*to], true) {
+                    todo.push(*to);
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether it has one instance for as long as it runs.
+    pub(crate) fn is_single(&self, node: usize) -> bool {
+        self.stage(node).is_none_or(|stage| stage.instances == 1 && !stage.resized)
+    }
+
+    /// Whether what it sends into one queue carries ascending numbers.
+    pub(crate) fn is_numbered(&self, node: usize) -> bool {
+        if self.is_single(node) {
+            return true;
+        }
+        let Some(stage) = self.stage(node).filter(|stage| stage.ordered && !stage.replayed) else {
+            return false;
+        };
+        let mut feeders = self.links.iter().filter(|link| link.to.contains(&node));
+        match (feeders.next(), feeders.next()) {
+            (Some(link), None) if !stage.autostart && !self.in_cycle(node) => {
+                self.is_numbered(link.from)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl SourceCase {
+    fn new(dice: &mut Dice, few: bool) -> Self {
+        SourceCase {
+            events: if few { dice.below(4) } else { dice.below(100) } as u64,
+            acknowledged: dice.chance(30),
+            paced: dice.chance(20),
+            batch: dice.pick(&[1, 2, 7, 256]),
+        }
+    }
+}
+
+impl StageCase {
+    fn new(dice: &mut Dice, lossless: bool, failing: bool, pools: usize) -> Self {
+        let shape = match dice.below(10) {
+            0..5 => Shape::OnePort,
+            5..8 => Shape::TwoPorts,
+            _ => Shape::Grouped(dice.from_to(1, 6), Duration::from_micros(dice.pick(&[0, 50, 2000]))),
+        };
+        let stateful = dice.chance(25);
+        let ordered = !stateful && dice.chance(35);
+        let instances = if stateful { 1 } else { dice.pick(&[1, 1, 2, 3, 4]) };
+        let least = if let Shape::Grouped(size, _) = shape { size } else { 1 };
+        let rules =
+            [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
+        let tries = if failing && dice.chance(50) { dice.from_to(1, 4) as u32 } else { 1 };
+        StageCase {
+            shape,
+            stateful,
+            ordered,
+            autostart: dice.chance(8),
+            retain: dice.chance(20),
+            capacity: dice.pick(&[1, 1, 2, 3, 5, 8, 50, 1000]).max(least),
+            when_full: if lossless { WhenFull::Block } else { dice.pick(&rules) },
+            instances,
+            resized: !stateful && dice.chance(20),
+            replayed: failing && dice.chance(30),
+            batch: dice.pick(&[1, 1, 2, 5, 16, 256]),
+            retry: Retry::new(tries, Duration::from_micros(dice.pick(&[0, 0, 20, 300]))),
+            on_panic: if dice.chance(30) { OnPanic::Reset } else { OnPanic::Keep },
+            priority: dice.from_to(0, 20) as i32 - 5,
+            pool: dice.below(pools),
+            fails: if failing && dice.chance(50) { dice.pick(&[3, 10, 40]) } else { 0 },
+            emits_max: dice.pick(&[1, 1, 2, 3, EMITS_MAX]),
+            tries_to_send: dice.chance(15),
+            finish_emits: if dice.chance(20) { dice.from_to(1, 2) as u64 } else { 0 },
+        }
+    }
+}
+
+/// Feeds every stage, and adds some connectors, forwards and (in some cases) backwards.
+fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCase> {
+    let mut links: Vec<LinkCase> = Vec::new();
+    let cyclic = dice.chance(50);
+    let last = heads + stages.len() - 1;
+    let two_ports: Vec<bool> = stages.iter().map(|s| s.shape == Shape::TwoPorts).collect();
+    let mut join = |dice: &mut Dice, from: usize, to: usize| {
+        let ports = if from >= heads && two_ports[from - heads] { 2 } else { 1 };
+        let port = dice.below(ports);
+        let of_port = |link: &&mut LinkCase| link.from == from && link.port == port;
+        // One queue gets an event of a port once: copies would come in no order worth checking.
+        if links.iter_mut().filter(of_port).any(|link| link.to.contains(&to)) {
+            return;
+        }
+        let grow = dice.chance(60);
+        match links.iter_mut().find(of_port).filter(|_| grow) {
+            Some(link) => {
+                link.to.push(to);
+                if link.way == Way::One {
+                    link.way = dice.pick(&[Way::RoundRobin, Way::ByKey]);
+                }
+            }
+            None => links.push(LinkCase { from, port, way: Way::One, to: vec![to] }),
+        }
+    };
+    for head in 0..heads {
+        let to = dice.from_to(heads, last);
+        join(dice, head, to);
+    }
+    for (at, stage) in stages.iter().enumerate() {
+        if stage.autostart && dice.chance(50) {
+            continue;
+        }
+        let from = dice.below(heads + at);
+        join(dice, from, heads + at);
+    }
+    for _ in 0..dice.below(stages.len() + 2) {
+        let (from, to) = (dice.below(last + 1), dice.from_to(heads, last));
+        if from < to || cyclic {
+            join(dice, from, to);
+        }
+    }
+    links
+}
+
+impl Change {
+    fn new(
+        dice: &mut Dice,
+        heads: usize,
+        stages: &[StageCase],
+        pools: usize,
+        lossless: bool,
+    ) -> Self {
+        let at = dice.below(stages.len());
+        let (node, stage) = (heads + at, &stages[at]);
+        match dice.below(10) {
+            0 => Change::Threads(dice.below(pools), dice.from_to(1, 4)),
+            1 => Change::Policy(dice.below(pools), dice.pick(&POLICIES)),
+            2 | 3 if stage.resized => Change::Instances(node, dice.from_to(1, 4)),
+            4 => Change::Capacity(node, dice.pick(&[1, 2, 4, 10, 300])),
+            5 => Change::Priority(node, dice.from_to(0, 20) as i32 - 5),
+            6 => Change::Move(node, dice.below(pools)),
+            7 if !lossless => Change::Enable(node, dice.chance(70)),
+            8 if stage.replayed => Change::Replay(node, dice.from_to(1, 20)),
+            _ => Change::Nothing,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Random programs under random plans and live changes: no event is lost, nothing stalls, order
+//! and bounds hold. The main weapon against what nobody thought of.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dice` | chance from a seed |
+//! | `case` | a random program and plan, as data |
+//! | `program` | the program of a case, and the ledger its handlers keep |
+//! | `check` | what must hold at every moment, at rest, and at the end |
+//! | `run` | a case stepped on virtual time, and on real threads |
+//!
+//! `COMPORTA_SEED=7` replays one case, `COMPORTA_CASES=10000` makes so many; both together start
+//! there.
+
+mod dice;
+mod case;
+mod program;
+mod check;
+mod run;
+
+use case::Case;
+
+/// Cases by default, of each kind.
+const STEPPED: u64 = 1_500;
+const THREADED: u64 = 1_500;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Says how to replay the case if it fails.
+struct Replay<'a>(&'a Case);
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0.lines());
+            let seed = self.0.seed;
+            eprintln!("COMPORTA_SEED={seed} cargo test -p comporta --test random");
+        }
+    }
+}
+
+fn every_case(default: u64, run: impl Fn(&Case)) {
+    let (seed, cases) = (number("COMPORTA_SEED"), number("COMPORTA_CASES"));
+    let cases = cases.unwrap_or(if seed.is_some() { 1 } else { default });
+    let first = seed.unwrap_or(0);
+    for seed in first..first + cases {
+        let case = Case::new(seed);
+        let _replay = Replay(&case);
+        run(&case);
+    }
+}
+
+#[test]
+fn random_programs_keep_the_promises_step_by_step() {
+    every_case(STEPPED, run::stepped);
+}
+
+#[test]
+fn random_programs_keep_the_promises_on_threads() {
+    every_case(THREADED, run::threaded);
+}

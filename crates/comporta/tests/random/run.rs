@@ -1,0 +1,177 @@
+//! A case run: stepped on virtual time, its seed choosing who makes each step; and on real
+//! threads, with a bound on how long it may take.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use comporta::testing::Kit;
+use comporta::{Control, Ended, Push, PushError, Running};
+
+use crate::case::{Case, Change, Ending};
+use crate::check::{Watch, lines};
+use crate::dice::Dice;
+use crate::program::{Event, Site, build};
+
+/// No case takes a tenth of this on a machine with anything else to do.
+const STALLED: Duration = Duration::from_secs(20);
+
+fn apply(case: &Case, control: &Control, change: Change) {
+    let pool = |pool: usize| if pool == 0 { "main" } else { "second" };
+    let done = match change {
+        Change::Threads(at, threads) => control.set_threads(pool(at), threads),
+        Change::Policy(at, policy) => control.set_policy(pool(at), policy),
+        // Refused once the stage has ended.
+        Change::Instances(node, n) => control.set_instances(&case.name(node), n).or(Ok(())),
+        Change::Capacity(node, n) => control.set_capacity(&case.name(node), n),
+        Change::Priority(node, n) => control.set_priority(&case.name(node), n),
+        Change::Move(node, at) => control.move_stage(&case.name(node), pool(at)),
+        Change::Enable(node, enabled) => control.set_enabled(&case.name(node), enabled),
+        Change::Replay(node, max) => control.replay(&case.name(node), max).map(|_| ()),
+        Change::Nothing => Ok(()),
+    };
+    done.expect("the case makes valid changes only");
+}
+
+/// Pushes one event if there is room.
+fn try_push(site: &Site, push: &Push<Event>) {
+    let event = site.to_push();
+    match push.try_push(event) {
+        Ok(()) => site.pushed(&event),
+        Err(PushError::Full(_)) => {}
+        Err(error) => assert!(matches!(error, PushError::Closed(_)), "{error}"),
+    }
+}
+
+pub(crate) fn stepped(case: &Case) {
+    let (app, ledger, mut push) = build(case);
+    let mut watch = Watch::new(case, &ledger);
+    let mut kit = Kit::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
+    let control = kit.control();
+    let dice = &mut Dice::new(case.seed ^ 1);
+    let mut pushes = case.input.as_ref().map_or(0, |input| input.events);
+    let mut changes = case.changes.iter();
+    loop {
+        for _ in 0..dice.below(30) {
+            if !kit.step() {
+                kit.advance(Duration::from_micros(dice.below(100) as u64));
+                break;
+            }
+            watch.now(&kit.snapshot());
+        }
+        if pushes > 0 && let Some(push) = &push {
+            pushes -= 1;
+            try_push(&ledger.sites[case.sources.len()], push);
+        }
+        match changes.next() {
+            Some(change) => {
+                watch.note(*change);
+                apply(case, &control, *change);
+                watch.now(&kit.snapshot());
+            }
+            None if pushes == 0 => break,
+            None => {}
+        }
+    }
+    if matches!(case.ending, Ending::Drain | Ending::Stop) {
+        kit.close();
+    } else if push.is_some() && dice.chance(50) && !kit.run() {
+        // Only the input keeps it from its end.
+        watch.at_rest(&kit.snapshot());
+    }
+    push.take();
+    let ended = kit.run();
+    let snapshot = kit.snapshot();
+    assert!(ended, "stalled:\n{}", lines(&snapshot));
+    if kit.quit_with::<u64>().is_some() {
+        watch.now(&snapshot);
+    } else {
+        watch.at_end(&snapshot);
+    }
+    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
+}
+
+/// Pushes on a thread of its own, waiting for room.
+fn pusher(case: &Case, site: Arc<Site>, push: Push<Event>) -> JoinHandle<()> {
+    let events = case.input.as_ref().map_or(0, |input| input.events);
+    let body = move || {
+        for _ in 0..events {
+            let event = site.to_push();
+            match push.push(event) {
+                Ok(()) => site.pushed(&event),
+                Err(PushError::Full(_)) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    std::thread::Builder::new().name("pusher".into()).spawn(body).expect("a thread")
+}
+
+pub(crate) fn threaded(case: &Case) {
+    let (app, ledger, mut push) = build(case);
+    let mut watch = Watch::new(case, &ledger);
+    let mut running = app.start(&case.plan()).expect("a valid case");
+    let control = running.control();
+    let dice = &mut Dice::new(case.seed ^ 2);
+    let input = case.input.as_ref();
+    let site = &ledger.sites[case.sources.len()];
+    let waits = input.is_some_and(|input| input.waits);
+    let pusher = push.take_if(|_| waits).map(|push| pusher(case, site.clone(), push));
+    let ended = |watch: &Watch<'_>, summary| {
+        // Joined only now: if the program stalls, that thread does too.
+        pusher.map(|thread| thread.join().expect("a pusher that returns"));
+        ended(case, watch, &summary);
+    };
+    let mut pushes = if push.is_some() { input.map_or(0, |input| input.events) } else { 0 };
+    for change in &case.changes {
+        running = match running.wait_for(Duration::from_micros(dice.below(300) as u64)) {
+            Ok(summary) => return ended(&watch, summary),
+            Err(running) => running,
+        };
+        watch.note(*change);
+        apply(case, &control, *change);
+        watch.now(&running.snapshot());
+        if let Some(push) = push.as_ref().filter(|_| pushes > 0) {
+            pushes -= 1;
+            try_push(site, push);
+        }
+    }
+    if let Some(push) = push {
+        (0..pushes).for_each(|_| try_push(site, &push));
+    }
+    let summary = match case.ending {
+        Ending::Drain => running.drain_within(STALLED),
+        Ending::Stop => running.stop(),
+        _ => wait(running, &watch),
+    };
+    ended(&watch, summary);
+}
+
+fn wait(running: Running, watch: &Watch<'_>) -> comporta::Summary {
+    let mut running = running;
+    for _ in 0..10 {
+        running = match running.wait_for(Duration::from_micros(200)) {
+            Ok(summary) => return summary,
+            Err(running) => running,
+        };
+        watch.now(&running.snapshot());
+    }
+    match running.wait_for(STALLED) {
+        Ok(summary) => summary,
+        Err(running) => panic!("stalled:\n{}", lines(&running.snapshot())),
+    }
+}
+
+fn ended(case: &Case, watch: &Watch<'_>, summary: &comporta::Summary) {
+    assert!(summary.stuck.is_empty(), "{summary}");
+    assert!(summary.problems.is_empty(), "{summary}");
+    match summary.ended {
+        Ended::Complete | Ended::Drained => watch.at_end(&summary.snapshot),
+        Ended::Quit => {
+            assert!(matches!(case.ending, Ending::Quit { .. }), "{summary}");
+            watch.at_rest(&summary.snapshot);
+        }
+        Ended::Stopped if case.ending == Ending::Stop => watch.at_rest(&summary.snapshot),
+        _ => panic!("{summary}\n{}", lines(&summary.snapshot)),
+    }
+}
