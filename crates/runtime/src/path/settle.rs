@@ -44,6 +44,8 @@ impl<H: Handler> StageNode<H> {
             let alone = ticket.is_none() && !H::GROUPED && chunk.len() > 1;
             let held =
                 if alone { chunk.split_front(1, Vec::new()) } else { take(&mut chunk, &meta) };
+            // Without a ticket what the visit did so far is settled now, and not again then.
+            let tally = ticket.map_or_else(Tally::default, |_| tally);
             instance.pending = Some(Pending { chunk: held, ticket, tally, wait });
         }
         match ticket {
