@@ -1,7 +1,7 @@
 //! What all parts of a running program share: its nodes, pools, clock and timers; how tokens are
 //! made ready, and how the end of one stage reaches the next.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -53,8 +53,9 @@ pub(crate) trait Node: Send + Sync {
         Ok(())
     }
     fn failures(&self) -> Vec<Failure>;
-    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`.
-    fn take_failures(&self) -> Box<dyn Any> {
+    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`, if `item` is the type
+    /// of its events.
+    fn take_failures(&self, _item: TypeId) -> Box<dyn Any> {
         Box::new(())
     }
     fn replay(&self, _: &Core, _: usize, _: &mut Wakes) -> usize {

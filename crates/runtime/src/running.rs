@@ -1,6 +1,6 @@
 //! A program that runs: watching it, changing how it runs, and ending it.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::time::Duration;
 
@@ -363,7 +363,7 @@ impl Control {
         stage: &str,
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
         let node = self.core.node(self.stage(stage)?.0);
-        Ok(node.take_failures().downcast().map_or_else(|_| Vec::new(), |taken| *taken))
+        Ok(node.take_failures(TypeId::of::<T>()).downcast().map_or_else(|_| Vec::new(), |taken| *taken))
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there

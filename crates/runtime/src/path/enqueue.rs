@@ -9,7 +9,7 @@
 //! Invariant: events queued and an instance idle imply a good token (`claims`), which is one that
 //! some ready queue holds.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{AckGroup, Fate, Meta, Time};
@@ -622,7 +622,10 @@ impl<H: Handler> Node for StageNode<H> {
         self.failures.lock().list()
     }
 
-    fn take_failures(&self) -> Box<dyn Any> {
+    fn take_failures(&self, item: TypeId) -> Box<dyn Any> {
+        if item != TypeId::of::<H::Item>() {
+            return Box::new(()); // who asks for another type takes nothing
+        }
         Box::new(self.failures.lock().drain())
     }
 
