@@ -349,6 +349,10 @@ impl<H: Handler> StageNode<H> {
             match self.failed(core, &mut instance, &mut chunk, &mut at, reason, &mut tally) {
                 Next::On => {}
                 Next::Wait(wait) => break Some(wait),
+                // The events of a ticket are handled together: it gets a new allowance.
+                Next::Stop if ticket.is_some() => {
+                    instance.ports.each(&mut Unbounded(self.rules.emit_max));
+                }
                 Next::Stop => break None,
             }
         };

@@ -54,10 +54,11 @@ impl<H: Handler> StageNode<H> {
                 self.place(core, &mut guard, instance, Line::No, wakes);
             }
             Some(ticket) => {
+                let meta_of_rest = meta.clone();
                 self.deposit(&mut instance, ticket, tally, meta, wakes);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
-                state.queue.recycle(chunk.into_storage());
+                self.put_back(state, chunk, &meta_of_rest); // only a quit leaves any
                 self.learn(state, instance.service_ns);
                 self.place(core, state, instance, Line::No, wakes);
             }
@@ -94,24 +95,30 @@ impl<H: Handler> StageNode<H> {
         sent: Sent,
         wakes: &mut Wakes,
     ) {
-        let rest = chunk.len();
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.learn(state, instance.service_ns);
         count(state, tally, sent);
-        state.in_flight -= done + rest;
+        state.in_flight -= done;
+        self.put_back(state, chunk, meta);
+        Self::cycle_ended(state, done, self.id, wakes);
+        self.place(core, state, instance, sent.line, wakes);
+        drop(guard);
+        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
+        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+    }
+
+    /// Puts what a visit did not come to back where it was.
+    fn put_back(&self, state: &mut State<H>, chunk: Chunk<H::Item>, meta: &Meta) {
+        let rest = chunk.len();
+        state.in_flight -= rest;
         if state.phase == Phase::Cancelled {
             state.desk.counts.cancelled += rest as u64;
             settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
         } else {
             state.queue.push_front(chunk);
         }
-        Self::cycle_ended(state, done, self.id, wakes);
-        self.place(core, state, instance, sent.line, wakes);
-        drop(guard);
-        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
-        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
     }
 
     fn learn(&self, state: &mut State<H>, service_ns: u64) {
