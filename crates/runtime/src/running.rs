@@ -363,7 +363,10 @@ impl Control {
         stage: &str,
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
         let node = self.core.node(self.stage(stage)?.0);
-        Ok(node.take_failures(TypeId::of::<T>()).downcast().map_or_else(|_| Vec::new(), |taken| *taken))
+        Ok(node
+            .take_failures(TypeId::of::<T>())
+            .downcast()
+            .map_or_else(|_| Vec::new(), |taken| *taken))
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there

@@ -99,6 +99,14 @@ pub(crate) struct Desk {
     pub(crate) cycle: Option<Arc<Cycle>>,
 }
 
+/// What a visit may send.
+pub(crate) struct Drawn {
+    /// So many have a place reserved.
+    pub(crate) places: usize,
+    /// So many can be accepted.
+    pub(crate) room: usize,
+}
+
 /// What the door decided about `n` events.
 pub(crate) struct Verdict {
     /// So many enter.
@@ -154,15 +162,17 @@ impl Desk {
     }
 
     /// Reserves up to `want` places for a visit that begins. `None` if it needs none.
-    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Option<usize> {
-        match self.when_full {
-            WhenFull::Block | WhenFull::Reject if !self.disabled => {
-                let drawn = self.free_now(len, inside).min(want);
-                self.reserved += drawn;
-                Some(drawn)
-            }
-            _ => None,
-        }
+    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Option<Drawn> {
+        let free = self.free_now(len, inside);
+        let places = free.min(want);
+        let room = match self.when_full {
+            // What comes past the places reserved waits, at worst.
+            WhenFull::Block if !self.disabled => free,
+            WhenFull::Reject if !self.disabled => places,
+            _ => return None,
+        };
+        self.reserved += places;
+        Some(Drawn { places, room })
     }
 
     /// Decides about `n` events, of which `drawn` have a place reserved.

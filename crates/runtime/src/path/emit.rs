@@ -14,7 +14,7 @@ use comporta_model::plan::WhenFull;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
-use crate::path::admit::{Wakes, Who};
+use crate::path::admit::{Drawn, Wakes, Who};
 use crate::sync::Arc;
 
 /// The queue of a stage, as its senders see it.
@@ -22,7 +22,7 @@ pub(crate) trait Inlet<T>: Send + Sync {
     /// What it does when it is full.
     fn rule(&self) -> WhenFull;
     /// Reserves up to `want` places; `None` where none are needed.
-    fn draw(&self, want: usize, who: &Who) -> Option<usize>;
+    fn draw(&self, want: usize, who: &Who) -> Option<Drawn>;
     /// Takes a parcel. Says whether the sender now stands in line.
     fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
     /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
@@ -151,11 +151,11 @@ impl<T: Send + 'static> Link<T> {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.ends() {
             if let Some(drawn) = end.inlet.draw(want, who) {
-                end.drawn = drawn;
-                end.short = drawn == 0;
-                room = room.min(drawn);
+                end.drawn = drawn.places;
+                end.short = drawn.places == 0;
+                room = room.min(drawn.room);
                 if end.inlet.rule() == WhenFull::Block {
-                    limit = limit.min(drawn);
+                    limit = limit.min(drawn.places);
                 }
             }
         }

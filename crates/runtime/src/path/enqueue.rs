@@ -19,7 +19,7 @@ use comporta_model::stage::{Cx, Handler};
 use crate::core::{Core, Node};
 use crate::cycle::Cycle;
 use crate::failure::{Failure, Failures};
-use crate::path::admit::{Desk, Rest, Shed, Verdict, Wakes, Who};
+use crate::path::admit::{Desk, Drawn, Rest, Shed, Verdict, Wakes, Who};
 use crate::path::emit::{Inlet, Line, Parcel};
 use crate::path::handle::{Faults, Instance, Rules};
 use crate::path::ready::{Task, Token};
@@ -228,7 +228,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         self.state.lock().desk.when_full
     }
 
-    fn draw(&self, want: usize, who: &Who) -> Option<usize> {
+    fn draw(&self, want: usize, who: &Who) -> Option<Drawn> {
         let (mut state, len) = self.lock_len();
         let inside = state.desk.is_inside(who);
         state.desk.draw(len, want, inside)

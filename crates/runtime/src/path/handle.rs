@@ -129,6 +129,14 @@ impl PortVisitor for Withdraw {
     }
 }
 
+/// Events given back by `try_send`.
+pub(crate) struct Refused(pub(crate) usize);
+impl PortVisitor for Refused {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 += out.refused();
+    }
+}
+
 struct Unbounded(usize);
 impl PortVisitor for Unbounded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {

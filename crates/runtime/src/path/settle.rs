@@ -17,7 +17,7 @@ use crate::failure::guard;
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
-use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Tally};
+use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Refused, Tally};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 
@@ -64,7 +64,9 @@ impl<H: Handler> StageNode<H> {
             }
             None => {
                 let sent = self.send(core, &mut instance, &meta, wakes);
-                instance.sent_lately = sent.emitted;
+                let mut refused = Refused(0);
+                instance.ports.each(&mut refused);
+                instance.sent_lately = sent.emitted + refused.0;
                 self.settle(core, instance, chunk, &meta, tally, sent, wakes);
             }
         }
