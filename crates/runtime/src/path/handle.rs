@@ -115,7 +115,7 @@ impl PortVisitor for Over {
     }
 }
 
-struct Flooded(bool);
+pub(crate) struct Flooded(pub(crate) bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
@@ -137,7 +137,7 @@ impl PortVisitor for Refused {
     }
 }
 
-struct Unbounded(usize);
+pub(crate) struct Unbounded(pub(crate) usize);
 impl PortVisitor for Unbounded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         out.allow(usize::MAX, usize::MAX, self.0);

@@ -13,11 +13,13 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use crate::core::Core;
-use crate::failure::guard;
+use crate::failure::{Reason, guard};
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
-use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Refused, Tally};
+use crate::path::handle::{
+    Flooded, Instance, Mark, Pending, QUANTUM, Ran, Refused, Tally, Unbounded, Withdraw,
+};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 
@@ -224,14 +226,19 @@ impl<H: Handler> StageNode<H> {
         let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
         instance.finishing = true;
         let Instance { handler, ports, cx, .. } = &mut *instance;
-        ports.each(&mut crate::path::handle::Mark);
-        let failure = match guard(|| handler.finish(ports, cx)) {
+        ports.each(&mut Unbounded(self.rules.emit_max));
+        ports.each(&mut Mark);
+        let result = guard(|| handler.finish(ports, cx));
+        let mut flooded = Flooded(false);
+        ports.each(&mut flooded);
+        let failure = match result {
+            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(reason) => Some(reason.to_string()),
         };
         if let Some(message) = failure {
-            ports.each(&mut crate::path::handle::Withdraw);
+            ports.each(&mut Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
         let meta = Meta { ingress: core.clock.now(), ..Meta::default() };
