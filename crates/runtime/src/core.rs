@@ -18,7 +18,7 @@ use crate::path::admit::Wakes;
 use crate::path::emit::{Edge, Inlet, Tap};
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
-use crate::path::work::{Pool, Worker};
+use crate::path::work::{Member, Pool, Worker};
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicI32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, spawn, wait,
@@ -113,8 +113,6 @@ pub(crate) struct RunState {
     pub(crate) problems: Vec<String>,
     /// Problems past the bound.
     pub(crate) problems_more: usize,
-    /// Workers named as stuck, by their stage.
-    pub(crate) stuck: Vec<String>,
 }
 
 /// How many problems are remembered; the rest is counted.
@@ -458,27 +456,30 @@ impl Core {
     /// Stands in for workers that have been in one visit for too long.
     fn watch(self: &Arc<Self>, now: Time) {
         for (index, pool) in self.pools.iter().enumerate() {
-            let members = pool.members();
-            let mut stuck = Vec::new();
-            for member in members.iter() {
-                let since = member.since.load(Relaxed);
-                if since > 0 && now.since(Time::from_nanos(since)) > self.settings.stuck_after {
-                    let stage = member.stage.load(Relaxed);
-                    stuck.push(self.graph.stages[stage as usize].name.to_string());
-                }
-            }
-            let stand_ins = members.iter().filter(|member| member.stand_in).count();
+            let stuck = self.stages_visited(pool, now, self.settings.stuck_after);
+            let stand_ins = pool.members().iter().filter(|member| member.stand_in).count();
             for name in stuck.iter().skip(stand_ins) {
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
             }
             self.hire(index, stuck.len().saturating_sub(stand_ins), true);
             pool.dismiss(stand_ins.saturating_sub(stuck.len()), |member| member.stand_in);
-            if index == 0 {
-                self.run.lock().stuck = stuck;
-            } else {
-                self.run.lock().stuck.extend(stuck);
-            }
         }
+    }
+
+    /// The stages whose handlers have not returned for longer than `bound`.
+    pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
+        let now = self.clock.now();
+        self.pools.iter().flat_map(|pool| self.stages_visited(pool, now, bound)).collect()
+    }
+
+    fn stages_visited(&self, pool: &Pool, now: Time, bound: Duration) -> Vec<String> {
+        let members = pool.members();
+        let since = |member: &Member| Some(member.since.load(Relaxed)).filter(|since| *since > 0);
+        let late = members.iter().filter(|member| {
+            since(member).is_some_and(|since| now.since(Time::from_nanos(since)) > bound)
+        });
+        let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
+        late.map(|member| name(member.stage.load(Relaxed))).collect()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

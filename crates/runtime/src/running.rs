@@ -176,6 +176,7 @@ impl Running {
         core.wait_until(Some(GRACE), |run| run.threads == 0);
         core.nodes().iter().for_each(|node| node.cancel());
         let snapshot = core.snapshot();
+        let stuck = core.in_visits(Duration::ZERO);
         let mut run = core.run_state();
         let mut problems = std::mem::take(&mut run.problems);
         if run.problems_more > 0 {
@@ -185,7 +186,7 @@ impl Running {
             ended: if run.quit { Ended::Quit } else { ended },
             snapshot,
             problems,
-            stuck: if run.threads > 0 { run.stuck.clone() } else { Vec::new() },
+            stuck,
             result: run.result.take(),
         }
     }
