@@ -37,6 +37,10 @@ pub(crate) trait Node: Send + Sync {
     fn close(&self, _: &Core, _: &mut Wakes) {}
     /// One of its producers ended.
     fn close_edge(&self, _: &mut Wakes) {}
+    /// Whether, as far as it is concerned, its cycle may end.
+    fn may_finish(&self) -> bool {
+        true
+    }
     /// If it has seen its last event, its instances finish.
     fn begin_finish(&self, _: &Core, _: &mut Wakes) {}
     /// The program stops: what it holds is cancelled.
@@ -298,8 +302,10 @@ impl Core {
             if let Some(stage) = wakes.over.pop() {
                 match &self.cycles[stage as usize] {
                     Some(cycle) => {
-                        for member in &cycle.stages {
-                            self.node(*member).begin_finish(self, wakes);
+                        // The last of its instances to come to rest finds that all have.
+                        let members = || cycle.stages.iter().map(|member| self.node(*member));
+                        if members().all(|member| member.may_finish()) {
+                            members().for_each(|member| member.begin_finish(self, wakes));
                         }
                     }
                     None => self.node(stage).begin_finish(self, wakes),

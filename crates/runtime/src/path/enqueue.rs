@@ -71,6 +71,8 @@ pub(crate) struct State<H: Handler> {
     /// Of an ordered stage: tickets given out, and not yet let out.
     pub(crate) next_ticket: u64,
     pub(crate) tickets_out: usize,
+    /// Of an ordered stage: results wait for room.
+    pub(crate) releasing: bool,
 }
 
 /// How far a stage is in its life.
@@ -118,15 +120,16 @@ impl<H: Handler> State<H> {
         }
     }
 
-    /// Whether the stage, if it is not part of a cycle, has seen its last event.
+    /// Whether the stage has seen its last event, and all it sent has left it.
     pub(crate) fn is_over(&self) -> bool {
+        let fed = match &self.desk.cycle {
+            Some(cycle) => !cycle.is_over(),
+            None => self.open > 0 || self.in_flight + self.queue.len() + self.desk.outboxed > 0,
+        };
         self.phase == Phase::Open
-            && self.desk.cycle.is_none()
-            && self.open == 0
-            && self.queue.is_empty()
-            && self.in_flight == 0
-            && self.desk.outboxed == 0
+            && !fed
             && self.retiring == 0
+            && !self.releasing
             && self.idle.len() == self.instances
     }
 
@@ -486,14 +489,15 @@ impl<H: Handler> Node for StageNode<H> {
         }
     }
 
+    fn may_finish(&self) -> bool {
+        let state = self.state.lock();
+        state.phase != Phase::Open || state.is_over()
+    }
+
     fn begin_finish(&self, core: &Core, wakes: &mut Wakes) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let over = match &state.desk.cycle {
-            Some(cycle) => state.phase == Phase::Open && cycle.is_over(),
-            None => state.is_over(),
-        };
-        if !over {
+        if !state.is_over() {
             return;
         }
         state.claims = 0; // whatever tokens are left find nothing and are dropped

@@ -412,7 +412,8 @@ impl<H: Handler> StageNode<H> {
                         order.releaser = Releaser::Idle;
                         order.links = Some(links);
                         drop(order);
-                        let state = self.state.lock();
+                        let mut state = self.state.lock();
+                        state.releasing = false;
                         deactivate(state.desk.cycle.as_ref(), wakes);
                         if state.is_over() {
                             wakes.over.push(self.id);
@@ -447,6 +448,7 @@ impl<H: Handler> StageNode<H> {
         count(state, tally, sent);
         state.in_flight -= done;
         state.tickets_out -= 1;
+        state.releasing = sent.line != Line::No;
         Self::cycle_ended(state, done, self.id, wakes);
         state.claim(self.id, &self.rules, wakes);
         drop(guard);
