@@ -134,7 +134,7 @@ impl<T> Out<T> {
         }
         let full = chunk_capacity::<T>();
         if self.filling.capacity() < full {
-            let more = (self.filling.len() * 3).clamp(4, full - self.filling.len());
+            let more = (self.filling.len() * 3).max(4).min(full - self.filling.len());
             self.filling.reserve_exact(more);
         } else if self.filling.len() == self.filling.capacity() {
             self.filled_len += self.filling.len();
@@ -398,6 +398,16 @@ mod tests {
         out.send(7);
         assert_eq!(out.drain().collect::<Vec<_>>(), (0..300).chain([7]).collect::<Vec<_>>());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn storage_of_any_size_is_filled() {
+        for capacity in 0..=chunk_capacity::<u64>() {
+            let mut out = Out::<u64>::default();
+            out.refill(Vec::new(), Vec::with_capacity(capacity));
+            (0..600).for_each(|n| out.send(n));
+            assert!(out.drain().eq(0..600));
+        }
     }
 
     #[test]
