@@ -409,18 +409,25 @@ impl<H: Handler> StageNode<H> {
         self.after_arrival(core, state, wakes);
     }
 
-    /// Adds an instance: made, initialised, idle.
-    pub(crate) fn add_instance(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
-        let index = {
-            let mut state = self.state.lock();
-            state.made += 1;
-            state.made - 1
-        };
-        let instance = Instance::make(core, self, index)?;
+    /// Adds instances: made, initialised, idle. All of them, or none.
+    fn add_instances(&self, core: &Arc<Core>, n: usize, wakes: &mut Wakes) -> Result<(), String> {
+        let mut made = Vec::new();
+        for _ in 0..n {
+            let index = {
+                let mut state = self.state.lock();
+                state.made += 1;
+                state.made - 1
+            };
+            made.push(Box::new(Instance::make(core, self, index)?));
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.idle.push(Box::new(instance));
-        state.instances += 1;
+        if state.phase != Phase::Open {
+            return Err("the stage has ended".to_owned());
+        }
+        state.instances += made.len();
+        state.wanted = state.wanted.max(state.instances);
+        state.idle.append(&mut made);
         state.claim(self.id, &self.rules, wakes);
         Ok(())
     }
@@ -468,10 +475,7 @@ impl<H: Handler> Node for StageNode<H> {
 
     fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
         let wanted = self.state.lock().wanted;
-        for _ in 0..wanted {
-            self.add_instance(core, wakes)?;
-        }
-        Ok(())
+        self.add_instances(core, wanted, wakes)
     }
 
     fn inlet(self: Arc<Self>) -> Box<dyn Any> {
@@ -607,18 +611,17 @@ impl<H: Handler> Node for StageNode<H> {
         wakes: &mut Wakes,
     ) -> Result<(), String> {
         let missing = {
-            let mut guard = self.state.lock();
-            let state = &mut *guard;
+            let state = self.state.lock();
             if state.phase != Phase::Open {
                 return Err("the stage has ended".to_owned());
             }
-            state.wanted = wanted;
-            self.retire_surplus(state, wakes);
             wanted.saturating_sub(state.instances)
         };
-        for _ in 0..missing {
-            self.add_instance(core, wakes)?;
-        }
+        self.add_instances(core, missing, wakes)?;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.wanted = wanted;
+        self.retire_surplus(state, wakes);
         Ok(())
     }
 
