@@ -96,6 +96,12 @@ impl<T: fmt::Debug> fmt::Debug for Ev<'_, T> {
     }
 }
 
+impl<T: fmt::Display> fmt::Display for Ev<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// What a chunk of events carries beside the events.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {

@@ -20,6 +20,7 @@ pub struct Out<T> {
     mark: usize,
     limit: usize,
     room: usize,
+    refused: usize,
     emit_max: usize,
     flooded: bool,
     turns: Option<(u32, Arc<Turns>)>,
@@ -60,6 +61,7 @@ impl<T> Default for Out<T> {
             mark: 0,
             limit: usize::MAX,
             room: usize::MAX,
+            refused: 0,
             emit_max: usize::MAX,
             flooded: false,
             turns: None,
@@ -84,11 +86,15 @@ impl<T> Out<T> {
 
     /// Sends an event if there is room for it now, else gives it back.
     ///
+    /// Of a queue under `reject`, places are set aside for a visit by what the last ones sent: one
+    /// that suddenly sends more may get some back although there is room.
+    ///
     /// # Errors
     /// The event, when a queue that would receive it has no room.
     #[inline]
     pub fn try_send(&mut self, event: T) -> std::result::Result<(), T> {
         if self.len() >= self.room {
+            self.refused += 1;
             return Err(event);
         }
         self.send(event);
@@ -163,7 +169,14 @@ impl<T> Out<T> {
     pub fn allow(&mut self, limit: usize, room: usize, emit_max: usize) {
         self.limit = limit;
         self.room = room;
+        self.refused = 0;
         self.emit_max = emit_max;
+    }
+
+    /// How many events `try_send` gave back since.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.refused
     }
 
     /// How many events may be sent before the visit stops.

@@ -1,7 +1,7 @@
 //! What all parts of a running program share: its nodes, pools, clock and timers; how tokens are
 //! made ready, and how the end of one stage reaches the next.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::path::admit::Wakes;
 use crate::path::emit::{Edge, Inlet, Tap};
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
-use crate::path::work::{Pool, Worker};
+use crate::path::work::{Member, Pool, Worker};
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicI32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, spawn, wait,
@@ -37,6 +37,10 @@ pub(crate) trait Node: Send + Sync {
     fn close(&self, _: &Core, _: &mut Wakes) {}
     /// One of its producers ended.
     fn close_edge(&self, _: &mut Wakes) {}
+    /// Whether, as far as it is concerned, its cycle may end.
+    fn may_finish(&self) -> bool {
+        true
+    }
     /// If it has seen its last event, its instances finish.
     fn begin_finish(&self, _: &Core, _: &mut Wakes) {}
     /// The program stops: what it holds is cancelled.
@@ -53,8 +57,9 @@ pub(crate) trait Node: Send + Sync {
         Ok(())
     }
     fn failures(&self) -> Vec<Failure>;
-    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`.
-    fn take_failures(&self) -> Box<dyn Any> {
+    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`, if `item` is the type
+    /// of its events.
+    fn take_failures(&self, _item: TypeId) -> Box<dyn Any> {
         Box::new(())
     }
     fn replay(&self, _: &Core, _: usize, _: &mut Wakes) -> usize {
@@ -112,8 +117,6 @@ pub(crate) struct RunState {
     pub(crate) problems: Vec<String>,
     /// Problems past the bound.
     pub(crate) problems_more: usize,
-    /// Workers named as stuck, by their stage.
-    pub(crate) stuck: Vec<String>,
 }
 
 /// How many problems are remembered; the rest is counted.
@@ -299,8 +302,10 @@ impl Core {
             if let Some(stage) = wakes.over.pop() {
                 match &self.cycles[stage as usize] {
                     Some(cycle) => {
-                        for member in &cycle.stages {
-                            self.node(*member).begin_finish(self, wakes);
+                        // The last of its instances to come to rest finds that all have.
+                        let members = || cycle.stages.iter().map(|member| self.node(*member));
+                        if members().all(|member| member.may_finish()) {
+                            members().for_each(|member| member.begin_finish(self, wakes));
                         }
                     }
                     None => self.node(stage).begin_finish(self, wakes),
@@ -457,27 +462,30 @@ impl Core {
     /// Stands in for workers that have been in one visit for too long.
     fn watch(self: &Arc<Self>, now: Time) {
         for (index, pool) in self.pools.iter().enumerate() {
-            let members = pool.members();
-            let mut stuck = Vec::new();
-            for member in members.iter() {
-                let since = member.since.load(Relaxed);
-                if since > 0 && now.since(Time::from_nanos(since)) > self.settings.stuck_after {
-                    let stage = member.stage.load(Relaxed);
-                    stuck.push(self.graph.stages[stage as usize].name.to_string());
-                }
-            }
-            let stand_ins = members.iter().filter(|member| member.stand_in).count();
+            let stuck = self.stages_visited(pool, now, self.settings.stuck_after);
+            let stand_ins = pool.members().iter().filter(|member| member.stand_in).count();
             for name in stuck.iter().skip(stand_ins) {
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
             }
             self.hire(index, stuck.len().saturating_sub(stand_ins), true);
             pool.dismiss(stand_ins.saturating_sub(stuck.len()), |member| member.stand_in);
-            if index == 0 {
-                self.run.lock().stuck = stuck;
-            } else {
-                self.run.lock().stuck.extend(stuck);
-            }
         }
+    }
+
+    /// The stages whose handlers have not returned for longer than `bound`.
+    pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
+        let now = self.clock.now();
+        self.pools.iter().flat_map(|pool| self.stages_visited(pool, now, bound)).collect()
+    }
+
+    fn stages_visited(&self, pool: &Pool, now: Time, bound: Duration) -> Vec<String> {
+        let members = pool.members();
+        let since = |member: &Member| Some(member.since.load(Relaxed)).filter(|since| *since > 0);
+        let late = members.iter().filter(|member| {
+            since(member).is_some_and(|since| now.since(Time::from_nanos(since)) > bound)
+        });
+        let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
+        late.map(|member| name(member.stage.load(Relaxed))).collect()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -1,6 +1,6 @@
 //! A program that runs: watching it, changing how it runs, and ending it.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::time::Duration;
 
@@ -176,6 +176,7 @@ impl Running {
         core.wait_until(Some(GRACE), |run| run.threads == 0);
         core.nodes().iter().for_each(|node| node.cancel());
         let snapshot = core.snapshot();
+        let stuck = core.in_visits(Duration::ZERO);
         let mut run = core.run_state();
         let mut problems = std::mem::take(&mut run.problems);
         if run.problems_more > 0 {
@@ -185,7 +186,7 @@ impl Running {
             ended: if run.quit { Ended::Quit } else { ended },
             snapshot,
             problems,
-            stuck: if run.threads > 0 { run.stuck.clone() } else { Vec::new() },
+            stuck,
             result: run.result.take(),
         }
     }
@@ -363,7 +364,10 @@ impl Control {
         stage: &str,
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
         let node = self.core.node(self.stage(stage)?.0);
-        Ok(node.take_failures().downcast().map_or_else(|_| Vec::new(), |taken| *taken))
+        Ok(node
+            .take_failures(TypeId::of::<T>())
+            .downcast()
+            .map_or_else(|_| Vec::new(), |taken| *taken))
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there

@@ -1,3 +1,7 @@
-//! What users may rely on, one file per promise.
+//! What users may rely on, one file per theme of the promises.
 
+mod seen;
 mod pipelines;
+mod failures;
+mod bounds;
+mod ends;

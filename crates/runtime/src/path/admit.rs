@@ -107,7 +107,10 @@ pub(crate) struct Desk {
 /// What a draw got.
 #[derive(Clone, Copy)]
 pub(crate) struct Drawn {
+    /// So many have a place reserved.
     pub(crate) places: usize,
+    /// So many can be accepted.
+    pub(crate) room: usize,
     pub(crate) rule: WhenFull,
     /// Whether places are needed at all.
     pub(crate) needed: bool,
@@ -169,12 +172,16 @@ impl Desk {
 
     /// Reserves up to `want` places for a visit that begins.
     pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Drawn {
-        if self.disabled || matches!(self.when_full, WhenFull::DropNewest | WhenFull::DropOldest) {
-            return Drawn { places: 0, rule: self.when_full, needed: false };
+        let rule = self.when_full;
+        if self.disabled || matches!(rule, WhenFull::DropNewest | WhenFull::DropOldest) {
+            return Drawn { places: 0, room: usize::MAX, rule, needed: false };
         }
-        let places = self.free_now(len, inside).min(want);
+        let free = self.free_now(len, inside);
+        let places = free.min(want);
         self.reserved += places;
-        Drawn { places, rule: self.when_full, needed: true }
+        // Under `block`, what comes past the places reserved waits, at worst.
+        let room = if rule == WhenFull::Block { free } else { places };
+        Drawn { places, room, rule, needed: true }
     }
 
     /// Decides about `n` events, of which `drawn` have a place reserved.

@@ -193,7 +193,7 @@ impl<T: Send + 'static> Link<T> {
             end.short = drawn.needed && drawn.places == 0;
             end.rejects = drawn.rule == WhenFull::Reject;
             if drawn.needed {
-                room = room.min(drawn.places);
+                room = room.min(drawn.room);
             }
             if drawn.needed && !end.rejects {
                 limit = limit.min(drawn.places);

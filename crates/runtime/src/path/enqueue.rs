@@ -9,7 +9,7 @@
 //! Invariant: events queued and an instance idle imply a good token (`claims`), which is one that
 //! some ready queue holds.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{AckGroup, Fate, Meta, Time};
@@ -70,6 +70,8 @@ pub(crate) struct State<H: Handler> {
     /// Of an ordered stage: tickets given out, and not yet let out.
     pub(crate) next_ticket: u64,
     pub(crate) tickets_out: usize,
+    /// Of an ordered stage: results wait for room.
+    pub(crate) releasing: bool,
 }
 
 /// How far a stage is in its life.
@@ -118,15 +120,16 @@ impl<H: Handler> State<H> {
         }
     }
 
-    /// Whether the stage, if it is not part of a cycle, has seen its last event.
+    /// Whether the stage has seen its last event, and all it sent has left it.
     pub(crate) fn is_over(&self) -> bool {
+        let fed = match &self.desk.cycle {
+            Some(cycle) => !cycle.is_over(),
+            None => self.open > 0 || self.in_flight + self.queue.len() + self.desk.outboxed > 0,
+        };
         self.phase == Phase::Open
-            && self.desk.cycle.is_none()
-            && self.open == 0
-            && self.queue.is_empty()
-            && self.in_flight == 0
-            && self.desk.outboxed == 0
+            && !fed
             && self.retiring == 0
+            && !self.releasing
             && self.idle.len() == self.instances
     }
 
@@ -404,18 +407,25 @@ impl<H: Handler> StageNode<H> {
         self.after_arrival(core, state, wakes);
     }
 
-    /// Adds an instance: made, initialised, idle.
-    pub(crate) fn add_instance(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
-        let index = {
-            let mut state = self.state.lock();
-            state.made += 1;
-            state.made - 1
-        };
-        let instance = Instance::make(core, self, index)?;
+    /// Adds instances: made, initialised, idle. All of them, or none.
+    fn add_instances(&self, core: &Arc<Core>, n: usize, wakes: &mut Wakes) -> Result<(), String> {
+        let mut made = Vec::new();
+        for _ in 0..n {
+            let index = {
+                let mut state = self.state.lock();
+                state.made += 1;
+                state.made - 1
+            };
+            made.push(Box::new(Instance::make(core, self, index)?));
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.idle.push(Box::new(instance));
-        state.instances += 1;
+        if state.phase != Phase::Open {
+            return Err("the stage has ended".to_owned());
+        }
+        state.instances += made.len();
+        state.wanted = state.wanted.max(state.instances);
+        state.idle.append(&mut made);
         state.claim(self.id, &self.rules, wakes);
         Ok(())
     }
@@ -471,9 +481,7 @@ impl<H: Handler> Node for StageNode<H> {
 
     fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
         let wanted = self.state.lock().wanted;
-        for _ in 0..wanted {
-            self.add_instance(core, wakes)?;
-        }
+        self.add_instances(core, wanted, wakes)?;
         self.await_group(core, &mut self.state.lock()); // an autostart event may be alone
         Ok(())
     }
@@ -493,14 +501,15 @@ impl<H: Handler> Node for StageNode<H> {
         }
     }
 
+    fn may_finish(&self) -> bool {
+        let state = self.state.lock();
+        state.phase != Phase::Open || state.is_over()
+    }
+
     fn begin_finish(&self, core: &Core, wakes: &mut Wakes) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let over = match &state.desk.cycle {
-            Some(cycle) => state.phase == Phase::Open && cycle.is_over(),
-            None => state.is_over(),
-        };
-        if !over {
+        if !state.is_over() {
             return;
         }
         for _ in 0..std::mem::take(&mut state.claims) {
@@ -614,18 +623,17 @@ impl<H: Handler> Node for StageNode<H> {
         wakes: &mut Wakes,
     ) -> Result<(), String> {
         let missing = {
-            let mut guard = self.state.lock();
-            let state = &mut *guard;
+            let state = self.state.lock();
             if state.phase != Phase::Open {
                 return Err("the stage has ended".to_owned());
             }
-            state.wanted = wanted;
-            self.retire_surplus(state, wakes);
             wanted.saturating_sub(state.instances)
         };
-        for _ in 0..missing {
-            self.add_instance(core, wakes)?;
-        }
+        self.add_instances(core, missing, wakes)?;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.wanted = wanted;
+        self.retire_surplus(state, wakes);
         Ok(())
     }
 
@@ -633,7 +641,10 @@ impl<H: Handler> Node for StageNode<H> {
         self.failures.lock().list()
     }
 
-    fn take_failures(&self) -> Box<dyn Any> {
+    fn take_failures(&self, item: TypeId) -> Box<dyn Any> {
+        if item != TypeId::of::<H::Item>() {
+            return Box::new(()); // who asks for another type takes nothing
+        }
         Box::new(self.failures.lock().drain())
     }
 

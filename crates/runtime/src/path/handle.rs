@@ -116,7 +116,7 @@ impl PortVisitor for Over {
     }
 }
 
-struct Flooded(bool);
+pub(crate) struct Flooded(pub(crate) bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
@@ -130,7 +130,15 @@ impl PortVisitor for Withdraw {
     }
 }
 
-struct Unbounded(usize);
+/// Events given back by `try_send`.
+pub(crate) struct Refused(pub(crate) usize);
+impl PortVisitor for Refused {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 += out.refused();
+    }
+}
+
+pub(crate) struct Unbounded(pub(crate) usize);
 impl PortVisitor for Unbounded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         out.allow(usize::MAX, usize::MAX, self.0);
@@ -362,6 +370,10 @@ impl<H: Handler> StageNode<H> {
             match self.failed(core, &mut instance, &mut chunk, &mut at, reason, &mut tally) {
                 Next::On => {}
                 Next::Wait(wait) => break Some(wait),
+                // The events of a ticket are handled together: it gets a new allowance.
+                Next::Stop if ticket.is_some() => {
+                    instance.ports.each(&mut Unbounded(self.rules.emit_max));
+                }
                 Next::Stop => break None,
             }
         };

@@ -13,11 +13,13 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use crate::core::Core;
-use crate::failure::guard;
+use crate::failure::{Reason, guard};
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
-use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Tally};
+use crate::path::handle::{
+    Flooded, Instance, Mark, Pending, QUANTUM, Ran, Refused, Tally, Unbounded, Withdraw,
+};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 
@@ -69,7 +71,9 @@ impl<H: Handler> StageNode<H> {
             }
             None => {
                 let sent = self.send(core, &mut instance, &meta, wakes);
-                instance.sent_lately = sent.emitted;
+                let mut refused = Refused(0);
+                instance.ports.each(&mut refused);
+                instance.sent_lately = sent.emitted + refused.0;
                 if H::IN_PLACE {
                     let Instance { handler, ports, .. } = &mut *instance;
                     let unused = handler.unused(ports);
@@ -222,14 +226,19 @@ impl<H: Handler> StageNode<H> {
         let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
         instance.finishing = true;
         let Instance { handler, ports, cx, .. } = &mut *instance;
-        ports.each(&mut crate::path::handle::Mark);
-        let failure = match guard(|| handler.finish(ports, cx)) {
+        ports.each(&mut Unbounded(self.rules.emit_max));
+        ports.each(&mut Mark);
+        let result = guard(|| handler.finish(ports, cx));
+        let mut flooded = Flooded(false);
+        ports.each(&mut flooded);
+        let failure = match result {
+            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(reason) => Some(reason.to_string()),
         };
         if let Some(message) = failure {
-            ports.each(&mut crate::path::handle::Withdraw);
+            ports.each(&mut Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
         let meta = Meta { ingress: core.clock.now(), home: wakes.home, ..Meta::default() };
@@ -415,7 +424,8 @@ impl<H: Handler> StageNode<H> {
                         order.releaser = Releaser::Idle;
                         order.links = Some(links);
                         drop(order);
-                        let state = self.state.lock();
+                        let mut state = self.state.lock();
+                        state.releasing = false;
                         deactivate(state.desk.cycle.as_ref(), wakes);
                         if state.is_over() {
                             wakes.over.push(self.id);
@@ -450,6 +460,7 @@ impl<H: Handler> StageNode<H> {
         count(state, tally, sent);
         state.in_flight -= done;
         state.tickets_out -= 1;
+        state.releasing = sent.line != Line::No;
         Self::cycle_ended(state, done, self.id, wakes);
         state.claim(self.id, &self.rules, wakes);
         drop(guard);

@@ -1,0 +1,554 @@
+//! How a program ends: by itself, drained, quit or stopped; and what keeps it from starting.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use comporta::testing::Kit;
+use comporta::{
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError,
+};
+
+use crate::seen::{Gate, collector, counts, stage, taken, until};
+
+/// Passes numbers on; at its end sends how many it has seen, as a negative number.
+#[derive(Clone, Default)]
+struct Tally {
+    seen: i64,
+    finished: Arc<AtomicUsize>,
+}
+
+impl Stage for Tally {
+    type In = i64;
+    type Ports = Out<i64>;
+    fn handle(&mut self, n: Ev<'_, i64>, out: &mut Out<i64>, _: &Cx) -> Result {
+        self.seen += 1;
+        out.send(*n);
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<i64>, _: &Cx) -> Result {
+        self.finished.fetch_add(1, SeqCst);
+        out.send(-self.seen);
+        Ok(())
+    }
+}
+
+#[test]
+fn finish_runs_once_per_instance_after_the_last_event_and_what_it_sends_arrives() {
+    for (instances, capacity, batch) in [(1, 1, 1), (1, 64, 256), (3, 1, 1), (4, 8, 2)] {
+        for seed in 0..5 {
+            let app = App::new("finish");
+            let (seen, see) = collector();
+            let tally = Tally::default();
+            let numbers = app.source("numbers", || 1..=100i64);
+            let work = app.stage("work", tally.clone());
+            let sink = app.sink("sink", see);
+            app.connect(numbers, work);
+            app.connect(work, sink);
+            let plan = Plan::new()
+                .threads(2)
+                .every(|s| s.capacity(capacity).batch(batch))
+                .stage("work", |s| s.instances(instances));
+            let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+            assert!(kit.run(), "{}", kit.snapshot());
+            assert_eq!(tally.finished.load(SeqCst), instances);
+            let seen = taken(&seen);
+            assert_eq!(seen.len(), 100 + instances);
+            assert_eq!(seen.iter().filter(|n| **n <= 0).sum::<i64>(), -100);
+            if instances == 1 {
+                assert_eq!(seen.last(), Some(&-100), "it comes after all events");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_ordered_stage_sends_at_its_end_comes_after_all_its_results() {
+    for seed in 0..10 {
+        let app = App::new("ordered-finish");
+        let (seen, see) = collector();
+        let numbers = app.source("numbers", || 1..=40i64);
+        let work = app.stage("work", Tally::default()).ordered();
+        let sink = app.sink("sink", see);
+        app.connect(numbers, work);
+        app.connect(work, sink);
+        let plan = Plan::new()
+            .threads(2)
+            .stage("work", |s| s.instances(2).batch(4))
+            .stage("sink", |s| s.capacity(1).batch(1));
+        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+        assert!(kit.run(), "{}", kit.snapshot());
+        let seen = taken(&seen);
+        assert!(seen[..40].iter().copied().eq(1..=40), "seed {seed}: {seen:?}");
+        assert_eq!(seen[40..].iter().sum::<i64>(), -40);
+    }
+}
+
+/// Sends its event three times; at its end a zero.
+#[derive(Clone)]
+struct Thrice;
+impl Stage for Thrice {
+    type In = i64;
+    type Ports = Out<i64>;
+    fn handle(&mut self, n: Ev<'_, i64>, out: &mut Out<i64>, _: &Cx) -> Result {
+        (0..3).for_each(|_| out.send(*n));
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<i64>, _: &Cx) -> Result {
+        out.send(0);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stage_finishes_only_when_its_results_have_left_it() {
+    for ordered in [false, true] {
+        let app = App::new("leaving");
+        let (seen, see) = collector();
+        let (push, port) = app.input("in");
+        let work = app.stage("work", Thrice);
+        let work = if ordered { work.ordered() } else { work };
+        let sink = app.sink("sink", see);
+        app.connect(port, work);
+        app.connect(work, sink);
+        let plan = Plan::new()
+            .threads(1)
+            .stage("work", |s| s.instances(2))
+            .stage("sink", |s| s.capacity(1));
+        let mut kit = Kit::new(app, &plan).unwrap();
+        kit.hold("sink");
+        push.push(7).unwrap();
+        kit.settle();
+        kit.close();
+        kit.settle();
+        kit.resume("sink");
+        assert!(kit.run());
+        assert_eq!(taken(&seen), [7, 7, 7, 0, 0], "ordered: {ordered}");
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_goes_through_a_diamond() {
+    for seed in 0..20 {
+        let app = App::new("diamond");
+        let (seen, see) = collector();
+        let numbers = app.source("numbers", || 1..=50i64);
+        let left = app.stage("left", Tally::default());
+        let right = app.stage("right", Tally::default());
+        let join = app.stage("join", Tally::default());
+        let sink = app.sink("sink", see);
+        app.connect(numbers, left);
+        app.connect(numbers, right);
+        app.connect(left, join);
+        app.connect(right, join);
+        app.connect(join, sink);
+        let plan = Plan::new().threads(3).every(|s| s.capacity(2).batch(3));
+        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+        assert!(kit.run());
+        let seen = taken(&seen);
+        assert_eq!(seen.len(), 103, "two copies, and what three stages sent at their end");
+        assert_eq!(seen.last(), Some(&-102), "join finishes after left and right have");
+    }
+}
+
+#[test]
+fn a_cycle_ends_as_a_unit_once_nothing_is_in_it() {
+    for (capacity, batch, threads) in [(1, 1, 1), (2, 256, 2), (64, 7, 3)] {
+        let app = App::new("cycle");
+        let done = Tally::default();
+        let numbers = app.source("numbers", || (1..=200i64).map(|n| n % 10));
+        let count_down = app.flat_map("count-down", |n: i64| (n > 0).then(|| n - 1));
+        let again = app.map("again", |n: i64| n);
+        let out = app.stage("out", done.clone());
+        app.connect(numbers, count_down);
+        app.connect(count_down, again);
+        app.connect(again, count_down);
+        app.connect(again, out);
+        let plan = Plan::new().threads(threads).every(|s| s.capacity(capacity).batch(batch));
+        let summary = app.run(&plan).unwrap();
+        assert_eq!(summary.ended, Ended::Complete);
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        assert_eq!(done.finished.load(SeqCst), 1);
+        assert!(summary.snapshot.stages.iter().all(|stage| stage.ended), "{summary}");
+    }
+}
+
+#[test]
+fn a_cycle_ends_only_when_what_it_sent_outside_has_left_it() {
+    for instances in [1, 2] {
+        let app = App::new("leaving");
+        let (seen, see) = collector();
+        let numbers = app.source("numbers", || 1..=3i64);
+        let round = app.stage("round", Tally::default());
+        let back = app.flat_map("back", |n: i64| (n > 10).then(|| n - 1));
+        let out = app.sink("out", see);
+        app.connect(numbers, round);
+        app.connect(round, back);
+        app.connect(back, round);
+        app.connect(round, out);
+        let plan = Plan::new()
+            .threads(1)
+            .stage("round", |s| s.instances(instances))
+            .stage("out", |s| s.capacity(1));
+        let mut kit = Kit::new(app, &plan).unwrap();
+        kit.hold("out");
+        kit.settle();
+        assert!(stage(&kit.snapshot(), "out").outboxed > 0);
+        kit.resume("out");
+        assert!(kit.run(), "{}", kit.snapshot());
+        let seen = taken(&seen);
+        assert_eq!(seen.len(), 3 + instances, "{seen:?}");
+        assert_eq!(seen[..3], [1, 2, 3]);
+        assert_eq!(seen[3..].iter().sum::<i64>(), -3);
+    }
+}
+
+#[test]
+fn a_program_without_events_ends() {
+    let app = App::new("nothing");
+    let none = app.source("none", std::iter::empty::<i64>);
+    let (seen, see) = collector();
+    let work = app.stage("work", Tally::default());
+    let sink = app.sink("sink", see);
+    app.connect(none, work);
+    app.connect(work, sink);
+    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    assert_eq!((summary.ended, taken(&seen)), (Ended::Complete, vec![0]));
+}
+
+#[test]
+fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
+    let app = App::new("drain");
+    let (push, port) = app.input("in");
+    let endless = app.source("endless", || 0..u64::MAX);
+    let sink = app.sink("sink", |_: u64| {});
+    app.connect(port, sink);
+    app.connect(endless, sink);
+    let running = app.start(&Plan::new().threads(2)).unwrap();
+    push.push(7).unwrap();
+    until(|| stage(&running.snapshot(), "sink").counts.handled > 1_000);
+    let summary = running.drain();
+    assert_eq!(summary.ended, Ended::Drained);
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let sink = stage(&summary.snapshot, "sink");
+    let sent = stage(&summary.snapshot, "endless").counts.emitted;
+    assert_eq!((sink.counts.handled, sink.counts.cancelled), (sent + 1, 0));
+    assert!(push.push(8).is_err());
+}
+
+#[test]
+fn a_drain_whose_time_is_up_cancels_exactly_what_is_left() {
+    let app = App::new("late");
+    let gate = Gate::default();
+    let numbers = app.source("numbers", || 0..100u64);
+    let pass = app.map("pass", |n: u64| n);
+    let slow = app.sink("slow", {
+        let gate = gate.clone();
+        move |_: u64| gate.pass()
+    });
+    app.connect(numbers, pass);
+    app.connect(pass, slow);
+    let plan = Plan::new()
+        .threads(2)
+        .stage("pass", |s| s.capacity(20))
+        .stage("slow", |s| s.capacity(10).batch(1));
+    let running = app.start(&plan).unwrap();
+    gate.wait_for(1);
+    until(|| {
+        let snapshot = running.snapshot();
+        stage(&snapshot, "slow").outboxed > 0 && stage(&snapshot, "pass").queued > 10
+    });
+    // The gate opens while the drain gives up, so that the one event in hand ends as handled.
+    let opener = crate::seen::thread({
+        let snapshot = running.control();
+        let gate = gate.clone();
+        move || {
+            until(|| snapshot.set_instances("slow", 1).is_err()); // it has been stopped
+            gate.open();
+        }
+    });
+    let summary = running.drain_within(Duration::from_millis(20));
+    opener.join().unwrap();
+    assert_eq!(summary.ended, Ended::TimedOut);
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    assert!(summary.stuck.is_empty());
+    for at in &summary.snapshot.stages {
+        assert_eq!((at.queued, at.in_flight, at.outboxed), (0, 0, 0), "{}", at.name);
+    }
+    let (slow, pass) = (stage(&summary.snapshot, "slow"), stage(&summary.snapshot, "pass"));
+    assert_eq!(slow.counts.handled, 1);
+    assert_eq!(slow.counts.cancelled, slow.counts.arrived - 1);
+    assert_eq!(pass.counts.handled, slow.counts.arrived);
+    assert_eq!(pass.counts.cancelled, pass.counts.arrived - pass.counts.handled);
+}
+
+#[test]
+fn a_stop_cancels_what_is_queued_at_once() {
+    let app = App::new("stop");
+    let endless = app.source("endless", || 0..u64::MAX);
+    let work = app.map("work", |n: u64| n).ordered();
+    let sink = app.sink("sink", |_: u64| {});
+    app.connect(endless, work);
+    app.connect(work, sink);
+    let plan = Plan::new().threads(2).stage("work", |s| s.instances(3));
+    let running = app.start(&plan).unwrap();
+    until(|| stage(&running.snapshot(), "sink").counts.handled > 1_000);
+    let summary = running.stop();
+    assert_eq!(summary.ended, Ended::Stopped);
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    for at in &summary.snapshot.stages {
+        assert_eq!((at.queued, at.in_flight, at.outboxed), (0, 0, 0), "{summary}");
+    }
+}
+
+/// Quits at one number.
+#[derive(Clone)]
+struct Quits(u64);
+impl Stage for Quits {
+    type In = u64;
+    type Ports = Out<u64>;
+    fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, cx: &Cx) -> Result {
+        out.send(*n);
+        if *n == self.0 {
+            cx.quit(format!("found {n}"));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_quit_ends_the_program_with_its_result_and_handles_nothing_more() {
+    for ordered in [false, true] {
+        let app = App::new("quit");
+        let numbers = app.source("numbers", || 0..1_000u64);
+        let work = app.stage("work", Quits(30));
+        let work = if ordered { work.ordered() } else { work };
+        app.connect(numbers, work);
+        let mut kit = Kit::new(app, &Plan::new()).unwrap();
+        assert!(kit.run());
+        assert_eq!(kit.quit_with::<String>().as_deref(), Some("found 30"));
+        assert!(!kit.step(), "nothing is done after a quit");
+        let snapshot = kit.snapshot();
+        assert!(snapshot.adds_up(), "{snapshot}");
+        let work = stage(&snapshot, "work");
+        assert_eq!(
+            work.counts.arrived,
+            (work.queued + work.in_flight) as u64 + work.counts.handled
+        );
+        if !ordered {
+            assert_eq!(work.counts.handled, 31);
+        }
+    }
+}
+
+#[test]
+fn a_quit_is_found_in_the_summary() {
+    for ordered in [false, true] {
+        let app = App::new("quit");
+        let numbers = app.source("numbers", || 0..u64::MAX);
+        let work = app.stage("work", Quits(50_000));
+        let work = if ordered { work.ordered() } else { work };
+        let sink = app.sink("sink", |_: u64| {});
+        app.connect(numbers, work);
+        app.connect(work, sink);
+        let mut summary = app.run(&Plan::new().threads(2)).unwrap();
+        assert_eq!(summary.ended, Ended::Quit, "{summary}");
+        assert_eq!(summary.result::<u8>(), None, "it is no u8");
+        assert_eq!(summary.result::<String>().as_deref(), Some("found 50000"));
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        for at in &summary.snapshot.stages {
+            assert_eq!((at.queued, at.in_flight, at.outboxed), (0, 0, 0), "{summary}");
+        }
+    }
+}
+
+#[test]
+fn a_stuck_handler_is_stood_in_for_and_named() {
+    let app = App::new("stuck");
+    let gate = Gate::default();
+    let numbers = app.source("numbers", || 0..1u64);
+    let stuck = app.sink("stuck", {
+        let gate = gate.clone();
+        move |_: u64| gate.pass()
+    });
+    app.connect(numbers, stuck);
+    let (push, port) = app.input("in");
+    let other = app.sink("other", |_: u64| {});
+    app.connect(port, other);
+    // One thread, and it is stuck: only one that stands in can serve `other`.
+    let plan = Plan::new().threads(1).stuck_after(Duration::from_millis(5));
+    let running = app.start(&plan).unwrap();
+    gate.wait_for(1);
+    push.push(1).unwrap();
+    until(|| stage(&running.snapshot(), "other").counts.handled == 1);
+    assert_eq!(running.snapshot().pools[0].threads, 1, "who stands in is not counted");
+    let summary = running.stop();
+    assert_eq!(summary.stuck, ["stuck"]);
+    assert!(summary.to_string().contains("a handler of `stuck` has not returned"));
+    assert_eq!(stage(&summary.snapshot, "stuck").in_flight, 1);
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    gate.open();
+}
+
+#[test]
+fn a_handler_that_does_not_return_from_a_stop_is_named_however_short_it_has_been_stuck() {
+    let app = App::new("slow");
+    let gate = Gate::default();
+    let numbers = app.source("numbers", || 0..1u64);
+    let slow = app.sink("slow", {
+        let gate = gate.clone();
+        move |_: u64| gate.pass()
+    });
+    app.connect(numbers, slow);
+    let running = app.start(&Plan::new().threads(1)).unwrap();
+    gate.wait_for(1);
+    let summary = running.stop();
+    assert_eq!(summary.stuck, ["slow"]);
+    gate.open();
+}
+
+/// Fails in its life where it is told to.
+#[derive(Clone)]
+struct Frail {
+    init: fn() -> Result,
+    finish: fn() -> Result,
+}
+
+impl Stage for Frail {
+    type In = u64;
+    type Ports = Out<u64>;
+    fn init(&mut self, _: &Cx) -> Result {
+        (self.init)()
+    }
+    fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, _: &Cx) -> Result {
+        out.send(*n);
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<u64>, _: &Cx) -> Result {
+        out.send(1_000);
+        (self.finish)()
+    }
+}
+
+fn fine() -> Result {
+    Ok(())
+}
+
+fn no_database() -> Result {
+    Err(Error::msg("no database"))
+}
+
+fn frail(init: fn() -> Result, finish: fn() -> Result) -> (App, Arc<Mutex<Vec<u64>>>) {
+    let app = App::new("frail");
+    let (seen, see) = collector();
+    let numbers = app.source("numbers", || 0..3u64);
+    let work = app.stage("work", Frail { init, finish });
+    let sink = app.sink("sink", see);
+    app.connect(numbers, work);
+    app.connect(work, sink);
+    (app, seen)
+}
+
+#[test]
+fn an_error_or_a_panic_in_init_keeps_the_program_from_starting() {
+    let inits: [(fn() -> Result, &str); 2] =
+        [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
+    for (init, why) in inits {
+        let (app, seen) = frail(init, fine);
+        let error = app.start(&Plan::new().threads(1)).unwrap_err();
+        let StartError::Stage { name, message } = &error else { panic!("{error}") };
+        assert!(name == "work" && message.contains(why), "{error}");
+        assert!(error.to_string().starts_with("`work` could not start: "), "{error}");
+        assert!(taken(&seen).is_empty());
+    }
+}
+
+#[test]
+fn an_error_or_a_panic_in_finish_is_reported_and_stops_nothing() {
+    let finishes: [(fn() -> Result, &str); 2] =
+        [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
+    for (finish, why) in finishes {
+        let (app, seen) = frail(fine, finish);
+        let summary = app.run(&Plan::new().threads(2)).unwrap();
+        assert_eq!(summary.ended, Ended::Complete);
+        assert_eq!(taken(&seen), [0, 1, 2], "what a failed finish sent is withdrawn");
+        let [problem] = summary.problems.as_slice() else { panic!("{:?}", summary.problems) };
+        assert!(problem.starts_with("`work` could not finish: ") && problem.contains(why));
+    }
+}
+
+/// Sends far too much at its end.
+#[derive(Clone)]
+struct Floods;
+impl Stage for Floods {
+    type In = u64;
+    type Ports = Out<u64>;
+    fn handle(&mut self, _: Ev<'_, u64>, _: &mut Out<u64>, _: &Cx) -> Result {
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<u64>, _: &Cx) -> Result {
+        (0..5_000).for_each(|n| out.send(n));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_finish_that_sends_more_than_emit_max_is_reported() {
+    let app = App::new("flood");
+    let (seen, see) = collector();
+    let numbers = app.source("numbers", || 0..3u64);
+    let work = app.stage("work", Floods);
+    let sink = app.sink("sink", see);
+    app.connect(numbers, work);
+    app.connect(work, sink);
+    let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.emit_max(1_000))).unwrap();
+    assert!(kit.run());
+    assert_eq!(
+        kit.problems(),
+        ["`work` could not finish: emitted more than 1000 events (emit_max)"]
+    );
+    assert!(taken(&seen).is_empty());
+    assert_eq!(counts(&kit, "work").emitted, 0);
+}
+
+/// Gives two events, then fails.
+struct Breaks(fn() -> Result<Pull>);
+impl Source for Breaks {
+    type Item = u64;
+    fn pull(&mut self, out: &mut Out<u64>, demand: Demand) -> Result<Pull> {
+        out.send(demand.group);
+        if demand.group == 1 { Ok(Pull::More) } else { (self.0)() }
+    }
+}
+
+#[test]
+fn a_source_that_fails_or_panics_ends_and_is_reported() {
+    let breaks: [(fn() -> Result<Pull>, &str); 2] =
+        [(|| Err(Error::msg("cut off")), "cut off"), (|| panic!("no luck"), "no luck")];
+    for (fails, why) in breaks {
+        let app = App::new("breaks");
+        let (seen, see) = collector();
+        let source = app.source("source", move || Breaks(fails));
+        let sink = app.sink("sink", see);
+        app.connect(source, sink);
+        let summary = app.run(&Plan::new().threads(1)).unwrap();
+        assert_eq!(summary.ended, Ended::Complete);
+        assert_eq!(taken(&seen), [1, 2], "what it sent before it failed is handled");
+        let [problem] = summary.problems.as_slice() else { panic!("{:?}", summary.problems) };
+        assert!(problem.starts_with("the source `source` failed: ") && problem.contains(why));
+    }
+}
+
+#[test]
+fn dropping_a_running_program_stops_it() {
+    let app = App::new("dropped");
+    let endless = app.source("endless", || 0..u64::MAX);
+    let finished = Arc::new(());
+    let kept = finished.clone();
+    let sink = app.sink("sink", move |_: u64| {
+        let _ = &kept;
+    });
+    app.connect(endless, sink);
+    drop(app.start(&Plan::new().threads(2)).unwrap());
+    until(|| Arc::strong_count(&finished) == 1); // every instance is gone
+}
