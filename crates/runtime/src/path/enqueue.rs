@@ -497,13 +497,15 @@ impl<H: Handler> Node for StageNode<H> {
             return;
         }
         state.claims = 0; // whatever tokens are left find nothing and are dropped
-        state.phase = Phase::Finishing(state.instances);
+        // Those of a cycle may be retiring still.
+        let left = state.instances + std::mem::take(&mut state.retiring);
+        state.phase = Phase::Finishing(left);
         for instance in std::mem::take(&mut state.idle) {
             let task = Task::Finish { instance: instance.index };
             wakes.tokens.push(Token { stage: self.id, task });
             state.parked.push(instance);
         }
-        if state.instances == 0 {
+        if left == 0 {
             state.phase = Phase::Ended;
             drop(guard);
             core.stage_ended(self.id, wakes);

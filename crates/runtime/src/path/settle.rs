@@ -134,6 +134,12 @@ impl<H: Handler> StageNode<H> {
             wakes.trash.push(instance);
         } else if line != Line::No || instance.pending.is_some() {
             self.park(core, state, instance, line, wakes);
+        } else if matches!(state.phase, Phase::Finishing(_)) {
+            // Its cycle ended while it waited for room outside of it.
+            let task = Task::Finish { instance: instance.index };
+            wakes.tokens.push(Token { stage: self.id, task });
+            state.parked.push(instance);
+            deactivate(state.desk.cycle.as_ref(), wakes);
         } else {
             self.free(state, instance, wakes);
             deactivate(state.desk.cycle.as_ref(), wakes);

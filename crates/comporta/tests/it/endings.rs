@@ -1,0 +1,69 @@
+//! Ends that meet something else under way: a full queue, a timer, a change, a start. Found by the
+//! models of the runtime, or on the way to them; here step by step.
+
+use std::sync::{Arc, Mutex};
+
+use comporta::testing::Kit;
+use comporta::{App, Cx, Ev, Out, Plan, Result, Stage};
+
+/// Passes on what comes; at its end sends 100.
+#[derive(Clone)]
+struct Tell;
+impl Stage for Tell {
+    type In = u32;
+    type Ports = Out<u32>;
+    fn handle(&mut self, n: Ev<'_, u32>, out: &mut Out<u32>, _: &Cx) -> Result {
+        out.send(*n);
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<u32>, _: &Cx) -> Result {
+        out.send(100);
+        Ok(())
+    }
+}
+
+fn collector() -> (Arc<Mutex<Vec<u32>>>, impl Fn(u32) + Clone + Send + Sync) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = seen.clone();
+    (seen, move |event| into.lock().unwrap().push(event))
+}
+
+#[test]
+fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
+    let app = App::new("exit");
+    let (seen, see) = collector();
+    let source = app.source("source", || [1u32].into_iter());
+    let ping = app.flat_map("ping", |n: u32| [n, n + 1, n + 2]);
+    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let end = app.sink("end", see);
+    app.connect(source, ping);
+    app.connect(ping, pong);
+    app.connect(pong, ping);
+    app.connect(ping, end);
+    let mut kit = Kit::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
+    kit.hold("end");
+    kit.settle();
+    kit.resume("end");
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
+    let app = App::new("retire");
+    let (seen, see) = collector();
+    let (push, input) = app.input::<u32>("input");
+    let ping = app.stage("ping", Tell);
+    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let end = app.sink("end", see);
+    app.connect(input, ping);
+    app.connect(ping, pong);
+    app.connect(pong, ping);
+    app.connect(ping, end);
+    let plan = Plan::new().threads(1).stage("ping", |s| s.instances(2));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    kit.control().set_instances("ping", 1).unwrap();
+    push.close();
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
+}
