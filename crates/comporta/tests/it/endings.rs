@@ -2,9 +2,10 @@
 //! models of the runtime, or on the way to them; here step by step.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use comporta::testing::Kit;
-use comporta::{App, Cx, Ev, Out, Plan, Result, Stage};
+use comporta::{App, Cx, Demand, Ev, Out, Plan, Pull, Result, Settled, Source, Stage};
 
 /// Passes on what comes; at its end sends 100.
 #[derive(Clone)]
@@ -66,4 +67,38 @@ fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     push.close();
     assert!(kit.run(), "{}", kit.snapshot());
     assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
+}
+
+/// Sends one event, then sleeps for an hour; wants to hear of it.
+struct Sleepy(Arc<Mutex<Vec<u32>>>);
+impl Source for Sleepy {
+    type Item = u32;
+    const ACKNOWLEDGED: bool = true;
+    fn pull(&mut self, out: &mut Out<u32>, _: Demand) -> Result<Pull> {
+        out.send(7);
+        Ok(Pull::After(Duration::from_secs(3_600)))
+    }
+    fn settled(&mut self, _: Settled) {
+        self.0.lock().unwrap().push(1);
+    }
+}
+
+#[test]
+fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
+    let app = App::new("sleepy");
+    let (told, _) = collector();
+    let source = app.source("source", {
+        let told = told.clone();
+        move || Sleepy(told)
+    });
+    let end = app.sink("end", |_: u32| {});
+    app.connect(source, end);
+    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+    kit.hold("end");
+    kit.settle();
+    kit.close();
+    kit.advance(Duration::from_secs(7_200));
+    kit.resume("end");
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(told.lock().unwrap().len(), 1);
 }

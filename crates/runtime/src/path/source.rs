@@ -206,7 +206,8 @@ impl<S: Source> SourceNode<S> {
         let (mut pump, settled, stop) = {
             let mut state = self.state.lock();
             let due = matches!(state.phase, Phase::Ready | Phase::Asleep);
-            let Some(pump) = state.pump.take().filter(|_| due) else { return };
+            // A timer may be late: the source was closed, and now waits for something else.
+            let Some(pump) = state.pump.take_if(|_| due) else { return };
             state.phase = Phase::Running;
             (pump, std::mem::take(&mut state.settled), state.stop)
         };
@@ -231,7 +232,8 @@ impl<S: Source> Node for SourceNode<S> {
             Task::Resume { room, .. } => {
                 let mut pump = {
                     let mut state = self.state.lock();
-                    match state.pump.take().filter(|_| state.phase == Phase::InLine) {
+                    let in_line = state.phase == Phase::InLine;
+                    match state.pump.take_if(|_| in_line) {
                         Some(pump) => {
                             state.phase = Phase::Running;
                             pump
