@@ -102,3 +102,34 @@ fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
     assert!(kit.run(), "{}", kit.snapshot());
     assert_eq!(told.lock().unwrap().len(), 1);
 }
+
+#[test]
+fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
+    let app = App::new("last");
+    let (push, input) = app.input::<u32>("input");
+    let work = app.stage("work", Tell).ordered();
+    app.connect(input, work);
+    let (left, see) = collector();
+    let end = app.sink("left", see);
+    app.connect(work, end);
+    let (right, see) = collector();
+    let end = app.sink("right", see);
+    app.connect(work, end);
+    let plan = Plan::new().stage("left", |s| s.capacity(1)).stage("right", |s| s.capacity(1));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    kit.hold("left");
+    kit.hold("right");
+    for n in 0..2 {
+        push.push(n).unwrap();
+        kit.settle(); // the second waits for both, and is in line for `left`
+    }
+    kit.resume("right");
+    kit.settle();
+    drop(push); // there is room in `right`, which the second has yet to use
+    kit.settle();
+    kit.resume("left");
+    assert!(kit.run(), "{}", kit.snapshot());
+    for seen in [left, right] {
+        assert_eq!(*seen.lock().unwrap(), [0, 1, 100]);
+    }
+}

@@ -125,6 +125,7 @@ impl<H: Handler> State<H> {
             && self.open == 0
             && self.queue.is_empty()
             && self.in_flight == 0
+            && self.tickets_out == 0
             && self.desk.outboxed == 0
             && self.retiring == 0
             && self.idle.len() == self.instances

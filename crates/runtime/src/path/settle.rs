@@ -387,6 +387,9 @@ impl<H: Handler> StageNode<H> {
             }
         };
         let mut line = room.map_or(Line::No, |room| links.resume(core, room, &who, wakes));
+        if room.is_some() && line == Line::No {
+            self.let_out(&mut self.state.lock(), wakes);
+        }
         while line == Line::No {
             let deposit = {
                 let mut order = resequencer.lock();
@@ -428,15 +431,22 @@ impl<H: Handler> StageNode<H> {
         }
     }
 
+    /// All that a visit sent has been delivered: the next may begin.
+    fn let_out(&self, state: &mut State<H>, wakes: &mut Wakes) {
+        state.tickets_out -= 1;
+        state.claim(self.id, &self.rules, wakes);
+    }
+
     fn settle_deposit(&self, meta: &Meta, tally: Tally, sent: Sent, wakes: &mut Wakes) {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         count(state, tally, sent);
         state.in_flight -= done;
-        state.tickets_out -= 1;
         Self::cycle_ended(state, done, self.id, wakes);
-        state.claim(self.id, &self.rules, wakes);
+        if sent.line == Line::No {
+            self.let_out(state, wakes);
+        }
         drop(guard);
         settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
         settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
