@@ -133,3 +133,15 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
         assert_eq!(*seen.lock().unwrap(), [0, 1, 100]);
     }
 }
+
+#[test]
+fn an_input_closed_before_the_start_ends_with_it() {
+    let app = App::new("early");
+    let (push, input) = app.input::<u32>("input");
+    let end = app.sink("end", |_: u32| {});
+    app.connect(input, end);
+    push.close();
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.run());
+    assert!(push.push(1).is_err());
+}
