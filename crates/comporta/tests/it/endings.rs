@@ -145,3 +145,21 @@ fn an_input_closed_before_the_start_ends_with_it() {
     assert!(kit.run());
     assert!(push.push(1).is_err());
 }
+
+#[test]
+fn an_instance_made_while_its_stage_ends_is_refused() {
+    let app = App::new("late");
+    let (push, input) = app.input::<u32>("input");
+    let closer = push.clone();
+    let end = app.stage_with("end", move |cx| {
+        if cx.instance() > 0 {
+            closer.close();
+        }
+        Ok(|_: u32, _: &mut Out<u32>| {})
+    });
+    app.connect(input, end);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.control().set_instances("end", 2).is_err());
+    assert!(kit.run());
+    drop(push);
+}

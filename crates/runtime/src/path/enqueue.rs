@@ -27,6 +27,8 @@ use crate::path::settle::Resequencer;
 use crate::snapshot::StageSnapshot;
 use crate::sync::{Arc, Mutex, MutexGuard};
 
+const ENDED: &str = "the stage has ended";
+
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
 
@@ -417,6 +419,10 @@ impl<H: Handler> StageNode<H> {
         let instance = Instance::make(core, self, index)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        if state.phase != Phase::Open {
+            drop(guard); // it ended while the instance was made
+            return Err(ENDED.to_owned());
+        }
         state.idle.push(Box::new(instance));
         state.instances += 1;
         state.claim(self.id, &self.rules, wakes);
@@ -609,7 +615,7 @@ impl<H: Handler> Node for StageNode<H> {
             let mut guard = self.state.lock();
             let state = &mut *guard;
             if state.phase != Phase::Open {
-                return Err("the stage has ended".to_owned());
+                return Err(ENDED.to_owned());
             }
             state.wanted = wanted;
             self.retire_surplus(state, wakes);
