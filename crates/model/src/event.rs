@@ -5,8 +5,13 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
+
+#[cfg(shuttle)]
+use shuttle::sync::atomic::AtomicU64; // its interleavings are explored with the runtime's
+#[cfg(not(shuttle))]
+use std::sync::atomic::AtomicU64;
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -220,9 +225,9 @@ impl AckGroup {
         if self.pending.fetch_sub(n, AcqRel) == n {
             (self.done)(Settled {
                 group: self.number,
-                failed: self.failed.load(std::sync::atomic::Ordering::Acquire),
-                shed: self.shed.load(std::sync::atomic::Ordering::Acquire),
-                cancelled: self.cancelled.load(std::sync::atomic::Ordering::Acquire),
+                failed: self.failed.load(Acquire),
+                shed: self.shed.load(Acquire),
+                cancelled: self.cancelled.load(Acquire),
             });
         }
     }

@@ -23,6 +23,11 @@ impl Clock {
         Clock::Virtual(AtomicU64::new(0))
     }
 
+    /// Whether it moves by itself.
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self, Clock::Real(_))
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Time {
         match self {

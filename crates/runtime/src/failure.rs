@@ -139,16 +139,19 @@ thread_local! {
 /// about panics in handlers.
 pub(crate) fn guard<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
     static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if IN_HANDLER.get() {
-                PLACE.set(info.location().map(ToString::to_string));
-            } else {
-                usual(info);
-            }
-        }));
-    });
+    // Shuttle's threads share one of the system's: a handler interrupted there would silence others.
+    if cfg!(not(shuttle)) {
+        HOOK.call_once(|| {
+            let usual = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                if IN_HANDLER.get() {
+                    PLACE.set(info.location().map(ToString::to_string));
+                } else {
+                    usual(info);
+                }
+            }));
+        });
+    }
     let before = IN_HANDLER.replace(true);
     let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
     IN_HANDLER.set(before);

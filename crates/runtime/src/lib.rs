@@ -25,6 +25,8 @@ mod snapshot;
 mod running;
 pub mod sources;
 pub mod testing;
+#[cfg(all(test, shuttle))]
+mod models;
 
 pub use app::{App, StageOf, StageRef, StartError};
 pub use failure::{Failure, Reason};

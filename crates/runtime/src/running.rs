@@ -102,7 +102,9 @@ impl Running {
     pub(crate) fn start(core: Arc<Core>) -> Result<Running, StartError> {
         let running = Running { core };
         let wakes = ready(&running.core)?;
-        running.core.thread(format!("{}-clock", running.core.graph.name), Core::keep_time);
+        if running.core.clock.is_real() {
+            running.core.thread(format!("{}-clock", running.core.graph.name), Core::keep_time);
+        }
         for (pool, settings) in running.core.settings.pools.iter().enumerate() {
             running.core.hire(pool, settings.threads, false);
         }

@@ -12,6 +12,8 @@
 
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread};
 
+const SPINS: u32 = if cfg!(shuttle) { 1 } else { 16 };
+
 /// The sleepers and searchers of one pool.
 #[derive(Default)]
 pub(crate) struct Sleep {
@@ -96,7 +98,7 @@ impl Sleep {
 
     /// A short pause between two looks.
     pub(crate) fn pause() {
-        for _ in 0..16 {
+        for _ in 0..SPINS {
             spin();
         }
     }

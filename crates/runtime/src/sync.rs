@@ -8,6 +8,7 @@ mod imp {
     };
     pub(crate) use std::sync::{Arc, Condvar, Mutex as RawMutex, MutexGuard};
     pub(crate) use std::thread::{self, JoinHandle, Thread};
+    pub(crate) use std::thread_local;
     pub(crate) fn spin() {
         std::hint::spin_loop();
     }
@@ -19,8 +20,9 @@ mod imp {
         AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
     pub(crate) use shuttle::sync::{Condvar, Mutex as RawMutex, MutexGuard};
-    // The model crate's handles are std's.
     pub(crate) use shuttle::thread::{self, JoinHandle, Thread};
+    pub(crate) use shuttle::thread_local;
+    // Counts of references decide nothing here; and the model crate's handles are std's.
     pub(crate) use std::sync::Arc;
     pub(crate) fn spin() {
         shuttle::thread::yield_now();

@@ -5,3 +5,4 @@ mod pipelines;
 mod failures;
 mod bounds;
 mod ends;
+mod endings;

@@ -12,14 +12,15 @@ use crate::path::ready::{Local, Shared, Task, Token};
 use crate::sleep::{Sleep, Woken};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release, SeqCst,
+    thread_local,
 };
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
-const FOLLOW_MAX: u32 = 16;
+const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
 /// How often a worker looks at the pool's shared queue before its own: every so many picks.
-const SHARED_EVERY: u32 = 61;
+const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 /// How often an idle worker looks around before it sleeps: about two microseconds in all.
-const LOOKS: u32 = 24;
+const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
 
 /// A worker's home number holds its pool above this bit.
 const HOME_POOL_SHIFT: usize = 20;
@@ -150,14 +151,14 @@ thread_local! {
 
 /// Whether this thread is a worker, which must not wait.
 pub(crate) fn is_worker() -> bool {
-    ON_WORKER.get()
+    ON_WORKER.with(Cell::get)
 }
 
 /// Calls `body` as a worker would.
 pub(crate) fn as_worker<R>(body: impl FnOnce() -> R) -> R {
-    let before = ON_WORKER.replace(true);
+    let before = ON_WORKER.with(|on| on.replace(true));
     let result = body();
-    ON_WORKER.set(before);
+    ON_WORKER.with(|on| on.set(before));
     result
 }
 
@@ -182,7 +183,7 @@ impl Worker {
 
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
-        ON_WORKER.set(true); // the thread is its own
+        ON_WORKER.with(|on| on.set(true)); // the thread is its own
         let pool = &core.pools[self.pool];
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             if self.step(core) == Stepped::Idle {

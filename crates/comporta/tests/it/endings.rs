@@ -1,0 +1,165 @@
+//! Ends that meet something else under way: a full queue, a timer, a change, a start. Found by the
+//! models of the runtime, or on the way to them; here step by step.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use comporta::testing::Kit;
+use comporta::{App, Cx, Demand, Ev, Out, Plan, Pull, Result, Settled, Source, Stage};
+
+/// Passes on what comes; at its end sends 100.
+#[derive(Clone)]
+struct Tell;
+impl Stage for Tell {
+    type In = u32;
+    type Ports = Out<u32>;
+    fn handle(&mut self, n: Ev<'_, u32>, out: &mut Out<u32>, _: &Cx) -> Result {
+        out.send(*n);
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<u32>, _: &Cx) -> Result {
+        out.send(100);
+        Ok(())
+    }
+}
+
+fn collector() -> (Arc<Mutex<Vec<u32>>>, impl Fn(u32) + Clone + Send + Sync) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = seen.clone();
+    (seen, move |event| into.lock().unwrap().push(event))
+}
+
+#[test]
+fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
+    let app = App::new("exit");
+    let (seen, see) = collector();
+    let source = app.source("source", || [1u32].into_iter());
+    let ping = app.flat_map("ping", |n: u32| [n, n + 1, n + 2]);
+    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let end = app.sink("end", see);
+    app.connect(source, ping);
+    app.connect(ping, pong);
+    app.connect(pong, ping);
+    app.connect(ping, end);
+    let mut kit = Kit::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
+    kit.hold("end");
+    kit.settle();
+    kit.resume("end");
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
+    let app = App::new("retire");
+    let (seen, see) = collector();
+    let (push, input) = app.input::<u32>("input");
+    let ping = app.stage("ping", Tell);
+    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let end = app.sink("end", see);
+    app.connect(input, ping);
+    app.connect(ping, pong);
+    app.connect(pong, ping);
+    app.connect(ping, end);
+    let plan = Plan::new().threads(1).stage("ping", |s| s.instances(2));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    kit.control().set_instances("ping", 1).unwrap();
+    push.close();
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
+}
+
+/// Sends one event, then sleeps for an hour; wants to hear of it.
+struct Sleepy(Arc<Mutex<Vec<u32>>>);
+impl Source for Sleepy {
+    type Item = u32;
+    const ACKNOWLEDGED: bool = true;
+    fn pull(&mut self, out: &mut Out<u32>, _: Demand) -> Result<Pull> {
+        out.send(7);
+        Ok(Pull::After(Duration::from_secs(3_600)))
+    }
+    fn settled(&mut self, _: Settled) {
+        self.0.lock().unwrap().push(1);
+    }
+}
+
+#[test]
+fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
+    let app = App::new("sleepy");
+    let (told, _) = collector();
+    let source = app.source("source", {
+        let told = told.clone();
+        move || Sleepy(told)
+    });
+    let end = app.sink("end", |_: u32| {});
+    app.connect(source, end);
+    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+    kit.hold("end");
+    kit.settle();
+    kit.close();
+    kit.advance(Duration::from_secs(7_200));
+    kit.resume("end");
+    assert!(kit.run(), "{}", kit.snapshot());
+    assert_eq!(told.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
+    let app = App::new("last");
+    let (push, input) = app.input::<u32>("input");
+    let work = app.stage("work", Tell).ordered();
+    app.connect(input, work);
+    let (left, see) = collector();
+    let end = app.sink("left", see);
+    app.connect(work, end);
+    let (right, see) = collector();
+    let end = app.sink("right", see);
+    app.connect(work, end);
+    let plan = Plan::new().stage("left", |s| s.capacity(1)).stage("right", |s| s.capacity(1));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    kit.hold("left");
+    kit.hold("right");
+    for n in 0..2 {
+        push.push(n).unwrap();
+        kit.settle(); // the second waits for both, and is in line for `left`
+    }
+    kit.resume("right");
+    kit.settle();
+    drop(push); // there is room in `right`, which the second has yet to use
+    kit.settle();
+    kit.resume("left");
+    assert!(kit.run(), "{}", kit.snapshot());
+    for seen in [left, right] {
+        assert_eq!(*seen.lock().unwrap(), [0, 1, 100]);
+    }
+}
+
+#[test]
+fn an_input_closed_before_the_start_ends_with_it() {
+    let app = App::new("early");
+    let (push, input) = app.input::<u32>("input");
+    let end = app.sink("end", |_: u32| {});
+    app.connect(input, end);
+    push.close();
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.run());
+    assert!(push.push(1).is_err());
+}
+
+#[test]
+fn an_instance_made_while_its_stage_ends_is_refused() {
+    let app = App::new("late");
+    let (push, input) = app.input::<u32>("input");
+    let closer = push.clone();
+    let end = app.stage_with("end", move |cx| {
+        if cx.instance() > 0 {
+            closer.close();
+        }
+        Ok(|_: u32, _: &mut Out<u32>| {})
+    });
+    app.connect(input, end);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.control().set_instances("end", 2).is_err());
+    assert!(kit.run());
+    drop(push);
+}

@@ -1,0 +1,151 @@
+//! Models of `sleep`: alone, with the queues it guards, and under a whole program.
+
+use std::sync::Arc;
+
+use comporta_model::plan::{Plan, Policy};
+use comporta_model::port::Out;
+use shuttle::sync::Barrier;
+use shuttle::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use shuttle::thread;
+
+use super::{explore, handled, run, summary};
+use crate::app::App;
+use crate::path::ready::{Local, Shared, Task, Token};
+use crate::sleep::{Sleep, Woken};
+
+const TOKEN: Token = Token { stage: 0, task: Task::Any };
+
+/// The queues and sleepers of a pool without a program.
+struct Pool {
+    sleep: Sleep,
+    shared: Shared,
+    locals: Vec<Local>,
+    left: AtomicUsize,
+}
+
+impl Pool {
+    fn sees_work(&self) -> bool {
+        !self.shared.is_empty() || self.locals.iter().any(|local| !local.is_empty())
+    }
+
+    fn take(&self, me: usize) -> bool {
+        let own = self.locals[me].pop(false).or_else(|| self.shared.pop());
+        if let Some((_, left)) = own {
+            if left > 0 {
+                self.sleep.work_made();
+            }
+            return true;
+        }
+        self.locals.iter().any(|local| local.steal().is_some())
+    }
+
+    /// As `Worker::run`, but that a visit only counts; the first token makes two more.
+    fn work(&self, me: usize) {
+        let woken = Arc::new(Woken::default());
+        let mut searching = false;
+        while self.left.load(SeqCst) > 0 {
+            if self.take(me) {
+                if std::mem::take(&mut searching) {
+                    self.sleep.end_search();
+                    if self.sees_work() {
+                        self.sleep.work_made();
+                    }
+                }
+                let left = self.left.fetch_sub(1, SeqCst);
+                if left == 4 {
+                    self.locals[me].push(TOKEN, 0, true);
+                    self.locals[me].push(TOKEN, 0, false);
+                } else if left == 1 {
+                    self.sleep.wake_all();
+                }
+                continue;
+            }
+            if !searching {
+                searching = self.sleep.begin_search(self.locals.len());
+            }
+            self.sleep.announce(&woken, std::mem::take(&mut searching));
+            if self.sees_work() || self.left.load(SeqCst) == 0 {
+                searching = self.sleep.cancel(&woken);
+            } else {
+                self.sleep.commit(&woken);
+                searching = true;
+            }
+        }
+    }
+}
+
+fn makers_and_workers(workers: usize) {
+    let pool = Arc::new(Pool {
+        sleep: Sleep::default(),
+        shared: Shared::default(),
+        locals: (0..workers).map(|_| Local::default()).collect(),
+        left: AtomicUsize::new(4), // two from the makers, two from a worker
+    });
+    let crew = (0..workers).map(|me| {
+        let pool = pool.clone();
+        thread::spawn(move || pool.work(me))
+    });
+    let crew: Vec<_> = crew.collect();
+    for _ in 0..2 {
+        let pool = pool.clone();
+        thread::spawn(move || {
+            pool.shared.push(TOKEN, 0);
+            pool.sleep.work_made();
+        });
+    }
+    crew.into_iter().for_each(|worker| worker.join().unwrap());
+}
+
+#[test]
+fn two_makers_and_two_workers_leave_no_token_behind() {
+    explore(|| makers_and_workers(2));
+}
+
+#[test]
+fn two_makers_and_three_workers_leave_no_token_behind() {
+    explore(|| makers_and_workers(3));
+}
+
+#[test]
+fn ping_pong_on_two_and_three_workers_always_ends() {
+    fn model(threads: usize) {
+        let app = App::new("pingpong");
+        let less = |n: u32, out: &mut Out<u32>| {
+            if n > 0 {
+                out.send(n - 1);
+            }
+        };
+        let ping = app.each("ping", less).stateful().autostart(6);
+        let pong = app.each("pong", less).stateful();
+        app.connect(ping, pong);
+        app.connect(pong, ping);
+        let summary = summary(app, &Plan::new().threads(threads));
+        assert_eq!(handled(&summary, "ping") + handled(&summary, "pong"), 7);
+    }
+    explore(|| model(2));
+    explore(|| model(3));
+}
+
+/// Two handlers that wait for each other, which real ones must not: only a pool that never leaves
+/// a worker asleep while a token stands comes through.
+fn meeting(policy: Policy) {
+    let app = App::new("meeting");
+    let source = app.source("source", || 0..3u32);
+    let fork = app.map("fork", |n: u32| n);
+    app.connect(source, fork);
+    let barrier = Arc::new(Barrier::new(2));
+    for name in ["left", "right"] {
+        let barrier = barrier.clone();
+        let end = app.sink(name, move |_: u32| {
+            barrier.wait();
+        });
+        app.connect(fork, end);
+    }
+    run(app, &Plan::new().threads(2).policy(policy).every(|s| s.batch(1).capacity(1)));
+}
+
+#[test]
+fn two_workers_make_two_ready_visits_at_once() {
+    explore(|| meeting(Policy::Stealing));
+    explore(|| meeting(Policy::Single));
+}

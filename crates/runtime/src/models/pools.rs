@@ -1,0 +1,71 @@
+//! Models of pools: stages that move, workers that come and go, policies that change, while
+//! tokens stand in their queues.
+
+use comporta_model::plan::{Plan, Policy, PoolPlan};
+
+use super::{Alone, Seen, check, explore, in_order, start};
+use crate::app::App;
+
+/// Source, two stages, end; the handlers of `end` must not overlap.
+fn chain(seen: &Seen<u32>, events: u32) -> App {
+    let app = App::new("chain");
+    let (see, alone) = (seen.clone(), Alone::default());
+    let source = app.source("source", move || 0..events);
+    let a = app.map("a", |n: u32| n);
+    let end = app.sink("end", move |n: u32| {
+        alone.pass();
+        see.see(n);
+    });
+    app.connect(source, a);
+    app.connect(a, end);
+    app
+}
+
+#[test]
+fn a_stage_moved_between_pools_takes_its_tokens_along() {
+    explore(|| {
+        let seen = Seen::new();
+        let app = chain(&seen, 3);
+        let plan = Plan::new()
+            .threads(1)
+            .pool("other", PoolPlan::default().threads(1))
+            .every(|s| s.batch(1).capacity(2));
+        let (running, _) = start(app, &plan);
+        let control = running.control();
+        control.move_stage("a", "other").unwrap();
+        control.move_stage("end", "other").unwrap();
+        control.move_stage("a", "main").unwrap();
+        check(&running.wait());
+        in_order(&seen.all(), &[0], 3);
+    });
+}
+
+#[test]
+fn a_worker_that_leaves_strands_no_token() {
+    explore(|| {
+        let seen = Seen::new();
+        let app = chain(&seen, 3);
+        let (running, _) = start(app, &Plan::new().threads(2).every(|s| s.batch(1).capacity(2)));
+        let control = running.control();
+        control.set_threads("main", 1).unwrap();
+        control.set_threads("main", 2).unwrap();
+        control.set_threads("main", 1).unwrap();
+        check(&running.wait());
+        in_order(&seen.all(), &[0], 3);
+    });
+}
+
+#[test]
+fn a_change_of_policy_strands_no_token() {
+    explore(|| {
+        let seen = Seen::new();
+        let app = chain(&seen, 3);
+        let (running, _) = start(app, &Plan::new().threads(2).every(|s| s.batch(1).capacity(2)));
+        let control = running.control();
+        for policy in [Policy::Single, Policy::Stealing, Policy::Srpt] {
+            control.set_policy("main", policy).unwrap();
+        }
+        check(&running.wait());
+        in_order(&seen.all(), &[0], 3);
+    });
+}

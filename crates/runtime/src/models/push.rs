@@ -1,0 +1,125 @@
+//! Models of `push`: callers outside who wait for room, give up, or meet the end.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use comporta_model::plan::Plan;
+use shuttle::thread::{self, Thread};
+
+use super::{Seen, check, explore, handled, in_order, start};
+use crate::app::App;
+use crate::path::push::{Push, PushError};
+
+/// One input, one place.
+fn door(seen: &Seen<u32>) -> (App, Push<u32>) {
+    let app = App::new("door");
+    let see = seen.clone();
+    let (push, input) = app.input("input");
+    let end = app.sink("end", move |n: u32| see.see(n));
+    app.connect(input, end);
+    (app, push)
+}
+
+fn plan() -> Plan {
+    Plan::new().threads(1).every(|s| s.capacity(1).batch(1))
+}
+
+#[test]
+fn pushes_that_wait_for_one_place_all_get_in_and_in_order() {
+    explore(|| {
+        let seen = Seen::new();
+        let (app, push) = door(&seen);
+        let (running, _) = start(app, &plan());
+        let other = push.clone();
+        thread::spawn(move || (10..13).for_each(|n| other.push(n).unwrap()));
+        (0..3).for_each(|n| push.push(n).unwrap());
+        drop(push);
+        check(&running.wait());
+        in_order(&seen.all(), &[0, 10], 3);
+    });
+}
+
+#[test]
+fn a_close_lets_waiting_pushes_in_and_turns_later_ones_away() {
+    explore(|| {
+        let seen = Seen::new();
+        let (app, push) = door(&seen);
+        let (running, _) = start(app, &plan());
+        let pushers = [0, 10].map(|base| {
+            let push = push.clone();
+            thread::spawn(move || {
+                let taken = (base..base + 2).take_while(|n| match push.push(*n) {
+                    Ok(()) => true,
+                    Err(PushError::Closed(given_back)) => {
+                        assert_eq!(given_back, *n);
+                        false
+                    }
+                    Err(error) => panic!("{error}"),
+                });
+                taken.count() as u64
+            })
+        });
+        push.close();
+        let summary = running.wait();
+        check(&summary);
+        let taken: u64 = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
+        assert_eq!(handled(&summary, "end"), taken);
+    });
+}
+
+struct Unpark(Thread);
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_future_dropped_while_it_waits_takes_nobodys_place_with_it() {
+    explore(|| {
+        let seen = Seen::new();
+        let (app, push) = door(&seen);
+        let (running, _) = start(app, &plan());
+        let giver_up = push.clone();
+        let giver_up = thread::spawn(move || {
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            let mut context = Context::from_waker(&waker);
+            giver_up.push(0).unwrap();
+            let mut waiting = pin!(giver_up.push_async(1));
+            let first = waiting.as_mut().poll(&mut context);
+            if first.is_pending() {
+                thread::yield_now(); // it may be granted a place now, and leaves all the same
+            }
+            u64::from(first.is_pending())
+        });
+        (10..13).for_each(|n| push.push(n).unwrap());
+        drop(push);
+        let summary = running.wait();
+        let dropped = giver_up.join().unwrap();
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        let end = summary.snapshot.stages.iter().find(|s| s.name == "end").unwrap();
+        assert_eq!((end.counts.cancelled, end.counts.handled), (dropped, 5 - dropped), "{summary}");
+    });
+}
+
+#[test]
+fn a_future_that_waits_is_woken_for_every_place() {
+    explore(|| {
+        let seen = Seen::new();
+        let (app, push) = door(&seen);
+        let (running, _) = start(app, &plan());
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        for n in 0..3 {
+            let mut pushing = pin!(push.push_async(n));
+            while let Poll::Pending = pushing.as_mut().poll(&mut context) {
+                thread::park();
+            }
+        }
+        drop(push);
+        check(&running.wait());
+        in_order(&seen.all(), &[0], 3);
+    });
+}
