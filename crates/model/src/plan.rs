@@ -138,7 +138,8 @@ say! {
     batch: usize,
     /// How often a failing event is tried.
     retry: Retry,
-    /// How many events one event may emit before it fails; 1,048,576 by default.
+    /// How many events one event, or the end of an instance, may emit before it fails; 1,048,576
+    /// by default.
     emit_max: usize,
     /// How many failed events are kept for inspection and replay; 1,000 by default.
     failures_max: usize,

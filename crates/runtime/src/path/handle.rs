@@ -115,7 +115,7 @@ impl PortVisitor for Over {
     }
 }
 
-struct Flooded(bool);
+pub(crate) struct Flooded(pub(crate) bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();

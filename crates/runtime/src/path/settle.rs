@@ -13,7 +13,7 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use crate::core::Core;
-use crate::failure::guard;
+use crate::failure::{Reason, guard};
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
@@ -219,7 +219,10 @@ impl<H: Handler> StageNode<H> {
             Ok(Err(error)) => Some(error.to_string()),
             Err(reason) => Some(reason.to_string()),
         };
-        if let Some(message) = failure {
+        let mut flooded = crate::path::handle::Flooded(false);
+        ports.each(&mut flooded);
+        let flood = || flooded.0.then(|| Reason::Flood(self.rules.emit_max).to_string());
+        if let Some(message) = failure.or_else(flood) {
             ports.each(&mut crate::path::handle::Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
