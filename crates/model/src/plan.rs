@@ -1,6 +1,7 @@
 //! The plan: how a graph is run. Nothing in it is needed; everything in it can be left out.
 //! `Plan` is what a program or a file says; `Plan::settle` checks it against a graph and gives the
 //! `Settings` the runtime obeys, in which nothing is left to interpret.
+//! Long because each setting stands here four times: said, defaulted, checked, settled.
 
 use std::collections::BTreeMap;
 use std::fmt;

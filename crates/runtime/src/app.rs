@@ -1,6 +1,7 @@
 //! The program: stages and sources by name, and what joins them. Nothing here says how it runs.
 //! `App` has interior mutability, and what it hands out is `Copy`, so that sub-graphs can be built
 //! by functions.
+//! Long because every way to declare and to join stages is a documented method of one type.
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
@@ -50,6 +51,7 @@ struct Inner {
 
 /// How to make the node of a stage, once it is known how it runs.
 struct Entry {
+    #[expect(clippy::type_complexity, reason = "said once")]
     build: Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>,
     first: Option<Box<dyn Any + Send>>,
     retain: Option<Box<dyn Any + Send>>,
