@@ -128,7 +128,8 @@ impl<T> Out<T> {
         }
         let full = chunk_capacity::<T>();
         if self.filling.capacity() < full {
-            let more = (self.filling.len() * 3).clamp(4, full - self.filling.len());
+            // Not `clamp`: storage handed back may lack fewer than 4 places of a chunk.
+            let more = (self.filling.len() * 3).max(4).min(full - self.filling.len());
             self.filling.reserve_exact(more);
         } else if self.filling.len() == self.filling.capacity() {
             self.filled_len += self.filling.len();
@@ -385,6 +386,19 @@ mod tests {
         out.send(7);
         assert_eq!(out.drain().collect::<Vec<_>>(), (0..300).chain([7]).collect::<Vec<_>>());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn storage_just_short_of_a_chunk_grows_to_one() {
+        let full = chunk_capacity::<u64>();
+        for short in 1..=8 {
+            let mut out = Out::<u64>::default();
+            let mut storage = Vec::new();
+            storage.reserve_exact(full - short);
+            out.refill(Vec::new(), storage);
+            (0..1_000).for_each(|n| out.send(n));
+            assert!(out.drain().eq(0..1_000), "short by {short}");
+        }
     }
 
     #[test]
