@@ -4,3 +4,4 @@
 
 mod pipelines;
 mod finish;
+mod retries;

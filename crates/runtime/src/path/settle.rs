@@ -44,6 +44,8 @@ impl<H: Handler> StageNode<H> {
             let alone = ticket.is_none() && !H::GROUPED && chunk.len() > 1;
             let held =
                 if alone { chunk.split_front(1, Vec::new()) } else { take(&mut chunk, &meta) };
+            // Only an ordered visit is counted as a whole; of others, this part is counted now.
+            let tally = if ticket.is_some() { tally } else { Tally::default() };
             instance.pending = Some(Pending { chunk: held, ticket, tally, wait });
         }
         match ticket {
