@@ -177,7 +177,24 @@ impl PoolPlan {
     }
 }
 
-/// How a graph is run.
+/// How a graph is run. What is said of one stage goes before what is said of
+/// [`every`](Plan::every) stage, and that before the defaults.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::{Plan, Policy, PoolPlan, Retry, WhenFull}; }
+/// use std::time::Duration;
+/// use comporta::{Plan, Policy, PoolPlan, Retry, WhenFull};
+///
+/// let plan = Plan::new()
+///     .threads(4)
+///     .policy("srpt".parse()?)
+///     .every(|stage| stage.capacity(10_000))
+///     .stage("resize", |resize| resize.instances(4).retry(Retry::new(3, Duration::from_millis(50))))
+///     .stage("log", |log| log.when_full(WhenFull::DropOldest).priority(-1))
+///     .pool("disk", PoolPlan::default().threads(2).policy(Policy::Single).stages(["store"]));
+/// # let _ = plan;
+/// # Ok::<(), comporta_model::plan::PlanFault>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Plan {
