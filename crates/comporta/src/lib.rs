@@ -4,24 +4,241 @@
 //! use comporta::{App, Plan};
 //!
 //! let app = App::new("squares");
-//! let numbers = app.source("numbers", || 1u64..=10);
+//! let numbers = app.source("numbers", || 1..=10_u64);
 //! let square = app.map("square", |n: u64| n * n);
 //! let show = app.sink("show", |n: u64| println!("{n}"));
 //! app.connect(numbers, square);
 //! app.connect(square, show);
 //!
-//! let summary = app.run(&Plan::new()).unwrap();
+//! let summary = app.run(&Plan::new())?;
 //! assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 10);
+//! # Ok::<(), comporta::StartError>(())
 //! ```
 //!
 //! A program is an [`App`]: stages by name, joined by connectors. How it runs stands in a [`Plan`]:
 //! threads, instances, queue limits, priorities, policy. Much of it can be changed while it runs,
 //! through [`Control`].
 //!
-//! - A stage is a type with [`Stage`], or a closure; it sends through an [`Out`], or several named
-//!   ones with `#[derive(Ports)]`.
-//! - Events come from [`sources`], any iterator, your own [`Source`], or a [`Push`] handle.
-//! - [`testing`] runs a stage or a whole graph deterministically, on virtual time.
+//! | to | see |
+//! |---|---|
+//! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
+//! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
+//! | join stages | [Connectors](#connectors), [`App::connect`] |
+//! | say how it runs | [Plans](#plans), [`Plan`], [`Policy`], [`WhenFull`] |
+//! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
+//! | deal with failures | [Failures](#failures), [`Failure`], [`Retry`] |
+//! | test it | [Tests](#tests), [`testing`] |
+//!
+//! # Stages
+//!
+//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::each`], [`App::sink`]) or a type
+//! with [`Stage`]. A type may keep state, and has a say when an instance begins and ends. The event
+//! is lent to it as an [`Ev`]: it reads it, or takes it.
+//!
+//! ```
+//! use comporta::{App, Cx, Ev, Out, Plan, Ports, Result, Stage};
+//!
+//! /// Where `Parse` sends: each field is a port.
+//! #[derive(Ports)]
+//! struct Parsed {
+//!     number: Out<u64>,
+//!     other: Out<String>,
+//! }
+//!
+//! #[derive(Clone)]
+//! struct Parse;
+//!
+//! impl Stage for Parse {
+//!     type In = String;
+//!     type Ports = Parsed;
+//!     fn handle(&mut self, text: Ev<'_, String>, out: &mut Parsed, _: &Cx) -> Result {
+//!         match text.parse() {
+//!             Ok(number) => out.number.send(number),
+//!             Err(_) => out.other.send(text.take()),
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! /// Adds up, and sends the sum after the last number.
+//! #[derive(Clone)]
+//! struct Sum(u64);
+//!
+//! impl Stage for Sum {
+//!     type In = u64;
+//!     type Ports = Out<u64>;
+//!     fn handle(&mut self, number: Ev<'_, u64>, _: &mut Out<u64>, _: &Cx) -> Result {
+//!         self.0 += *number;
+//!         Ok(())
+//!     }
+//!     fn finish(&mut self, out: &mut Out<u64>, _: &Cx) -> Result {
+//!         out.send(self.0);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let app = App::new("sums");
+//! let texts = app.source("texts", || ["4", "five", "6"].map(String::from).into_iter());
+//! let parse = app.stage("parse", Parse);
+//! let sum = app.stage("sum", Sum(0)).stateful(); // one instance, whatever the plan says
+//! let show = app.sink("show", |sum: u64| assert_eq!(sum, 10));
+//! let complain = app.sink("complain", |text: String| assert_eq!(text, "five"));
+//! app.connect(texts, parse);
+//! app.connect(parse.number, sum);
+//! app.connect(parse.other, complain);
+//! app.connect(sum, show);
+//! let summary = app.run(&Plan::new())?;
+//! assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 1);
+//! # Ok::<(), comporta::StartError>(())
+//! ```
+//!
+//! A stage declares what is true of it whatever the plan: [`stateful`](StageRef::stateful),
+//! [`ordered`](StageRef::ordered), [`retain`](StageRef::retain), [`autostart`](StageRef::autostart).
+//! [`batched`] hands a stage its events in groups.
+//!
+//! # Sources and inputs
+//!
+//! A source is pulled when there is room for its events: any iterator, one of [`sources`], or your
+//! own [`Source`]. An input is a [`Push`] handle for threads and tasks outside the program; it says
+//! so when there is no room.
+//!
+//! ```
+//! use comporta::{App, Ended, Plan};
+//!
+//! let app = App::new("doubles");
+//! let (push, numbers) = app.input::<u64>("numbers");
+//! let double = app.map("double", |n: u64| n * 2);
+//! let show = app.sink("show", |n: u64| println!("{n}"));
+//! app.connect(numbers, double);
+//! app.connect(double, show);
+//!
+//! let running = app.start(&Plan::new())?;
+//! push.push(20)?; // waits for room; `try_push` gives the event back, `push_async` is a future
+//! push.push(21)?;
+//! drop(push); // no more handles: the input ends, and after it the program
+//! let summary = running.wait();
+//! assert_eq!(summary.ended, Ended::Complete);
+//! assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Connectors
+//!
+//! [`App::connect`] joins a port to a stage; a port joined twice sends a copy to each.
+//! [`App::round_robin`] and [`App::by_key`] choose one of several stages. All ask for events that
+//! can be copied and serialised ([`Event`]), so that a plan may put the two stages apart; their
+//! `_local` kin take anything that is `Send`. What does not fit does not compile:
+//!
+//! ```compile_fail
+//! # let app = comporta::App::new("misfit");
+//! let numbers = app.source("numbers", || 0..10_u64);
+//! let shout = app.map("shout", |text: String| text.to_uppercase());
+//! app.connect(numbers, shout); // `Port<u64>` does not send `String`
+//! ```
+//!
+//! # Plans
+//!
+//! Nothing in a plan is needed; everything in it can be left out. It is checked against the graph
+//! before anything runs, and all mistakes are told at once.
+//!
+//! ```
+//! use std::time::Duration;
+//! use comporta::{App, Plan, Policy, PoolPlan, Retry, WhenFull};
+//!
+//! # let app = App::new("planned");
+//! # let numbers = app.source("numbers", || 0..10_u64);
+//! # let work = app.map("work", |n: u64| n);
+//! # let store = app.sink("store", |_: u64| ());
+//! # app.connect(numbers, work);
+//! # app.connect(work, store);
+//! let plan = Plan::new()
+//!     .threads(2)
+//!     .policy(Policy::Srpt)
+//!     .every(|stage| stage.capacity(10_000))
+//!     .stage("work", |work| work.instances(4).when_full(WhenFull::DropOldest))
+//!     .stage("store", |store| store.retry(Retry::new(3, Duration::from_millis(50))))
+//!     .pool("disk", PoolPlan::default().threads(1).stages(["store"]));
+//! app.run(&plan)?;
+//!
+//! let app = App::new("mistaken");
+//! # let numbers = app.source("numbers", || 0..10_u64);
+//! let work = app.sink("work", |_: u64| ());
+//! # app.connect(numbers, work);
+//! let mistake = app.run(&Plan::new().stage("wrok", |work| work.instances(4))).unwrap_err();
+//! assert_eq!(
+//!     mistake.to_string(),
+//!     "the plan: the program has no stage `wrok`: did you mean `work`?"
+//! );
+//! # Ok::<(), comporta::StartError>(())
+//! ```
+//!
+//! # While it runs
+//!
+//! [`App::start`] returns a [`Running`]: it gives [`Snapshot`]s, ends the program
+//! ([`wait`](Running::wait), [`drain`](Running::drain), [`stop`](Running::stop)), and hands out
+//! [`Control`]s, which change how it runs. A change that is refused has changed nothing.
+//!
+//! ```
+//! use comporta::{App, Ended, Plan, Policy};
+//!
+//! # let app = App::new("live");
+//! # let (push, numbers) = app.input::<u64>("numbers");
+//! # let work = app.sink("work", |_: u64| ());
+//! # app.connect(numbers, work);
+//! let running = app.start(&Plan::new().threads(1))?;
+//! let control = running.control();
+//! control.set_threads("main", 4)?;
+//! control.set_instances("work", 3)?;
+//! control.set_capacity("work", 50_000)?;
+//! control.set_policy("main", Policy::Single)?;
+//! assert!(control.set_capacity("wrok", 1).is_err());
+//!
+//! # (0..100).try_for_each(|n| push.push(n))?;
+//! let snapshot = running.snapshot();
+//! assert!(snapshot.adds_up()); // every event is accounted for, at any moment
+//! assert_eq!(snapshot.stage("work").unwrap().instances, 3);
+//!
+//! let summary = running.drain(); // takes nothing in, handles what is there, ends
+//! assert_eq!(summary.ended, Ended::Drained);
+//! println!("{summary}");
+//! # assert_eq!(summary.snapshot.stage("work").unwrap().counts.handled, 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Failures
+//!
+//! A handler that panics or returns an error costs one event: what it sent is withdrawn, the plan's
+//! [`Retry`] is followed, and then the event is kept with its [`Reason`] until it is
+//! [taken](Control::take_failures) or [replayed](Control::replay). An event that the handler took
+//! can be retried and replayed only if its stage says [`retain`](StageRef::retain); a closure
+//! always takes its event.
+//!
+//! # Tests
+//!
+//! [`testing`] runs one stage ([`Probe`](testing::Probe)) or a whole graph
+//! ([`Kit`](testing::Kit)) on the thread of the test, step by step, on virtual time.
+//!
+//! ```
+//! use std::time::Duration;
+//! use comporta::testing::{Kit, record};
+//! use comporta::{App, Plan, Retry, sources};
+//!
+//! let app = App::new("clockwork");
+//! let ticks = app.source("ticks", || sources::every(Duration::from_secs(3600)));
+//! let count = app.map("count", |tick: u64| tick + 1).retain();
+//! app.connect(ticks, count);
+//! let counted = record(&app, count);
+//!
+//! let plan = Plan::new().stage("count", |s| s.retry(Retry::new(2, Duration::from_secs(60))));
+//! let mut kit = Kit::new(app, &plan)?.seeded(7); // the same seed, the same run
+//! kit.fail_next("count", "out of ink");
+//! kit.advance(Duration::from_secs(3600));
+//! assert!(counted.take().is_empty()); // it failed, and waits for its second try
+//! kit.advance(Duration::from_secs(2 * 3600));
+//! assert_eq!(counted.take(), [1, 2, 3]);
+//! assert_eq!(kit.snapshot().stage("count").unwrap().counts.retried, 1);
+//! # Ok::<(), comporta::StartError>(())
+//! ```
 
 pub use comporta_derive::Ports;
 pub use comporta_model::error::{Error, Outcome, Result};
@@ -43,3 +260,8 @@ pub use comporta_runtime::{
 pub mod ports {
     pub use comporta_model::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
 }
+
+/// The code blocks of `README.md`, compiled and run with the doc-tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -13,15 +13,25 @@ use syn::{
 
 /// Makes a struct of `Out<T>` fields the ports of a stage: each field is a port of its name.
 ///
-/// ```ignore
+/// ```
+/// use comporta::{App, Out, Ports};
+///
 /// #[derive(Ports)]
 /// struct Parsed {
-///     good: Out<Record>,
+///     good: Out<u64>,
 ///     bad: Out<String>,
 /// }
+///
+/// let app = App::new("parser");
+/// let parse = app.stage("parse", |text: String, out: &mut Parsed| match text.parse() {
+///     Ok(number) => out.good.send(number),
+///     Err(_) => out.bad.send(text),
+/// });
+/// let store = app.sink("store", |number: u64| println!("{number}"));
+/// let complain = app.sink("complain", |text: String| println!("`{text}` is no number"));
+/// app.connect(parse.good, store);
+/// app.connect(parse.bad, complain);
 /// ```
-/// A stage with `type Ports = Parsed` sends by `out.good.send(record)`, and is connected by
-/// `app.connect(parse.good, store)`.
 #[proc_macro_derive(Ports)]
 pub fn derive_ports(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -1,5 +1,6 @@
 //! The graph: stages joined by connectors, as data. It is checked before anything runs.
 //! `Graph::check` gives every fault at once, or the `Topology` the runtime builds on.
+//! Long because of its tests.
 
 use std::collections::HashMap;
 use std::fmt;

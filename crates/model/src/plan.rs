@@ -1,6 +1,7 @@
 //! The plan: how a graph is run. Nothing in it is needed; everything in it can be left out.
 //! `Plan` is what a program or a file says; `Plan::settle` checks it against a graph and gives the
 //! `Settings` the runtime obeys, in which nothing is left to interpret.
+//! Long because each setting stands here four times: said, defaulted, checked, settled.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -138,8 +139,8 @@ say! {
     batch: usize,
     /// How often a failing event is tried.
     retry: Retry,
-    /// How many events one event may emit before it fails; 1,048,576 by default. Looked at when a
-    /// chunk is full, so up to 256 more may pass.
+    /// How many events one event, or the end of an instance, may emit before it fails; 1,048,576
+    /// by default. Looked at when a chunk is full, so up to 256 more may pass.
     emit_max: usize,
     /// How many failed events are kept for inspection and replay; 1,000 by default.
     failures_max: usize,
@@ -176,7 +177,24 @@ impl PoolPlan {
     }
 }
 
-/// How a graph is run.
+/// How a graph is run. What is said of one stage goes before what is said of
+/// [`every`](Plan::every) stage, and that before the defaults.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::{Plan, Policy, PoolPlan, Retry, WhenFull}; }
+/// use std::time::Duration;
+/// use comporta::{Plan, Policy, PoolPlan, Retry, WhenFull};
+///
+/// let plan = Plan::new()
+///     .threads(4)
+///     .policy("srpt".parse()?)
+///     .every(|stage| stage.capacity(10_000))
+///     .stage("resize", |resize| resize.instances(4).retry(Retry::new(3, Duration::from_millis(50))))
+///     .stage("log", |log| log.when_full(WhenFull::DropOldest).priority(-1))
+///     .pool("disk", PoolPlan::default().threads(2).policy(Policy::Single).stages(["store"]));
+/// # let _ = plan;
+/// # Ok::<(), comporta_model::plan::PlanFault>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Plan {

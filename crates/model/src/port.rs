@@ -134,6 +134,7 @@ impl<T> Out<T> {
         }
         let full = chunk_capacity::<T>();
         if self.filling.capacity() < full {
+            // Not `clamp`: storage handed back may lack fewer than 4 places of a chunk.
             let more = (self.filling.len() * 3).max(4).min(full - self.filling.len());
             self.filling.reserve_exact(more);
         } else if self.filling.len() == self.filling.capacity() {

@@ -1,6 +1,7 @@
 //! A stage: an event handler that names neither its consumers nor its threads.
 //! `Stage` is the synchronous kind; closures become stages through `IntoStage`, whose marker
 //! leaves room for asynchronous and keyed kinds.
+//! Long because every shape of closure is a small stage of its own, and they are read together.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,6 +16,32 @@ use crate::event::{Ev, Time};
 use crate::port::{Out, Ports};
 
 /// An event handler, with the state of one instance.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::{error::Result, event::Ev, port::Out, stage::{Cx, Stage}}; }
+/// use comporta::{Cx, Ev, Out, Result, Stage};
+///
+/// /// Sends on what differs from the event before.
+/// #[derive(Clone, Default)]
+/// struct Changes {
+///     last: Option<u64>,
+/// }
+///
+/// impl Stage for Changes {
+///     type In = u64;
+///     type Ports = Out<u64>;
+///
+///     fn handle(&mut self, reading: Ev<'_, u64>, out: &mut Out<u64>, _cx: &Cx) -> Result {
+///         if self.last.replace(*reading) != Some(*reading) {
+///             out.send(*reading);
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// `app.stage("changes", Changes::default()).stateful()` makes it a stage of a program. Without
+/// `stateful` a plan may run several instances, each a copy with a `last` of its own.
 pub trait Stage: Send + 'static {
     /// What it takes.
     type In: Send + 'static;

@@ -1,6 +1,7 @@
 //! The program: stages and sources by name, and what joins them. Nothing here says how it runs.
 //! `App` has interior mutability, and what it hands out is `Copy`, so that sub-graphs can be built
 //! by functions.
+//! Long because every way to declare and to join stages is a documented method of one type.
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
@@ -35,6 +36,33 @@ use crate::running::Running;
 use crate::sync::{Arc, Mutex};
 
 /// A program: stages joined into a graph.
+///
+/// Stages, sources and inputs are declared by name; what that returns is `Copy` and is used to join
+/// them. [`run`](App::run) or [`start`](App::start) it under a [`Plan`].
+///
+/// ```
+/// # mod comporta { pub use comporta_model::{plan::Plan, port::{AsPort, Port}}; pub use comporta_runtime::App; }
+/// use comporta::{App, AsPort, Plan, Port};
+///
+/// /// A part of a graph is built by a function.
+/// fn odd_squares(app: &App, numbers: impl AsPort<u64>) -> Port<u64> {
+///     let odd = app.flat_map("odd", |n: u64| (n % 2 == 1).then_some(n));
+///     let square = app.map("square", |n: u64| n * n);
+///     app.connect(numbers, odd);
+///     app.connect(odd, square);
+///     square.as_port()
+/// }
+///
+/// let app = App::new("odd-squares");
+/// let numbers = app.source("numbers", || 1..=5_u64);
+/// let squares = odd_squares(&app, numbers);
+/// let show = app.sink("show", |n: u64| println!("{n}"));
+/// app.connect(squares, show);
+/// assert!(app.check()?.is_empty()); // nothing that may surprise
+/// let summary = app.run(&Plan::new())?;
+/// assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 3);
+/// # Ok::<(), comporta_runtime::StartError>(())
+/// ```
 pub struct App {
     identity: Arc<()>,
     inner: RefCell<Inner>,
@@ -50,6 +78,7 @@ struct Inner {
 
 /// How to make the node of a stage, once it is known how it runs.
 struct Entry {
+    #[expect(clippy::type_complexity, reason = "said once")]
     build: Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>,
     first: Option<Box<dyn Any + Send>>,
     retain: Option<Box<dyn Any + Send>>,

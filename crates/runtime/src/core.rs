@@ -1,5 +1,6 @@
 //! What all parts of a running program share: its nodes, pools, clock and timers; how tokens are
 //! made ready, and how the end of one stage reaches the next.
+//! Long because the life of a run, from its nodes to its threads, is one struct under one set of rules.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -217,6 +217,29 @@ impl fmt::Debug for Running {
 }
 
 /// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
+/// use comporta::{App, Plan, testing::Kit};
+///
+/// let app = App::new("parser");
+/// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
+/// let parse = app.sink("parse", |text: String| text.parse::<u64>().map(drop)).retain();
+/// app.connect(texts, parse);
+///
+/// let mut kit = Kit::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
+/// let control = kit.control();
+/// control.set_instances("parse", 2)?;
+/// assert_eq!(
+///     control.set_instances("prase", 2).unwrap_err().to_string(),
+///     "the program has no stage `prase`: did you mean `parse`?"
+/// );
+/// kit.settle();
+/// let failures = control.take_failures::<String>("parse")?;
+/// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
+/// assert_eq!(failures[0].1.as_deref(), Some("two"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Control {
     core: Arc<Core>,

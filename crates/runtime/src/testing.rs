@@ -156,6 +156,30 @@ impl<T> fmt::Debug for Recorder<T> {
 }
 
 /// A program run step by step on virtual time.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
+/// use comporta::{App, Plan, testing::Kit};
+///
+/// let app = App::new("slow-end");
+/// let numbers = app.source("numbers", || 0..10_u64);
+/// let pass = app.map("pass", |n: u64| n);
+/// let end = app.sink("end", |_: u64| ());
+/// app.connect(numbers, pass);
+/// app.connect(pass, end);
+///
+/// let mut kit = Kit::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
+/// kit.hold("end"); // as if its handler took for ever
+/// kit.settle();
+/// let snapshot = kit.snapshot();
+/// assert_eq!(snapshot.stage("end").unwrap().queued, 2); // full, so the others wait
+/// assert_eq!(snapshot.stage("end").unwrap().counts.handled, 0);
+///
+/// kit.resume("end");
+/// assert!(kit.run());
+/// assert_eq!(kit.snapshot().stage("end").unwrap().counts.handled, 10);
+/// # Ok::<(), comporta_runtime::StartError>(())
+/// ```
 pub struct Kit {
     core: Arc<Core>,
     workers: Vec<(usize, Worker)>,

@@ -3,6 +3,7 @@
 //! Before: `handle`. After: `admit` of the next stage.
 //! Invariant: what one sender sends into one queue arrives in the order sent, because nothing is
 //! sent past an outbox that is not empty.
+//! Long because the one allowance of a port spans every kind of route, and they must agree on it.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};

@@ -8,6 +8,7 @@
 //! parked is kept in `early` (RUNNING and NOTIFIED).
 //! Invariant: events queued and an instance idle imply a good token (`claims`), which is one that
 //! some ready queue holds.
+//! Long because everything that one lock guards, and each change of it, stands here.
 
 use std::any::{Any, TypeId};
 

@@ -200,6 +200,7 @@ impl<H: Handler> Instance<H> {
 
     /// Runs the handler over the events from `at` on.
     #[inline(never)]
+    #[expect(clippy::type_complexity, reason = "a plain function, or none")]
     fn run(
         &mut self,
         slots: &mut [Option<H::Item>],

@@ -75,6 +75,28 @@ impl<T> std::error::Error for PushError<T> {}
 
 /// A handle that pushes events into a running program. Clone it for more threads; the input ends
 /// when all clones are dropped, or one of them calls [`close`](Self::close).
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, PushError}; }
+/// use comporta::{App, Plan, PushError};
+///
+/// let app = App::new("orders");
+/// let (push, orders) = app.input::<u32>("orders");
+/// let fill = app.sink("fill", |order: u32| println!("order {order}"));
+/// app.connect(orders, fill);
+///
+/// assert_eq!(push.try_push(0), Err(PushError::NotStarted(0)));
+/// let running = app.start(&Plan::new())?;
+/// push.push(1)?; // waits for room
+/// if let Err(refused) = push.try_push(2) {
+///     println!("{refused}: {:?}", refused.into_event()); // no room: the event comes back
+/// }
+/// push.close();
+/// assert_eq!(push.push(3), Err(PushError::Closed(3)));
+/// let summary = running.wait();
+/// # assert_eq!(summary.snapshot.stage("fill").unwrap().counts.handled, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Push<T: Send + 'static> {
     input: Arc<InputNode>,
     door: Mutex<Option<Door<T>>>,

@@ -1,0 +1,65 @@
+# What can be done here; `make help` lists it.
+# Everything shares one target directory. The models have their own inside of it, because they are
+# built with another view of locks and threads.
+
+CARGO ?= cargo
+RUST_MIN := 1.95
+# Where rustup puts cargo, for shells that have not been told.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench doc deny tidy toolchain format lint docs tests examples models smoke
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: toolchain ## build and run the first example: count the words of a generated text
+	$(CARGO) run --release -p comporta-example-words
+
+test: toolchain format lint docs tests examples models smoke ## everything that must pass
+	@echo "all checks passed"
+
+bench: toolchain ## measure against peers, a few minutes
+	$(CARGO) run --release -p comporta-bench -- pipeline
+
+doc: toolchain ## build the documentation and say where it is
+	$(CARGO) doc --workspace --no-deps
+	@echo "open target/doc/comporta/index.html"
+
+deny: toolchain ## licences and known faults of dependencies, if cargo-deny is there or can be had
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check
+
+tidy: toolchain ## the rules of the house for source files
+	$(CARGO) run -q -p xtask -- tidy
+
+# --- the parts of `test`, cheapest first
+
+toolchain:
+	@sh .ci/toolchain $(RUST_MIN)
+
+format:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+# Doc-tests, the code blocks of README.md and the rules of the house (xtask) are among them.
+tests:
+	$(CARGO) test --workspace
+
+# In release, as users run it: more events pass than a test in debug has time for.
+examples:
+	$(CARGO) run -q --release -p comporta-example-words
+
+# Interleavings of the runtime's own locks and threads, explored by shuttle.
+models:
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
+		$(CARGO) test -p comporta-runtime --lib models
+
+# Shows that the benchmarks start; nothing is measured.
+smoke:
+	$(CARGO) run -q --release -p comporta-bench -- list

@@ -1,0 +1,44 @@
+//! An event that failed is tried again as the plan says, and the counts still add up.
+
+use std::time::Duration;
+
+use comporta::testing::Kit;
+use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Stage};
+
+/// Fails on the first try at every fifth number.
+#[derive(Clone)]
+struct Stumble;
+
+impl Stage for Stumble {
+    type In = u64;
+    type Ports = Out<u64>;
+    fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, cx: &Cx) -> Result {
+        if n.is_multiple_of(5) && cx.attempt() == 1 {
+            return Err(Error::msg("stumbled"));
+        }
+        out.send(*n);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_retry_after_a_wait_counts_what_its_visit_handled_before_once() {
+    for ordered in [false, true] {
+        let app = App::new("stumble");
+        let numbers = app.source("numbers", || 1..=20_u64);
+        let stumble = app.stage("stumble", Stumble);
+        let stumble = if ordered { stumble.ordered() } else { stumble };
+        let sink = app.sink("sink", |_: u64| ());
+        app.connect(numbers, stumble);
+        app.connect(stumble, sink);
+        let retry = Retry::new(2, Duration::from_millis(10));
+        let plan = Plan::new().threads(1).stage("stumble", |s| s.retry(retry));
+        let mut kit = Kit::new(app, &plan).unwrap();
+        assert!(kit.run());
+        let snapshot = kit.snapshot();
+        assert!(snapshot.adds_up(), "ordered: {ordered}\n{snapshot}");
+        let counts = snapshot.stage("stumble").unwrap().counts;
+        assert_eq!((counts.handled, counts.failed, counts.retried), (20, 0, 4));
+        assert_eq!(snapshot.stage("sink").unwrap().counts.handled, 20);
+    }
+}
