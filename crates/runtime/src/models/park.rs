@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::path::ready::{Local, Shared, Task, Token};
 use crate::sleep::{Sleep, Woken};
 
-const TOKEN: Token = Token { stage: 0, task: Task::Any };
+const TOKEN: Token = Token { stage: 0, task: Task::Any, home: 0 };
 
 /// The queues and sleepers of a pool without a program.
 struct Pool {
