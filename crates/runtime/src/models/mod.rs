@@ -139,6 +139,14 @@ impl Alone {
     }
 }
 
+/// Lets so many steps of others pass, at most, without giving way as `yield_now` would.
+fn dawdle(steps: usize) {
+    let step = AtomicBool::new(false);
+    for _ in 0..steps {
+        let _ = step.load(SeqCst);
+    }
+}
+
 /// The events of each producer, `base..base + n`, are all there and in the order sent.
 fn in_order(seen: &[u32], producers: &[u32], n: u32) {
     assert_eq!(seen.len(), producers.len() * n as usize, "{seen:?}");
