@@ -34,6 +34,11 @@
 //! | push handles | `push` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of it is tests, which clippy sees only under a plain `cfg(test)`"
+)]
+
 mod queue;
 mod cycle;
 mod park;

@@ -19,7 +19,7 @@ fn two_instances_let_their_results_out_in_order_through_one_place() {
         let see = seen.clone();
         let source = app.source("source", || 0..4u32);
         let work = app.map("work", |n: u32| {
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 thread::yield_now(); // every other event is slow
             }
             n
