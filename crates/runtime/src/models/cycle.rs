@@ -2,6 +2,7 @@
 
 use comporta_model::plan::Plan;
 use comporta_model::port::Out;
+use shuttle::thread;
 
 use super::{Seen, explore, handled, in_order, run, summary};
 use crate::app::App;
@@ -36,14 +37,29 @@ fn ping_pong_over_single_places_with_a_producer_outside_comes_to_its_end() {
 fn ping_pong_with_a_bubble_sheds_nothing() {
     explore(|| {
         let app = App::new("bubble");
-        let source = app.source("source", || [2u32, 1, 2].into_iter());
+        let source = app.source("source", || [3u32; 8].into_iter());
         let ping = app.each("ping", less);
-        let pong = app.each("pong", less);
+        let pong = app.each("pong", |n: u32, out: &mut Out<u32>| {
+            thread::yield_now(); // time for others to fill what room there was
+            less(n, out);
+        });
         app.connect(source, ping);
         app.connect(ping, pong);
         app.connect(pong, ping);
         let summary = summary(app, &Plan::new().threads(2).every(|s| s.capacity(2).batch(1)));
-        assert_eq!(handled(&summary, "ping") + handled(&summary, "pong"), 8, "{summary}");
+        assert_eq!(handled(&summary, "ping") + handled(&summary, "pong"), 32, "{summary}");
+    });
+}
+
+#[test]
+fn a_stage_that_sends_to_itself_goes_on_when_others_take_its_room() {
+    explore(|| {
+        let app = App::new("self");
+        let source = app.source("source", || [2u32, 2].into_iter());
+        let again = app.each("again", less);
+        app.connect(source, again);
+        app.connect(again, again);
+        run(app, &Plan::new().threads(2).every(|s| s.capacity(1)));
     });
 }
 

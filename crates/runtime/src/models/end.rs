@@ -12,7 +12,7 @@ use comporta_model::stage::{Cx, Stage};
 use shuttle::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 
-use super::{Seen, check, explore, in_order, run, start};
+use super::{Seen, check, dawdle, explore, in_order, run, start};
 use crate::app::App;
 use crate::path::admit::Wakes;
 
@@ -141,19 +141,21 @@ fn a_stop_at_any_moment_leaves_every_event_accounted_for() {
         let app = App::new("stop");
         let source = app.source("source", || 0..4u32);
         let many = app.flat_map("many", |n: u32| [n, n]);
-        let work = app.map("work", |n: u32| n).ordered();
+        let work = app.map("work", |n: u32| {
+            thread::yield_now();
+            n
+        });
+        let work = work.ordered();
         let end = app.sink("end", |_: u32| thread::yield_now());
         app.connect(source, many);
         app.connect(many, work);
         app.connect(work, end);
         let plan = Plan::new()
             .threads(2)
-            .every(|s| s.capacity(1).batch(1))
-            .stage("work", |s| s.instances(2));
+            .every(|s| s.capacity(2))
+            .stage("work", |s| s.instances(2).batch(1));
         let (running, _) = start(app, &plan);
-        for _ in 0..8 {
-            thread::yield_now();
-        }
+        dawdle(20);
         let summary = running.stop();
         assert!(summary.snapshot.adds_up(), "{summary}");
         for stage in &summary.snapshot.stages {
@@ -173,9 +175,7 @@ fn a_drain_lets_everything_settle() {
         let end = app.sink("end", move |n: u32| see.see(n));
         app.connect(source, end);
         let (running, _) = start(app, &Plan::new().threads(2).every(|s| s.capacity(1)));
-        for _ in 0..8 {
-            thread::yield_now();
-        }
+        dawdle(8);
         let summary = running.drain();
         assert!(summary.snapshot.adds_up(), "{summary}");
         let seen = seen.all();

@@ -34,6 +34,11 @@
 //! | push handles | `push` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of it is tests, which clippy sees only under a plain `cfg(test)`"
+)]
+
 mod queue;
 mod cycle;
 mod park;
@@ -136,6 +141,14 @@ impl Alone {
         assert!(!self.0.swap(true, SeqCst), "two at once");
         thread::yield_now();
         self.0.store(false, SeqCst);
+    }
+}
+
+/// Lets so many steps of others pass, at most, without giving way as `yield_now` would.
+fn dawdle(steps: usize) {
+    let step = AtomicBool::new(false);
+    for _ in 0..steps {
+        let _ = step.load(SeqCst);
     }
 }
 

@@ -19,7 +19,9 @@ fn two_instances_let_their_results_out_in_order_through_one_place() {
         let see = seen.clone();
         let source = app.source("source", || 0..4u32);
         let work = app.map("work", |n: u32| {
-            thread::yield_now();
+            if n.is_multiple_of(2) {
+                thread::yield_now(); // every other event is slow
+            }
             n
         });
         let work = work.ordered();
@@ -27,11 +29,32 @@ fn two_instances_let_their_results_out_in_order_through_one_place() {
         app.connect(source, work);
         app.connect(work, end);
         let plan = Plan::new()
-            .threads(2)
+            .threads(3)
             .stage("work", |s| s.instances(2).batch(1))
             .stage("end", |s| s.capacity(1));
         run(app, &plan);
         in_order(&seen.all(), &[0], 4);
+    });
+}
+
+#[test]
+fn room_granted_before_the_releaser_waits_is_not_lost() {
+    explore(|| {
+        let app = App::new("early");
+        let source = app.source("source", || 0..3u32);
+        let work = app.map("work", |n: u32| n).ordered();
+        app.connect(source, work);
+        let seen = Seen::new();
+        let see = seen.clone();
+        let end = app.sink("end", move |n: u32| see.see(n));
+        app.connect(work, end);
+        // It is in line for `end` already while it serves these.
+        for name in ["b", "c", "d"] {
+            let other = app.sink(name, |_: u32| {});
+            app.connect(work, other);
+        }
+        run(app, &Plan::new().threads(2).stage("end", |s| s.capacity(1)));
+        in_order(&seen.all(), &[0], 3);
     });
 }
 

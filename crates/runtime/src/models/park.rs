@@ -8,7 +8,7 @@ use shuttle::sync::Barrier;
 use shuttle::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 
-use super::{explore, handled, run, summary};
+use super::{check, explore, handled, run, start, summary};
 use crate::app::App;
 use crate::path::ready::{Local, Shared, Task, Token};
 use crate::sleep::{Sleep, Woken};
@@ -142,6 +142,26 @@ fn meeting(policy: Policy) {
         app.connect(fork, end);
     }
     run(app, &Plan::new().threads(2).policy(policy).every(|s| s.batch(1).capacity(1)));
+}
+
+#[test]
+fn of_two_pushes_from_outside_neither_waits_for_the_others_visit() {
+    explore(|| {
+        let app = App::new("pushed");
+        let barrier = Arc::new(Barrier::new(2));
+        let pushes = ["left", "right"].map(|name| {
+            let (push, input) = app.input::<u32>(format!("to-{name}"));
+            let barrier = barrier.clone();
+            let end = app.sink(name, move |_: u32| {
+                barrier.wait();
+            });
+            app.connect(input, end);
+            push
+        });
+        let (running, _) = start(app, &Plan::new().threads(2));
+        pushes.into_iter().for_each(|push| push.push(0).unwrap());
+        check(&running.wait());
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use comporta_model::plan::{Plan, Policy, PoolPlan};
 
-use super::{Alone, Seen, check, explore, in_order, start};
+use super::{Alone, Seen, check, explore, handled, in_order, start};
 use crate::app::App;
 
 /// Source, two stages, end; the handlers of `end` must not overlap.
@@ -52,6 +52,25 @@ fn a_worker_that_leaves_strands_no_token() {
         control.set_threads("main", 1).unwrap();
         check(&running.wait());
         in_order(&seen.all(), &[0], 3);
+    });
+}
+
+#[test]
+fn a_worker_that_is_dismissed_in_its_sleep_leaves() {
+    explore(|| {
+        let app = App::new("dismissed");
+        let (push, input) = app.input::<u32>("input");
+        let end = app.sink("end", |_: u32| {});
+        app.connect(input, end);
+        let (running, core) = start(app, &Plan::new().threads(3));
+        push.push(0).unwrap();
+        running.control().set_threads("main", 1).unwrap();
+        core.wait_until(None, |run| run.threads == 1);
+        push.push(1).unwrap();
+        drop(push);
+        let summary = running.wait();
+        check(&summary);
+        assert_eq!(handled(&summary, "end"), 2);
     });
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use comporta_model::plan::Plan;
 use shuttle::thread::{self, Thread};
@@ -114,7 +114,7 @@ fn a_future_that_waits_is_woken_for_every_place() {
         let mut context = Context::from_waker(&waker);
         for n in 0..3 {
             let mut pushing = pin!(push.push_async(n));
-            while let Poll::Pending = pushing.as_mut().poll(&mut context) {
+            while pushing.as_mut().poll(&mut context).is_pending() {
                 thread::park();
             }
         }
