@@ -564,6 +564,7 @@ fn stage_node<H: Handler>(
             flush_due: false,
             next_ticket: 0,
             tickets_out: 0,
+            releaser_waits: false,
         }),
         failures: Mutex::new(Failures::new(settings.failures_max)),
         resequencer: spec.ordered.then(|| Mutex::new(Resequencer::new())),

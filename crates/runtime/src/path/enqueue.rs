@@ -71,6 +71,8 @@ pub(crate) struct State<H: Handler> {
     /// Of an ordered stage: tickets given out, and not yet let out.
     pub(crate) next_ticket: u64,
     pub(crate) tickets_out: usize,
+    /// Of an ordered stage: results let out stand in an outbox; what `finish` sends comes after.
+    pub(crate) releaser_waits: bool,
 }
 
 /// How far a stage is in its life.
@@ -121,6 +123,7 @@ impl<H: Handler> State<H> {
     /// Whether the stage, if it is not part of a cycle, has seen its last event.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Open
+            && !self.releaser_waits
             && self.desk.cycle.is_none()
             && self.open == 0
             && self.queue.is_empty()
@@ -501,7 +504,9 @@ impl<H: Handler> Node for StageNode<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let over = match &state.desk.cycle {
-            Some(cycle) => state.phase == Phase::Open && cycle.is_over(),
+            Some(cycle) => {
+                state.phase == Phase::Open && cycle.is_over() && !state.releaser_waits
+            }
             None => state.is_over(),
         };
         if !over {

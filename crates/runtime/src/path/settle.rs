@@ -389,6 +389,9 @@ impl<H: Handler> StageNode<H> {
             }
         };
         let mut line = room.map_or(Line::No, |room| links.resume(core, room, &who, wakes));
+        if room.is_some() && line == Line::No {
+            self.state.lock().releaser_waits = false;
+        }
         while line == Line::No {
             let deposit = {
                 let mut order = resequencer.lock();
@@ -402,12 +405,7 @@ impl<H: Handler> StageNode<H> {
                         order.releaser = Releaser::Idle;
                         order.links = Some(links);
                         drop(order);
-                        let state = self.state.lock();
-                        deactivate(state.desk.cycle.as_ref(), wakes);
-                        if state.is_over() {
-                            wakes.over.push(self.id);
-                        }
-                        return;
+                        return self.released(wakes);
                     }
                 }
             };
@@ -430,6 +428,15 @@ impl<H: Handler> StageNode<H> {
         }
     }
 
+    /// Everything that can be let out has been, and is delivered.
+    fn released(&self, wakes: &mut Wakes) {
+        let state = self.state.lock();
+        deactivate(state.desk.cycle.as_ref(), wakes);
+        if state.is_over() || state.desk.cycle.as_ref().is_some_and(|cycle| cycle.is_over()) {
+            wakes.over.push(self.id);
+        }
+    }
+
     fn settle_deposit(&self, meta: &Meta, tally: Tally, sent: Sent, wakes: &mut Wakes) {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
@@ -437,6 +444,7 @@ impl<H: Handler> StageNode<H> {
         count(state, tally, sent);
         state.in_flight -= done;
         state.tickets_out -= 1;
+        state.releaser_waits = sent.line != Line::No;
         Self::cycle_ended(state, done, self.id, wakes);
         state.claim(self.id, &self.rules, wakes);
         drop(guard);
