@@ -306,15 +306,15 @@ impl<const ACKNOWLEDGED: bool> Source for Spring<ACKNOWLEDGED> {
     const ACKNOWLEDGED: bool = ACKNOWLEDGED;
 
     fn pull(&mut self, out: &mut Out<Event>, demand: Demand) -> Result<Pull> {
-        self.site.groups[0].fetch_add(1, SeqCst);
         let dice = mix2(self.left, demand.group);
         if self.paced && dice % 5 == 0 {
             return Ok(Pull::After(Duration::from_micros(dice % 300)));
         }
-        for _ in 0..demand.events {
+        for n in 0..demand.events {
             if self.left == 0 {
                 return Ok(Pull::End);
             }
+            self.site.groups[0].fetch_add(u64::from(n == 0), SeqCst);
             self.left -= 1;
             let event = self.site.fresh(self.site.fuel);
             self.site.sent[0].add(&event);
