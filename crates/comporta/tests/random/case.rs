@@ -107,7 +107,10 @@ pub(crate) enum Ending {
     Drain,
     Stop,
     /// The stage calls `quit` when it has handled so many events.
-    Quit { stage: usize, after: u64 },
+    Quit {
+        stage: usize,
+        after: u64,
+    },
 }
 
 /// The most one call of a handler emits, `finish` included.
@@ -121,13 +124,11 @@ impl Case {
         let few = dice.chance(30);
         let sources: Vec<SourceCase> =
             (0..dice.from_to(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
-        let input = dice.chance(30).then(|| InputCase {
-            events: dice.below(40) as u64,
-            waits: dice.chance(50),
-        });
-        let pools: Vec<(usize, Policy)> = (0..dice.from_to(1, 2))
-            .map(|_| (dice.from_to(1, 4), dice.pick(&POLICIES)))
-            .collect();
+        let input = dice
+            .chance(30)
+            .then(|| InputCase { events: dice.below(40) as u64, waits: dice.chance(50) });
+        let pools: Vec<(usize, Policy)> =
+            (0..dice.from_to(1, 2)).map(|_| (dice.from_to(1, 4), dice.pick(&POLICIES))).collect();
         // Half of the cases lose nothing by plan, so that the strictest checks apply often.
         let lossless = dice.chance(50);
         let failing = dice.chance(if lossless { 30 } else { 60 });
@@ -143,10 +144,7 @@ impl Case {
         let ending = match dice.below(20) {
             0 => Ending::Drain,
             1 => Ending::Stop,
-            2 => Ending::Quit {
-                stage: dice.from_to(heads, last),
-                after: dice.below(50) as u64,
-            },
+            2 => Ending::Quit { stage: dice.from_to(heads, last), after: dice.below(50) as u64 },
             _ => Ending::Complete,
         };
         let fuel = dice.pick(&[3, 8, 8, 20, 40]);
@@ -156,7 +154,8 @@ impl Case {
     /// Everything about it, a line each.
     pub(crate) fn lines(&self) -> String {
         let mut text = format!("fuel {}, {:?}, pools {:?}\n", self.fuel, self.ending, self.pools);
-        let mut line = |what: &str, said: &dyn std::fmt::Debug| text += &format!("{what}: {said:?}\n");
+        let mut line =
+            |what: &str, said: &dyn std::fmt::Debug| text += &format!("{what}: {said:?}\n");
         for (node, source) in self.sources.iter().enumerate() {
             line(&self.name(node), source);
         }
@@ -279,14 +278,15 @@ impl StageCase {
         let shape = match dice.below(10) {
             0..5 => Shape::OnePort,
             5..8 => Shape::TwoPorts,
-            _ => Shape::Grouped(dice.from_to(1, 6), Duration::from_micros(dice.pick(&[0, 50, 2000]))),
+            _ => {
+                Shape::Grouped(dice.from_to(1, 6), Duration::from_micros(dice.pick(&[0, 50, 2000])))
+            }
         };
         let stateful = dice.chance(25);
         let ordered = !stateful && dice.chance(35);
         let instances = if stateful { 1 } else { dice.pick(&[1, 1, 2, 3, 4]) };
         let least = if let Shape::Grouped(size, _) = shape { size } else { 1 };
-        let rules =
-            [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
+        let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
         let tries = if failing && dice.chance(50) { dice.from_to(1, 4) as u32 } else { 1 };
         StageCase {
             shape,

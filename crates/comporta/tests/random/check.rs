@@ -58,7 +58,8 @@ impl<'a> Watch<'a> {
         // A visit that stops early puts back what it did not come to; meanwhile others may have
         // filled the queue again.
         let whole = stage.batch == 1 || stage.ordered || matches!(stage.shape, Shape::Grouped(..));
-        let put_back = if whole { 0 } else { self.most_instances(stage) * capacity.min(stage.batch) };
+        let put_back =
+            if whole { 0 } else { self.most_instances(stage) * capacity.min(stage.batch) };
         assert!(seen.queued <= capacity + put_back, "more than {capacity} queued: {seen:?}");
         let feeders = self.case.links.iter().filter(|link| link.to.contains(&node));
         let outboxes: usize = feeders.map(|link| self.outbox_most(link.from)).sum();
@@ -72,7 +73,8 @@ impl<'a> Watch<'a> {
     /// How much a node may hold in outboxes for one queue.
     fn outbox_most(&self, node: usize) -> usize {
         let Some(stage) = self.case.stage(node) else { return 1 };
-        let of_port = |port| self.case.links.iter().filter(move |l| l.from == node && l.port == port);
+        let of_port =
+            |port| self.case.links.iter().filter(move |l| l.from == node && l.port == port);
         let shares = of_port(0).flat_map(|l| &l.to).any(|to| of_port(1).any(|l| l.to.contains(to)));
         // Only what one event sends past its room; but an ordered visit is sent as one, and what
         // is sent in turn by two ports uses its room with the first.
@@ -140,7 +142,12 @@ impl<'a> Watch<'a> {
             lost += c.failed + c.shed_at_door() + c.shed_later() + autostart;
             handled_sum = handled_sum.wrapping_add(self.ledger.sites[node].handled.read().1);
         }
-        assert_eq!(came, sent, "offered to {stages:?} is not what was sent to them\n{}", lines(snapshot));
+        assert_eq!(
+            came,
+            sent,
+            "offered to {stages:?} is not what was sent to them\n{}",
+            lines(snapshot)
+        );
         if lost == 0 {
             assert_eq!(handled_sum, sent_sum, "{stages:?} handled other events than were sent");
         }

@@ -21,8 +21,8 @@ mod run;
 use case::Case;
 
 /// Cases by default, of each kind.
-const STEPPED: u64 = 1_500;
-const THREADED: u64 = 1_500;
+const STEPPED: u64 = 3_000;
+const THREADED: u64 = 4_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))

@@ -59,7 +59,9 @@ pub(crate) fn stepped(case: &Case) {
             }
             watch.now(&kit.snapshot());
         }
-        if pushes > 0 && let Some(push) = &push {
+        if pushes > 0
+            && let Some(push) = &push
+        {
             pushes -= 1;
             try_push(&ledger.sites[case.sources.len()], push);
         }

@@ -295,14 +295,7 @@ impl<T> Wire<T> {
 
 impl<T> End<T> {
     fn new(inlet: Arc<dyn Inlet<T>>, outbox: Outbox<T>) -> Self {
-        End {
-            inlet,
-            drawn: 0,
-            short: false,
-            outbox,
-            filled: Vec::new(),
-            last: Vec::new(),
-        }
+        End { inlet, drawn: 0, short: false, outbox, filled: Vec::new(), last: Vec::new() }
     }
 
     fn offer(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) -> Line {

@@ -504,9 +504,7 @@ impl<H: Handler> Node for StageNode<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let over = match &state.desk.cycle {
-            Some(cycle) => {
-                state.phase == Phase::Open && cycle.is_over() && !state.releaser_waits
-            }
+            Some(cycle) => state.phase == Phase::Open && cycle.is_over() && !state.releaser_waits,
             None => state.is_over(),
         };
         if !over {
