@@ -14,7 +14,7 @@ type Seen = Arc<Mutex<Vec<u64>>>;
 
 fn see(seen: &Seen) -> impl Fn(u64) + Clone + Send + Sync + 'static {
     let seen = seen.clone();
-    move |n| seen.lock().unwrap().push(n)
+    move |n| seen.lock().expect("no handler panics").push(n)
 }
 
 /// An acknowledged source that pauses instead of ending, if asked to, and counts what has settled.

@@ -12,6 +12,8 @@
 //! `COMPORTA_SEED=7` replays one case, `COMPORTA_CASES=10000` makes so many; both together start
 //! there.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test, all of it")]
+
 mod dice;
 mod case;
 mod program;
