@@ -10,3 +10,4 @@ mod ends;
 mod endings;
 mod finish;
 mod retries;
+mod found;

@@ -123,16 +123,16 @@ impl Case {
         let dice = &mut Dice::new(seed);
         let few = dice.chance(30);
         let sources: Vec<SourceCase> =
-            (0..dice.from_to(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
+            (0..dice.between(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
         let input = dice
             .chance(30)
             .then(|| InputCase { events: dice.below(40) as u64, waits: dice.chance(50) });
         let pools: Vec<(usize, Policy)> =
-            (0..dice.from_to(1, 2)).map(|_| (dice.from_to(1, 4), dice.pick(&POLICIES))).collect();
+            (0..dice.between(1, 2)).map(|_| (dice.between(1, 4), dice.pick(&POLICIES))).collect();
         // Half of the cases lose nothing by plan, so that the strictest checks apply often.
         let lossless = dice.chance(50);
         let failing = dice.chance(if lossless { 30 } else { 60 });
-        let mut stages: Vec<StageCase> = (0..dice.from_to(1, 12))
+        let mut stages: Vec<StageCase> = (0..dice.between(1, 12))
             .map(|_| StageCase::new(dice, lossless, failing, pools.len()))
             .collect();
         let heads = sources.len() + usize::from(input.is_some());
@@ -144,7 +144,7 @@ impl Case {
         let ending = match dice.below(20) {
             0 => Ending::Drain,
             1 => Ending::Stop,
-            2 => Ending::Quit { stage: dice.from_to(heads, last), after: dice.below(50) as u64 },
+            2 => Ending::Quit { stage: dice.between(heads, last), after: dice.below(50) as u64 },
             _ => Ending::Complete,
         };
         let fuel = dice.pick(&[3, 8, 8, 20, 40]);
@@ -279,7 +279,7 @@ impl StageCase {
             0..5 => Shape::OnePort,
             5..8 => Shape::TwoPorts,
             _ => {
-                Shape::Grouped(dice.from_to(1, 6), Duration::from_micros(dice.pick(&[0, 50, 2000])))
+                Shape::Grouped(dice.between(1, 6), Duration::from_micros(dice.pick(&[0, 50, 2000])))
             }
         };
         let stateful = dice.chance(25);
@@ -287,7 +287,7 @@ impl StageCase {
         let instances = if stateful { 1 } else { dice.pick(&[1, 1, 2, 3, 4]) };
         let least = if let Shape::Grouped(size, _) = shape { size } else { 1 };
         let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
-        let tries = if failing && dice.chance(50) { dice.from_to(1, 4) as u32 } else { 1 };
+        let tries = if failing && dice.chance(50) { dice.between(1, 4) as u32 } else { 1 };
         StageCase {
             shape,
             stateful,
@@ -302,12 +302,12 @@ impl StageCase {
             batch: dice.pick(&[1, 1, 2, 5, 16, 256]),
             retry: Retry::new(tries, Duration::from_micros(dice.pick(&[0, 0, 20, 300]))),
             on_panic: if dice.chance(30) { OnPanic::Reset } else { OnPanic::Keep },
-            priority: dice.from_to(0, 20) as i32 - 5,
+            priority: dice.between(0, 20) as i32 - 5,
             pool: dice.below(pools),
             fails: if failing && dice.chance(50) { dice.pick(&[3, 10, 40]) } else { 0 },
             emits_max: dice.pick(&[1, 1, 2, 3, EMITS_MAX]),
             tries_to_send: dice.chance(15),
-            finish_emits: if dice.chance(20) { dice.from_to(1, 2) as u64 } else { 0 },
+            finish_emits: if dice.chance(20) { dice.between(1, 2) as u64 } else { 0 },
         }
     }
 }
@@ -338,7 +338,7 @@ fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCas
         }
     };
     for head in 0..heads {
-        let to = dice.from_to(heads, last);
+        let to = dice.between(heads, last);
         join(dice, head, to);
     }
     for (at, stage) in stages.iter().enumerate() {
@@ -349,7 +349,7 @@ fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCas
         join(dice, from, heads + at);
     }
     for _ in 0..dice.below(stages.len() + 2) {
-        let (from, to) = (dice.below(last + 1), dice.from_to(heads, last));
+        let (from, to) = (dice.below(last + 1), dice.between(heads, last));
         if from < to || cyclic {
             join(dice, from, to);
         }
@@ -368,14 +368,14 @@ impl Change {
         let at = dice.below(stages.len());
         let (node, stage) = (heads + at, &stages[at]);
         match dice.below(10) {
-            0 => Change::Threads(dice.below(pools), dice.from_to(1, 4)),
+            0 => Change::Threads(dice.below(pools), dice.between(1, 4)),
             1 => Change::Policy(dice.below(pools), dice.pick(&POLICIES)),
-            2 | 3 if stage.resized => Change::Instances(node, dice.from_to(1, 4)),
+            2 | 3 if stage.resized => Change::Instances(node, dice.between(1, 4)),
             4 => Change::Capacity(node, dice.pick(&[1, 2, 4, 10, 300])),
-            5 => Change::Priority(node, dice.from_to(0, 20) as i32 - 5),
+            5 => Change::Priority(node, dice.between(0, 20) as i32 - 5),
             6 => Change::Move(node, dice.below(pools)),
             7 if !lossless => Change::Enable(node, dice.chance(70)),
-            8 if stage.replayed => Change::Replay(node, dice.from_to(1, 20)),
+            8 if stage.replayed => Change::Replay(node, dice.between(1, 20)),
             _ => Change::Nothing,
         }
     }

@@ -32,7 +32,7 @@ impl Dice {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) fn from_to(&mut self, low: usize, high: usize) -> usize {
+    pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 

@@ -143,7 +143,7 @@ impl Doors for Fork {
 }
 
 impl Site {
-    fn wrong(&self, what: String) {
+    fn wrong(&self, what: impl std::fmt::Display) {
         let mut wrongs = self.wrongs.lock().unwrap();
         if wrongs.len() < 20 {
             wrongs.push(format!("node {}: {what}", self.node));
@@ -170,11 +170,11 @@ impl Site {
 
     fn enter(&self, events: &[Event], attempt: u32) -> Busy<'_> {
         if self.busy.swap(true, SeqCst) && self.single {
-            self.wrong("runs twice at once".to_owned());
+            self.wrong("runs twice at once");
         }
         for event in events {
             if event.4 {
-                self.wrong(format!("was handed what a failed call had sent: {event:?}"));
+                self.wrong(format_args!("was handed what a failed call had sent: {event:?}"));
             }
         }
         if self.checks_order && attempt == 1 {
@@ -182,7 +182,7 @@ impl Site {
             for &(_, _, from, number, _) in events.iter().filter(|event| event.2 != UNNUMBERED) {
                 let last = seen.insert(from, number);
                 if last.is_some_and(|last| last >= number) {
-                    self.wrong(format!("saw {number} of {from} after {last:?}"));
+                    self.wrong(format_args!("saw {number} of {from} after {last:?}"));
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Site {
         let _busy = self.enter(events, cx.attempt());
         let Some(first) = events.first() else { return Ok(()) };
         let dice = mix2(first.0, self.node);
-        if dice % 7 == 0 {
+        if dice.is_multiple_of(7) {
             std::thread::yield_now(); // others come between
         }
         let fails = dice % 100 < self.fails && u64::from(cx.attempt()) <= 1 + (dice >> 8) % 4;
@@ -266,7 +266,7 @@ impl<P: Doors> Stage for One<P> {
     type In = Event;
     type Ports = P;
     fn handle(&mut self, event: Ev<'_, Event>, out: &mut P, cx: &Cx) -> Result {
-        if mix(event.0) % 5 == 0 {
+        if mix(event.0).is_multiple_of(5) {
             let taken = event.take();
             self.site.handle(&[taken], out, cx)
         } else {
@@ -306,21 +306,21 @@ impl<const ACKNOWLEDGED: bool> Source for Spring<ACKNOWLEDGED> {
     const ACKNOWLEDGED: bool = ACKNOWLEDGED;
 
     fn pull(&mut self, out: &mut Out<Event>, demand: Demand) -> Result<Pull> {
-        self.site.groups[0].fetch_add(1, SeqCst);
         let dice = mix2(self.left, demand.group);
-        if self.paced && dice % 5 == 0 {
+        if self.paced && dice.is_multiple_of(5) {
             return Ok(Pull::After(Duration::from_micros(dice % 300)));
         }
-        for _ in 0..demand.events {
+        for n in 0..demand.events {
             if self.left == 0 {
                 return Ok(Pull::End);
             }
+            self.site.groups[0].fetch_add(u64::from(n == 0), SeqCst);
             self.left -= 1;
             let event = self.site.fresh(self.site.fuel);
             self.site.sent[0].add(&event);
             out.send(event);
         }
-        if ACKNOWLEDGED && dice % 3 == 0 {
+        if ACKNOWLEDGED && dice.is_multiple_of(3) {
             return Ok(Pull::AfterAck);
         }
         Ok(Pull::More)

@@ -121,7 +121,9 @@ pub(crate) fn threaded(case: &Case) {
     let pusher = push.take_if(|_| waits).map(|push| pusher(case, site.clone(), push));
     let ended = |watch: &Watch<'_>, summary| {
         // Joined only now: if the program stalls, that thread does too.
-        pusher.map(|thread| thread.join().expect("a pusher that returns"));
+        if let Some(thread) = pusher {
+            thread.join().expect("a pusher that returns");
+        }
         ended(case, watch, &summary);
     };
     let mut pushes = if push.is_some() { input.map_or(0, |input| input.events) } else { 0 };

@@ -411,6 +411,9 @@ impl<H: Handler> StageNode<H> {
             }
         };
         let mut line = room.map_or(Line::No, |room| links.resume(core, room, &who, wakes));
+        if room.is_some() && line == Line::No {
+            self.state.lock().releasing = false;
+        }
         while line == Line::No {
             let deposit = {
                 let mut order = resequencer.lock();
@@ -424,8 +427,7 @@ impl<H: Handler> StageNode<H> {
                         order.releaser = Releaser::Idle;
                         order.links = Some(links);
                         drop(order);
-                        let mut state = self.state.lock();
-                        state.releasing = false;
+                        let state = self.state.lock();
                         deactivate(state.desk.cycle.as_ref(), wakes);
                         if state.is_over() {
                             wakes.over.push(self.id);

@@ -137,8 +137,11 @@ impl<S: Source> SourceNode<S> {
             state.counts.unrouted += unrouted as u64;
             state.service_ns = took.checked_div(emitted as u64).unwrap_or(state.service_ns);
         }
-        if let Some(group) = group {
-            group.settle(1, Fate::Handled); // all of it is sent: what is left are its events
+        match group {
+            // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
+            Some(_) if emitted == 0 => self.state.lock().groups -= 1,
+            Some(group) => group.settle(1, Fate::Handled), // what is left are its events
+            None => {}
         }
         self.place(core, pump, line, wakes);
     }
@@ -165,6 +168,7 @@ impl<S: Source> SourceNode<S> {
         let (phase, token) = match pump.left {
             _ if !state.settled.is_empty() => (Phase::Ready, true),
             Pull::End if state.groups == 0 => (Phase::Ended, false),
+            Pull::AfterAck if state.groups == 0 => (Phase::Ready, true), // nothing to wait for
             Pull::End | Pull::AfterAck => (Phase::AwaitsAck, false),
             Pull::More => (Phase::Ready, true),
             Pull::After(wait) => {
