@@ -5,7 +5,7 @@
 //! sent past an outbox that is not empty.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::Meta;
@@ -15,7 +15,7 @@ use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
 use crate::path::admit::{Drawn, Wakes, Who};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// The queue of a stage, as its senders see it.
 pub(crate) trait Inlet<T>: Send + Sync {
@@ -94,15 +94,55 @@ struct End<T> {
     drawn: usize,
     /// There was no room at the last draw.
     short: bool,
-    outbox: ChunkQueue<T>,
+    outbox: Outbox<T>,
     filled: Vec<Slots<T>>,
     last: Slots<T>,
+}
+
+/// What found no room in a queue. The ends of an instance that lead to one queue share it, so that
+/// what is sent through one does not overtake what waits behind another.
+enum Outbox<T> {
+    Own(ChunkQueue<T>),
+    Shared(Arc<Mutex<ChunkQueue<T>>>),
+}
+
+/// The shared outboxes of an instance, by the stage they are for, with their types erased.
+type SharedOutboxes = HashMap<StageId, Box<dyn Any>>;
+
+impl<T: Send + 'static> Outbox<T> {
+    fn new(core: &Core, stage: u32, to: StageId, shared: &mut SharedOutboxes) -> Self {
+        if !core.reaches_twice(stage, to) {
+            return Outbox::Own(ChunkQueue::default());
+        }
+        let made = shared
+            .entry(to)
+            .or_insert_with(|| Box::new(Arc::new(Mutex::new(ChunkQueue::<T>::default()))));
+        let made = made.downcast_ref::<Arc<Mutex<ChunkQueue<T>>>>();
+        Outbox::Shared(made.expect("`connect` joins only what carries the same type").clone())
+    }
+
+    fn with<R>(&mut self, body: impl FnOnce(&mut ChunkQueue<T>) -> R) -> R {
+        match self {
+            Outbox::Own(queue) => body(queue),
+            Outbox::Shared(queue) => body(&mut queue.lock()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Outbox::Own(queue) => queue.is_empty(),
+            Outbox::Shared(queue) => queue.lock().is_empty(),
+        }
+    }
 }
 
 struct Wire<T> {
     route: EdgeRoute<T>,
     turn: usize,
+    /// Each queue it leads to, once.
     ends: Vec<End<T>>,
+    /// The ends as declared: an index into `ends` each.
+    turns: Vec<usize>,
 }
 
 /// One output port of one instance, joined to the queues it leads to.
@@ -122,21 +162,28 @@ pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 impl<T: Send + 'static> Link<T> {
     /// Joins port `port` of `stage`.
-    pub(crate) fn new(core: &Core, stage: u32, port: usize) -> Self {
+    fn new(core: &Core, stage: u32, port: usize, shared: &mut SharedOutboxes) -> Self {
         let edges = core.edges_of::<T>(stage, port);
         let copy = edges.iter().find_map(|edge| edge.copy);
-        let wires = edges
-            .iter()
-            .map(|edge| Wire {
+        let mut wire = |edge: &&Edge<T>| {
+            let mut queues: Vec<StageId> = edge.to.clone();
+            queues.sort_unstable();
+            queues.dedup();
+            let end = |to: &StageId| {
+                End::new(core.inlet::<T>(*to), Outbox::new(core, stage, *to, shared))
+            };
+            Wire {
                 route: match &edge.route {
                     EdgeRoute::First => EdgeRoute::First,
                     EdgeRoute::RoundRobin => EdgeRoute::RoundRobin,
                     EdgeRoute::ByKey(key) => EdgeRoute::ByKey(key.clone()),
                 },
                 turn: 0,
-                ends: edge.to.iter().map(|to| End::new(core.inlet::<T>(*to))).collect(),
-            })
-            .collect();
+                ends: queues.iter().map(end).collect(),
+                turns: edge.to.iter().filter_map(|to| queues.binary_search(to).ok()).collect(),
+            }
+        };
+        let wires = edges.iter().map(&mut wire).collect();
         let tap = core.tap::<T>(stage, port);
         Link { wires, copy, waiting: None, line: Line::No, staged: VecDeque::new(), tap }
     }
@@ -217,15 +264,18 @@ impl<T: Send + 'static> Link<T> {
                 if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
                     continue;
                 }
-                let parcel = Parcel {
-                    meta: send.meta,
-                    filled: &mut end.filled,
-                    last: &mut end.last,
-                    drawn: std::mem::take(&mut end.drawn),
-                    outbox: &mut end.outbox,
-                    in_line: send.line != Line::No,
-                };
-                let line = end.inlet.deliver(send.core, parcel, send.who, send.wakes);
+                let End { inlet, drawn, outbox, filled, last, .. } = end;
+                let line = outbox.with(|outbox| {
+                    let parcel = Parcel {
+                        meta: send.meta,
+                        filled,
+                        last,
+                        drawn: std::mem::take(drawn),
+                        outbox,
+                        in_line: send.line != Line::No,
+                    };
+                    inlet.deliver(send.core, parcel, send.who, send.wakes)
+                });
                 if line != Line::No {
                     self.waiting = Some((w, e));
                     self.line = line;
@@ -238,29 +288,22 @@ impl<T: Send + 'static> Link<T> {
 
 impl<T> Wire<T> {
     fn put(&mut self, event: T) {
-        let ends = self.ends.len();
+        let turns = self.turns.len();
         let at = match &self.route {
             EdgeRoute::First => 0,
             EdgeRoute::RoundRobin => {
-                self.turn = (self.turn + 1) % ends;
+                self.turn = (self.turn + 1) % turns;
                 self.turn
             }
-            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % ends as u64).unwrap_or(0),
+            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % turns as u64).unwrap_or(0),
         };
-        self.ends[at].last.push(Some(event));
+        self.ends[self.turns[at]].last.push(Some(event));
     }
 }
 
 impl<T> End<T> {
-    fn new(inlet: Arc<dyn Inlet<T>>) -> Self {
-        End {
-            inlet,
-            drawn: 0,
-            short: false,
-            outbox: ChunkQueue::default(),
-            filled: Vec::new(),
-            last: Vec::new(),
-        }
+    fn new(inlet: Arc<dyn Inlet<T>>, outbox: Outbox<T>) -> Self {
+        End { inlet, drawn: 0, short: false, outbox, filled: Vec::new(), last: Vec::new() }
     }
 }
 
@@ -311,7 +354,8 @@ impl<T: Send + 'static> AnyLink for Link<T> {
                 if granted == 0 && (end.outbox.is_empty() || self.waiting.is_some()) {
                     continue;
                 }
-                let line = end.inlet.offer(core, &mut end.outbox, granted, who, wakes);
+                let End { inlet, outbox, .. } = end;
+                let line = outbox.with(|outbox| inlet.offer(core, outbox, granted, who, wakes));
                 if line != Line::No {
                     self.waiting = Some((w, e));
                     self.line = line;
@@ -348,7 +392,8 @@ impl<T: Send + 'static> AnyLink for Link<T> {
         for (w, wire) in self.wires.iter_mut().enumerate() {
             for (e, end) in wire.ends.iter_mut().enumerate() {
                 let room = if waiting == Some((w, e)) { room } else { 0 };
-                end.inlet.abandon(&mut end.outbox, room, wakes);
+                let End { inlet, outbox, .. } = end;
+                outbox.with(|outbox| inlet.abandon(outbox, room, wakes));
             }
         }
     }
@@ -368,13 +413,15 @@ impl Links {
             core: &'a Core,
             stage: u32,
             links: Vec<Box<dyn AnyLink>>,
+            shared: SharedOutboxes,
         }
         impl PortVisitor for Join<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                self.links.push(Box::new(Link::<T>::new(self.core, self.stage, index)));
+                let link = Link::<T>::new(self.core, self.stage, index, &mut self.shared);
+                self.links.push(Box::new(link));
             }
         }
-        let mut join = Join { core, stage, links: Vec::new() };
+        let mut join = Join { core, stage, links: Vec::new(), shared: HashMap::new() };
         ports.each(&mut join);
         let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
         Links { links: join.links, in_turn }
