@@ -59,8 +59,8 @@ pub(crate) struct Instance<H: Handler> {
     pub(crate) links: Links,
     pub(crate) cx: Cx,
     pub(crate) pending: Option<Pending<H::Item>>,
-    /// The copy of the event being handled, if the stage retains.
-    kept: Option<H::Item>,
+    /// Copies of the events being handled, if the stage retains.
+    kept: Vec<H::Item>,
     pub(crate) sent_lately: usize,
     pub(crate) service_ns: u64,
     pub(crate) finishing: bool,
@@ -179,7 +179,7 @@ impl<H: Handler> Instance<H> {
             links,
             cx,
             pending: None,
-            kept: None,
+            kept: Vec::new(),
             sent_lately: 0,
             service_ns: 0,
             finishing: false,
@@ -210,7 +210,8 @@ impl<H: Handler> Instance<H> {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
             ports.each(&mut Mark);
             if let Some(copy) = retain {
-                *kept = slots[*at].as_ref().map(copy);
+                kept.clear();
+                kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
                 return Stop::Failed(error);
@@ -396,8 +397,10 @@ impl<H: Handler> StageNode<H> {
         let slots = chunk.slots_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
-        if let [slot @ None] = failed {
-            *slot = instance.kept.take();
+        if failed.iter().any(Option::is_none) {
+            for (slot, copy) in failed.iter_mut().zip(instance.kept.drain(..)) {
+                *slot = Some(copy);
+            }
         }
         let whole = failed.iter().all(Option::is_some);
         if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
