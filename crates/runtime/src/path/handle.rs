@@ -285,7 +285,11 @@ impl<H: Handler> StageNode<H> {
             None => state.queue.pop(self.stride(core, state.stride)),
             Some((size, _)) => {
                 state.flush_due = false;
-                gather(&mut state.queue, size)
+                let gathered = gather(&mut state.queue, size);
+                let now = core.clock.now();
+                state.flush_at = state.flush_at.filter(|due| *due > now);
+                self.gather_on(core, state);
+                gathered
             }
         };
         let Some(chunk) = chunk else {
