@@ -126,8 +126,9 @@ impl InputNode {
     }
 
     fn shut(&self) {
-        if let Some(core) = self.core.get().and_then(Weak::upgrade)
-            && self.pushing.fetch_or(CLOSED, AcqRel) == 0
+        // Before the start there is no core yet: the start sees that it is closed.
+        if self.pushing.fetch_or(CLOSED, AcqRel) == 0
+            && let Some(core) = self.core.get().and_then(Weak::upgrade)
         {
             self.end(&core);
         }
@@ -438,8 +439,9 @@ impl Node for InputNode {
 
     fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
         let _ = self.core.set(Arc::downgrade(core));
-        if self.handles.load(Acquire) == 0 && self.pushing.fetch_or(CLOSED | ENDED, AcqRel) == 0 {
-            core.stage_ended(self.id, wakes); // every handle was dropped before the start
+        // Closed, or every handle dropped, before the start.
+        if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
+            core.stage_ended(self.id, wakes);
         }
         Ok(())
     }
