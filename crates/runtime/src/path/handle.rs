@@ -444,7 +444,7 @@ pub(crate) struct Ran {
 }
 
 /// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
-/// a group of its own stands for them all.
+/// or only some to one, a group of its own stands for them all.
 fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<Chunk<T>> {
     let mut gathered = queue.pop(size)?;
     let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
@@ -463,8 +463,8 @@ fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<C
         gathered.meta.deadline = deadlines.into_iter().flatten().min();
         gathered.append(&mut more.into_events());
     }
-    if parts.len() > 1 {
-        let len = gathered.len() as u64;
+    let len = gathered.len() as u64;
+    if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
         let group = AckGroup::open(0, move |settled| {
             let fate = match settled {
                 _ if settled.is_clean() => Fate::Handled,
