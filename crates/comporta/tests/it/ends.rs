@@ -512,7 +512,8 @@ fn a_finish_that_sends_more_than_emit_max_is_reported() {
 }
 
 /// Gives two events, then fails.
-struct Breaks(fn() -> Result<Pull>);
+struct Breaks(Fails);
+type Fails = fn() -> Result<Pull>;
 impl Source for Breaks {
     type Item = u64;
     fn pull(&mut self, out: &mut Out<u64>, demand: Demand) -> Result<Pull> {
@@ -523,7 +524,7 @@ impl Source for Breaks {
 
 #[test]
 fn a_source_that_fails_or_panics_ends_and_is_reported() {
-    let breaks: [(fn() -> Result<Pull>, &str); 2] =
+    let breaks: [(Fails, &str); 2] =
         [(|| Err(Error::msg("cut off")), "cut off"), (|| panic!("no luck"), "no luck")];
     for (fails, why) in breaks {
         let app = App::new("breaks");

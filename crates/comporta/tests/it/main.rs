@@ -1,7 +1,14 @@
 //! What users may rely on, one file per theme of the promises.
 
+#![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+
 mod seen;
 mod pipelines;
+mod ports;
 mod failures;
 mod bounds;
+mod sources;
 mod ends;
+mod batched;
+mod live;
+mod compile_fail;
