@@ -13,10 +13,13 @@ const MS: Duration = Duration::from_millis(1);
 /// Notes the groups it is handed and when; fails the first so many.
 #[derive(Clone, Default)]
 struct Groups {
-    seen: Arc<Mutex<Vec<(u64, Vec<u64>)>>>,
+    seen: Arc<Mutex<Vec<Group>>>,
     fail: usize,
     panics: bool,
 }
+
+/// When it came, in milliseconds, and what was in it.
+type Group = (u64, Vec<u64>);
 
 impl Stage for Groups {
     type In = Vec<u64>;

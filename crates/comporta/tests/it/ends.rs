@@ -410,9 +410,11 @@ fn a_handler_that_does_not_return_from_a_stop_is_named_however_short_it_has_been
 /// Fails in its life where it is told to.
 #[derive(Clone)]
 struct Frail {
-    init: fn() -> Result,
-    finish: fn() -> Result,
+    init: Does,
+    finish: Does,
 }
+
+type Does = fn() -> Result;
 
 impl Stage for Frail {
     type In = u64;
@@ -438,7 +440,7 @@ fn no_database() -> Result {
     Err(Error::msg("no database"))
 }
 
-fn frail(init: fn() -> Result, finish: fn() -> Result) -> (App, Arc<Mutex<Vec<u64>>>) {
+fn frail(init: Does, finish: Does) -> (App, Arc<Mutex<Vec<u64>>>) {
     let app = App::new("frail");
     let (seen, see) = collector();
     let numbers = app.source("numbers", || 0..3u64);
@@ -451,7 +453,7 @@ fn frail(init: fn() -> Result, finish: fn() -> Result) -> (App, Arc<Mutex<Vec<u6
 
 #[test]
 fn an_error_or_a_panic_in_init_keeps_the_program_from_starting() {
-    let inits: [(fn() -> Result, &str); 2] =
+    let inits: [(Does, &str); 2] =
         [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
     for (init, why) in inits {
         let (app, seen) = frail(init, fine);
@@ -465,7 +467,7 @@ fn an_error_or_a_panic_in_init_keeps_the_program_from_starting() {
 
 #[test]
 fn an_error_or_a_panic_in_finish_is_reported_and_stops_nothing() {
-    let finishes: [(fn() -> Result, &str); 2] =
+    let finishes: [(Does, &str); 2] =
         [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
     for (finish, why) in finishes {
         let (app, seen) = frail(fine, finish);

@@ -464,6 +464,33 @@ fn what_failed_and_what_was_shed_is_told() {
 }
 
 #[test]
+fn a_failed_event_settles_once_even_if_it_is_replayed() {
+    let app = App::new("replayed");
+    let (numbers, heard) = acked(&app, &[&[1, 2]], Pull::AfterAck);
+    let mended = Arc::new(Mutex::new(false));
+    let works = mended.clone();
+    let fails = app.each("fails", move |n: u64, out: &mut Out<u64>| {
+        out.send(n);
+        if *works.lock().unwrap() { Ok(()) } else { Err(Error::msg("broken")) }
+    });
+    let fails = fails.retain();
+    app.connect(numbers, fails);
+    app.connect(fails, app.sink("sink", |_: u64| {}));
+    let (push, port) = app.input("in"); // keeps the stage open for the replay
+    app.connect(port, fails);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    kit.settle();
+    assert_eq!(told(&heard), [(1, 2, 0), (2, 0, 0)]);
+    *mended.lock().unwrap() = true;
+    assert_eq!(kit.control().replay("fails", 2).unwrap(), 2);
+    kit.settle();
+    assert!(told(&heard).is_empty());
+    assert_eq!(counts(&kit, "sink").handled, 2);
+    drop(push);
+    assert!(kit.run());
+}
+
+#[test]
 fn a_source_that_awaits_acknowledgement_is_pulled_one_group_at_a_time() {
     let app = App::new("one-at-a-time");
     let (numbers, heard) = acked(&app, &[&[1], &[2]], Pull::AfterAck);
