@@ -17,7 +17,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// What `connect` asks of an event, so that any plan may separate the two stages or make the
 /// queue between them durable. `connect_local` asks for `Send` only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel on every connector",
+    note = "`connect` asks for serde's `Serialize` and `Deserialize`, `Clone` and `Send`; `connect_local` asks for `Send` only, and keeps the two stages in one process"
+)]
 pub trait Event: Serialize + DeserializeOwned + Clone + Send + 'static {}
+#[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Clone + Send + 'static> Event for T {}
 
 /// A moment on the runtime's clock: nanoseconds since the program started.

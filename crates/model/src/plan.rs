@@ -454,6 +454,33 @@ pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, P
     Ok(instances)
 }
 
+/// Whether a stage has a queue: sources and inputs have none.
+///
+/// # Errors
+/// When it has not.
+pub fn has_queue(stage: &StageSpec) -> Result<(), PlanFault> {
+    let kind = match stage.kind {
+        Kind::Stage => return Ok(()),
+        Kind::Source => "source",
+        Kind::Input => "input",
+    };
+    Err(PlanFault::NotForKind { name: stage.name.to_string(), kind, what: "queue" })
+}
+
+/// Whether a batched stage's queue can hold a batch.
+///
+/// # Errors
+/// When it cannot.
+pub fn batch_fits(stage: &StageSpec, capacity: usize) -> Result<(), PlanFault> {
+    match stage.batched {
+        Some((batch, _)) if batch > capacity => {
+            let name = stage.name.to_string();
+            Err(PlanFault::BatchOverCapacity { name, batch, capacity })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Plan {
     /// Checks the plan against a graph, on a machine with so many CPUs.
     ///
@@ -550,17 +577,10 @@ impl Plan {
         let emit_max = note(number("emit_max", said, defaults::EMIT_MAX));
         let retry = own.retry.or(every.retry).unwrap_or(Retry::new(1, Duration::ZERO));
         note(number("the number of tries", Some(retry.tries as usize), 1));
-        if spec.kind != Kind::Stage && (own.capacity.is_some() || own.when_full.is_some()) {
-            let kind = if spec.kind == Kind::Source { "source" } else { "input" };
-            let name = spec.name.to_string();
-            faults.push(PlanFault::NotForKind { name, kind, what: "queue" });
+        if own.capacity.is_some() || own.when_full.is_some() {
+            faults.extend(has_queue(spec).err());
         }
-        if let Some((batch, _)) = spec.batched
-            && batch > capacity
-        {
-            let name = spec.name.to_string();
-            faults.push(PlanFault::BatchOverCapacity { name, batch, capacity });
-        }
+        faults.extend(batch_fits(spec, capacity).err());
         StageSettings {
             instances,
             capacity,

@@ -232,7 +232,9 @@ impl<T> Out<T> {
     pub fn take(&mut self) -> (Vec<Slots<T>>, Slots<T>) {
         self.runs.clear();
         if let Some((_, turns)) = &self.turns {
+            // All ports of a stage are emptied together: turns are compared within a visit only.
             turns.last.store(NO_PORT, Relaxed);
+            turns.turn.store(0, Relaxed);
         }
         self.filled_len = 0;
         self.mark = 0;

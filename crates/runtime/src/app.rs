@@ -602,6 +602,7 @@ fn stage_node<H: Handler>(
             open,
             phase: Phase::Open,
             gathering: false,
+            flush_at: None,
             flush_due: false,
             next_ticket: 0,
             tickets_out: 0,

@@ -238,6 +238,11 @@ impl Core {
         own.any(|(port, to)| *seen.entry(*to).or_insert(*port) != *port)
     }
 
+    /// Whether several ends of a stage's connectors lead to the queue of `to`.
+    pub(crate) fn reaches_twice(&self, stage: u32, to: StageId) -> bool {
+        self.outgoing[stage as usize].iter().filter(|(_, other)| *other == to).count() > 1
+    }
+
     // --- making ready
 
     #[inline]

@@ -291,6 +291,12 @@ impl Control {
         })
     }
 
+    fn queue(&self, name: &str) -> Result<StageId, PlanFault> {
+        let id = self.stage(name)?;
+        plan::has_queue(&self.core.graph.stages[id.index()])?;
+        Ok(id)
+    }
+
     /// Sets the number of threads of a pool; the main one is called `main`.
     ///
     /// # Errors
@@ -323,11 +329,12 @@ impl Control {
     /// until there is room again.
     ///
     /// # Errors
-    /// For an unknown stage, or zero.
+    /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
     pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
-        let id = self.stage(stage)?;
+        let id = self.queue(stage)?;
         let what = || format!("the queue capacity of `{stage}`");
         let capacity = in_range(what, capacity, usize::MAX, "at least 1")?;
+        plan::batch_fits(&self.core.graph.stages[id.index()], capacity)?;
         let mut wakes = Wakes::default();
         self.core.node(id.0).set_capacity(capacity, &mut wakes);
         self.core.dispatch(wakes);
@@ -365,9 +372,9 @@ impl Control {
     /// Opens or shuts a queue: a shut one sheds what arrives, with reason `disabled`.
     ///
     /// # Errors
-    /// For an unknown stage.
+    /// For an unknown stage, or one without a queue.
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
-        self.core.node(self.stage(stage)?.0).set_enabled(enabled);
+        self.core.node(self.queue(stage)?.0).set_enabled(enabled);
         Ok(())
     }
 

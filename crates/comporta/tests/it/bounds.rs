@@ -191,14 +191,14 @@ fn a_disabled_queue_sheds_with_that_reason_whatever_its_rule() {
     let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
     for rule in rules {
         let (mut kit, push, seen) = held(rule, 4);
-        push.push(0).unwrap();
+        push.try_push(0).unwrap();
         let control = kit.control();
         control.set_enabled("slow", false).unwrap();
         for n in 1..4 {
-            push.push(n).unwrap();
+            push.try_push(n).unwrap();
         }
         control.set_enabled("slow", true).unwrap();
-        push.push(4).unwrap();
+        push.try_push(4).unwrap();
         kit.resume("slow");
         kit.settle();
         assert_eq!(taken(&seen), [0, 4], "{rule:?}");

@@ -410,9 +410,11 @@ fn a_handler_that_does_not_return_from_a_stop_is_named_however_short_it_has_been
 /// Fails in its life where it is told to.
 #[derive(Clone)]
 struct Frail {
-    init: fn() -> Result,
-    finish: fn() -> Result,
+    init: Does,
+    finish: Does,
 }
+
+type Does = fn() -> Result;
 
 impl Stage for Frail {
     type In = u64;
@@ -438,7 +440,7 @@ fn no_database() -> Result {
     Err(Error::msg("no database"))
 }
 
-fn frail(init: fn() -> Result, finish: fn() -> Result) -> (App, Arc<Mutex<Vec<u64>>>) {
+fn frail(init: Does, finish: Does) -> (App, Arc<Mutex<Vec<u64>>>) {
     let app = App::new("frail");
     let (seen, see) = collector();
     let numbers = app.source("numbers", || 0..3u64);
@@ -451,7 +453,7 @@ fn frail(init: fn() -> Result, finish: fn() -> Result) -> (App, Arc<Mutex<Vec<u6
 
 #[test]
 fn an_error_or_a_panic_in_init_keeps_the_program_from_starting() {
-    let inits: [(fn() -> Result, &str); 2] =
+    let inits: [(Does, &str); 2] =
         [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
     for (init, why) in inits {
         let (app, seen) = frail(init, fine);
@@ -465,7 +467,7 @@ fn an_error_or_a_panic_in_init_keeps_the_program_from_starting() {
 
 #[test]
 fn an_error_or_a_panic_in_finish_is_reported_and_stops_nothing() {
-    let finishes: [(fn() -> Result, &str); 2] =
+    let finishes: [(Does, &str); 2] =
         [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
     for (finish, why) in finishes {
         let (app, seen) = frail(fine, finish);
@@ -512,7 +514,8 @@ fn a_finish_that_sends_more_than_emit_max_is_reported() {
 }
 
 /// Gives two events, then fails.
-struct Breaks(fn() -> Result<Pull>);
+struct Breaks(Fails);
+type Fails = fn() -> Result<Pull>;
 impl Source for Breaks {
     type Item = u64;
     fn pull(&mut self, out: &mut Out<u64>, demand: Demand) -> Result<Pull> {
@@ -523,7 +526,7 @@ impl Source for Breaks {
 
 #[test]
 fn a_source_that_fails_or_panics_ends_and_is_reported() {
-    let breaks: [(fn() -> Result<Pull>, &str); 2] =
+    let breaks: [(Fails, &str); 2] =
         [(|| Err(Error::msg("cut off")), "cut off"), (|| panic!("no luck"), "no luck")];
     for (fails, why) in breaks {
         let app = App::new("breaks");

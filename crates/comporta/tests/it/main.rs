@@ -1,13 +1,18 @@
 //! What users may rely on, one file per theme of the promises.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are not known as tests")]
+#![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod seen;
 mod pipelines;
+mod ports;
 mod failures;
 mod bounds;
+mod sources;
 mod ends;
 mod endings;
 mod finish;
 mod retries;
 mod found;
+mod batched;
+mod live;
+mod compile_fail;

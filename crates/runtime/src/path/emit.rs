@@ -99,36 +99,50 @@ struct End<T> {
     last: Slots<T>,
 }
 
-/// What found no room. Where ports share a queue they share its outbox: were there two, what one
-/// port sent could overtake what the other had sent before.
+/// What found no room in a queue. The ends of an instance that lead to one queue share it, so that
+/// what is sent through one does not overtake what waits behind another.
 enum Outbox<T> {
     Own(ChunkQueue<T>),
     Shared(Arc<Mutex<ChunkQueue<T>>>),
 }
 
-impl<T> Outbox<T> {
+/// The shared outboxes of an instance, by the stage they are for, with their types erased.
+type SharedOutboxes = HashMap<StageId, Box<dyn Any>>;
+
+impl<T: Send + 'static> Outbox<T> {
+    fn new(core: &Core, stage: u32, to: StageId, shared: &mut SharedOutboxes) -> Self {
+        if !core.reaches_twice(stage, to) {
+            return Outbox::Own(ChunkQueue::default());
+        }
+        let made = shared
+            .entry(to)
+            .or_insert_with(|| Box::new(Arc::new(Mutex::new(ChunkQueue::<T>::default()))));
+        let made = made.downcast_ref::<Arc<Mutex<ChunkQueue<T>>>>();
+        Outbox::Shared(made.expect("`connect` joins only what carries the same type").clone())
+    }
+
     fn with<R>(&mut self, body: impl FnOnce(&mut ChunkQueue<T>) -> R) -> R {
         match self {
-            Outbox::Own(own) => body(own),
-            Outbox::Shared(shared) => body(&mut shared.lock()),
+            Outbox::Own(queue) => body(queue),
+            Outbox::Shared(queue) => body(&mut queue.lock()),
         }
     }
 
     fn is_empty(&self) -> bool {
         match self {
-            Outbox::Own(own) => own.is_empty(),
-            Outbox::Shared(shared) => shared.lock().is_empty(),
+            Outbox::Own(queue) => queue.is_empty(),
+            Outbox::Shared(queue) => queue.lock().is_empty(),
         }
     }
 }
 
-/// The outboxes that the ports of one instance share, by the stage they lead to.
-type SharedOutboxes = HashMap<StageId, Box<dyn Any>>;
-
 struct Wire<T> {
     route: EdgeRoute<T>,
     turn: usize,
+    /// Each queue it leads to, once.
     ends: Vec<End<T>>,
+    /// The ends as declared: an index into `ends` each.
+    turns: Vec<usize>,
 }
 
 /// One output port of one instance, joined to the queues it leads to.
@@ -148,34 +162,28 @@ pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 impl<T: Send + 'static> Link<T> {
     /// Joins port `port` of `stage`.
-    fn new(core: &Core, stage: u32, port: usize, mut shared: Option<&mut SharedOutboxes>) -> Self {
-        let mut outbox = |to: StageId| match &mut shared {
-            None => Outbox::Own(ChunkQueue::default()),
-            Some(shared) => {
-                let fresh = || Box::new(Arc::new(Mutex::new(ChunkQueue::<T>::default())));
-                let shared = shared.entry(to).or_insert_with(|| fresh() as Box<dyn Any>);
-                let shared = shared.downcast_ref::<Arc<Mutex<ChunkQueue<T>>>>();
-                Outbox::Shared(shared.expect("one queue carries one type").clone())
-            }
-        };
+    fn new(core: &Core, stage: u32, port: usize, shared: &mut SharedOutboxes) -> Self {
         let edges = core.edges_of::<T>(stage, port);
         let copy = edges.iter().find_map(|edge| edge.copy);
-        let wires = edges
-            .iter()
-            .map(|edge| Wire {
+        let mut wire = |edge: &&Edge<T>| {
+            let mut queues: Vec<StageId> = edge.to.clone();
+            queues.sort_unstable();
+            queues.dedup();
+            let end = |to: &StageId| {
+                End::new(core.inlet::<T>(*to), Outbox::new(core, stage, *to, shared))
+            };
+            Wire {
                 route: match &edge.route {
                     EdgeRoute::First => EdgeRoute::First,
                     EdgeRoute::RoundRobin => EdgeRoute::RoundRobin,
                     EdgeRoute::ByKey(key) => EdgeRoute::ByKey(key.clone()),
                 },
                 turn: 0,
-                ends: edge
-                    .to
-                    .iter()
-                    .map(|to| End::new(core.inlet::<T>(*to), outbox(*to)))
-                    .collect(),
-            })
-            .collect();
+                ends: queues.iter().map(end).collect(),
+                turns: edge.to.iter().filter_map(|to| queues.binary_search(to).ok()).collect(),
+            }
+        };
+        let wires = edges.iter().map(&mut wire).collect();
         let tap = core.tap::<T>(stage, port);
         Link { wires, copy, waiting: None, line: Line::No, staged: VecDeque::new(), tap }
     }
@@ -282,20 +290,20 @@ impl<T: Send + 'static> Link<T> {
 
 impl<T> Wire<T> {
     fn put(&mut self, event: T) {
-        let ends = self.ends.len();
+        let turns = self.turns.len();
         let at = match &self.route {
             EdgeRoute::First => 0,
             EdgeRoute::RoundRobin => {
-                self.turn = (self.turn + 1) % ends;
+                self.turn = (self.turn + 1) % turns;
                 self.turn
             }
-            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % ends as u64).unwrap_or(0),
+            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % turns as u64).unwrap_or(0),
         };
-        self.ends[at].last.push(Some(event));
+        self.ends[self.turns[at]].last.push(Some(event));
     }
 }
 
-impl<T> End<T> {
+impl<T: Send + 'static> End<T> {
     fn new(inlet: Arc<dyn Inlet<T>>, outbox: Outbox<T>) -> Self {
         End {
             inlet,
@@ -417,20 +425,18 @@ impl Links {
         struct Join<'a> {
             core: &'a Core,
             stage: u32,
-            shared: Option<SharedOutboxes>,
             links: Vec<Box<dyn AnyLink>>,
+            shared: SharedOutboxes,
         }
         impl PortVisitor for Join<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                let shared = self.shared.as_mut();
-                self.links.push(Box::new(Link::<T>::new(self.core, self.stage, index, shared)));
+                let link = Link::<T>::new(self.core, self.stage, index, &mut self.shared);
+                self.links.push(Box::new(link));
             }
         }
-        let shares = P::NAMES.len() > 1 && core.ports_share_a_queue(stage);
-        let shared = shares.then(SharedOutboxes::new);
-        let mut join = Join { core, stage, shared, links: Vec::new() };
+        let mut join = Join { core, stage, links: Vec::new(), shared: HashMap::new() };
         ports.each(&mut join);
-        let in_turn = P::NAMES.len() > 1 && (exact || shares);
+        let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
         Links { links: join.links, in_turn }
     }
 

@@ -65,8 +65,9 @@ pub(crate) struct State<H: Handler> {
     /// Producers, outside of a cycle, that have not ended.
     pub(crate) open: usize,
     pub(crate) phase: Phase,
-    /// Of a grouped stage: a timer runs; it has fired.
+    /// Of a grouped stage: a timer runs; when the group that gathers is due; it is.
     pub(crate) gathering: bool,
+    pub(crate) flush_at: Option<Time>,
     pub(crate) flush_due: bool,
     /// Of an ordered stage: tickets given out, and not yet let out.
     pub(crate) next_ticket: u64,
@@ -381,30 +382,30 @@ impl<H: Handler> StageNode<H> {
                 wakes.stuck = Some(cycle.clone()); // what came from outside took the room
             }
         }
-        self.await_group(core, state);
+        self.gather_on(core, state);
         state.claim(self.id, &self.rules, wakes);
     }
 
-    /// Of a grouped stage: events that are queued wait for no longer than a timer, which stands
-    /// until it fires; then the group is due until it is taken.
-    pub(crate) fn await_group(&self, core: &Core, state: &mut State<H>) {
-        if let Some((_, wait)) = self.rules.group
-            && !state.gathering
-            && !state.flush_due
-            && !state.queue.is_empty()
-        {
+    /// Sees to it that the group that gathers is handed over in time.
+    pub(crate) fn gather_on(&self, core: &Core, state: &mut State<H>) {
+        let Some((_, wait)) = self.rules.group.filter(|_| !state.queue.is_empty()) else {
+            state.flush_at = None;
+            return;
+        };
+        let due = *state.flush_at.get_or_insert_with(|| core.clock.now() + wait);
+        if !state.gathering && !state.flush_due {
             state.gathering = true;
-            let token = Token::new(self.id, Task::Flush);
-            core.timers.add(core.clock.now() + wait, token);
+            core.timers.add(due, Token::new(self.id, Task::Flush));
         }
     }
 
-    /// A group has gathered for long enough.
+    /// The timer has fired: for the group that gathers, or for one that is gone.
     pub(crate) fn flush_group(&self, core: &Core, wakes: &mut Wakes) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        let now = core.clock.now();
         state.gathering = false;
-        state.flush_due = !state.queue.is_empty();
+        state.flush_due = !state.queue.is_empty() && state.flush_at.is_some_and(|due| due <= now);
         self.after_arrival(core, state, wakes);
     }
 
@@ -483,7 +484,7 @@ impl<H: Handler> Node for StageNode<H> {
     fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
         let wanted = self.state.lock().wanted;
         self.add_instances(core, wanted, wakes)?;
-        self.await_group(core, &mut self.state.lock()); // an autostart event may be alone
+        self.gather_on(core, &mut self.state.lock()); // an autostart event may be alone
         Ok(())
     }
 

@@ -60,8 +60,8 @@ pub(crate) struct Instance<H: Handler> {
     pub(crate) links: Links,
     pub(crate) cx: Cx,
     pub(crate) pending: Option<Pending<H::Item>>,
-    /// The copy of the event being handled, if the stage retains.
-    kept: Option<H::Item>,
+    /// Copies of the events being handled, if the stage retains.
+    kept: Vec<H::Item>,
     pub(crate) sent_lately: usize,
     pub(crate) service_ns: u64,
     pub(crate) finishing: bool,
@@ -183,7 +183,7 @@ impl<H: Handler> Instance<H> {
             links,
             cx,
             pending: None,
-            kept: None,
+            kept: Vec::new(),
             sent_lately: 0,
             service_ns: 0,
             finishing: false,
@@ -219,7 +219,8 @@ impl<H: Handler> Instance<H> {
                 ports.each(&mut Mark);
             }
             if let Some(copy) = retain {
-                *kept = slots[*at].as_ref().map(copy);
+                kept.clear();
+                kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
                 return Stop::Failed(error);
@@ -297,7 +298,11 @@ impl<H: Handler> StageNode<H> {
             None => state.queue.pop(self.stride(core, state.stride)),
             Some((size, _)) => {
                 state.flush_due = false;
-                gather(&mut state.queue, size)
+                let gathered = gather(&mut state.queue, size);
+                let now = core.clock.now();
+                state.flush_at = state.flush_at.filter(|due| *due > now);
+                self.gather_on(core, state);
+                gathered
             }
         };
         let Some(chunk) = chunk else {
@@ -308,7 +313,6 @@ impl<H: Handler> StageNode<H> {
             }
             return None;
         };
-        self.await_group(core, state); // what is left has a patience of its own
         state.in_flight += chunk.len();
         state.desk.counts.visits += 1;
         if state.desk.has_waiters() {
@@ -414,8 +418,10 @@ impl<H: Handler> StageNode<H> {
         let slots = chunk.slots_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
-        if let [slot @ None] = failed {
-            *slot = instance.kept.take();
+        if failed.iter().any(Option::is_none) {
+            for (slot, copy) in failed.iter_mut().zip(instance.kept.drain(..)) {
+                *slot = Some(copy);
+            }
         }
         let whole = failed.iter().all(Option::is_some);
         if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
@@ -455,7 +461,7 @@ pub(crate) struct Ran {
 }
 
 /// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
-/// a group of its own stands for them all.
+/// or only some to one, a group of its own stands for them all.
 fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<Chunk<T>> {
     let mut gathered = queue.pop(size)?;
     let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
@@ -475,8 +481,8 @@ fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<C
         gathered.meta.deadline = deadlines.into_iter().flatten().min();
         gathered.append(&mut more.into_events());
     }
-    if parts.len() > usize::from(!mixed) {
-        let len = gathered.len() as u64;
+    let len = gathered.len() as u64;
+    if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
         let group = AckGroup::open(0, move |settled| {
             let fate = match settled {
                 _ if settled.is_clean() => Fate::Handled,

@@ -461,10 +461,8 @@ impl Node for InputNode {
 
     fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
         let _ = self.core.set(Arc::downgrade(core));
-        // Closed before the start? If this read comes before the closing, the closing sees the core.
-        if self.pushing.fetch_or(0, AcqRel) & CLOSED != 0
-            && self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok()
-        {
+        // Closed, or every handle dropped, before the start.
+        if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
             core.stage_ended(self.id, wakes);
         }
         Ok(())

@@ -1,0 +1,7 @@
+//! What does not compile, and that the compiler says why in words of this field.
+//! After a change of messages: `TRYBUILD=overwrite cargo test -p comporta --test it compile_fail`.
+
+#[test]
+fn mistakes_are_refused_by_the_compiler_with_readable_messages() {
+    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+}

@@ -1,0 +1,551 @@
+//! Where events come from: iterators, lines, timers, push handles, and sources that are told when
+//! everything their events led to has settled.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::Cursor;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use comporta::testing::{Kit, record};
+use comporta::{
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, PushError, Result, Settled, Source, Stage,
+    StartError, WhenFull, batched, sources,
+};
+
+use crate::seen::{Gate, collector, counts, stage, taken, thread, until};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn an_iterator_is_pulled_only_as_far_as_there_is_room() {
+    let app = App::new("iterator");
+    let pulled = Arc::new(Mutex::new(0));
+    let counter = pulled.clone();
+    let numbers = app
+        .source("numbers", move || (0..1_000u64).inspect(move |_| *counter.lock().unwrap() += 1));
+    let sink = app.sink("sink", |_: u64| {});
+    app.connect(numbers, sink);
+    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
+    kit.hold("sink");
+    kit.settle();
+    assert_eq!(*pulled.lock().unwrap(), 11, "ten fill the queue, one waits");
+    kit.resume("sink");
+    assert!(kit.run());
+    assert_eq!(counts(&kit, "sink").handled, 1_000);
+}
+
+fn lines(bytes: &'static [u8]) -> Vec<String> {
+    let app = App::new("lines");
+    let (seen, see) = collector();
+    let lines = app.source("lines", move || sources::lines_of("bytes", Cursor::new(bytes)));
+    app.connect(lines, app.sink("sink", see));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.run());
+    assert!(kit.problems().is_empty());
+    taken(&seen)
+}
+
+#[test]
+fn lines_come_without_their_ends() {
+    assert_eq!(lines(b"a\nb\r\n\nc\rd\n"), ["a", "b", "", "c\rd"]);
+    assert_eq!(lines(b"no end"), ["no end"]);
+    assert_eq!(lines(b"one\r\ntwo\r"), ["one", "two"]);
+    assert!(lines(b"").is_empty());
+}
+
+#[test]
+fn a_bad_byte_is_replaced_and_ends_nothing() {
+    assert_eq!(lines(b"good\nb\xffd\nagain\n"), ["good", "b\u{fffd}d", "again"]);
+}
+
+#[test]
+fn the_lines_of_a_file_come_in_order() {
+    let path = std::env::temp_dir().join(format!("comporta-lines-{}", std::process::id()));
+    let text: String = (0..2_000).map(|n| format!("{n}\n")).collect();
+    std::fs::write(&path, text).unwrap();
+    let app = App::new("file");
+    let (seen, see) = collector();
+    let from = path.clone();
+    app.connect(app.source("lines", move || sources::lines(from)), app.sink("sink", see));
+    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(summary.ended, Ended::Complete);
+    assert!(taken(&seen).into_iter().eq((0..2_000).map(|n| n.to_string())));
+}
+
+#[test]
+fn a_file_that_is_not_there_keeps_the_program_from_starting_and_is_named() {
+    let app = App::new("missing");
+    let lines = app.source("lines", || sources::lines("/nowhere/words.txt"));
+    app.connect(lines, app.sink("sink", |_: String| {}));
+    let error = app.start(&Plan::new().threads(1)).unwrap_err();
+    let StartError::Stage { name, message } = error else { panic!("{error}") };
+    assert_eq!(name, "lines");
+    assert!(message.starts_with("/nowhere/words.txt: "), "{message}");
+}
+
+/// Notes when events come, in milliseconds.
+#[derive(Clone, Default)]
+struct Times(Arc<Mutex<Vec<(u64, u64)>>>);
+impl Stage for Times {
+    type In = u64;
+    type Ports = ();
+    fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+        self.0.lock().unwrap().push((cx.now().as_nanos() / 1_000_000, *n));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_paced_source_sends_each_event_when_its_time_has_come() {
+    let app = App::new("paced");
+    let times = Times::default();
+    app.connect(app.source("n", || sources::paced(100.0, 0..4u64)), app.stage("s", times.clone()));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.run());
+    assert_eq!(taken(&times.0), [(0, 0), (10, 1), (20, 2), (30, 3)]);
+}
+
+#[test]
+fn a_paced_source_makes_up_for_time_lost_so_that_its_rate_holds() {
+    let app = App::new("late");
+    let times = Times::default();
+    app.connect(app.source("n", || sources::paced(100.0, 0..6u64)), app.stage("s", times.clone()));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    kit.settle();
+    kit.hold("n");
+    kit.advance(35 * MS);
+    kit.resume("n");
+    kit.advance(20 * MS);
+    assert_eq!(taken(&times.0), [(0, 0), (35, 1), (35, 2), (35, 3), (40, 4), (50, 5)]);
+}
+
+#[test]
+fn ticks_come_one_a_gap_and_those_missed_are_skipped() {
+    let app = App::new("ticks");
+    let times = Times::default();
+    app.connect(app.source("ticks", || sources::every(10 * MS)), app.stage("s", times.clone()));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    kit.advance(25 * MS);
+    assert_eq!(taken(&times.0), [(10, 0), (20, 1)]);
+    kit.hold("ticks");
+    kit.advance(30 * MS);
+    kit.resume("ticks");
+    kit.advance(10 * MS);
+    assert_eq!(taken(&times.0), [(55, 4), (60, 5)]);
+    kit.close();
+    assert!(kit.run(), "closing ends it though it never would");
+}
+
+#[test]
+fn a_source_without_a_rate_or_gap_is_reported() {
+    let app = App::new("zero");
+    let sink = app.sink("sink", |_: u64| {});
+    app.connect(app.source("ticks", || sources::every(Duration::ZERO)), sink);
+    app.connect(app.source("paced", || sources::paced(0.0, 0..3u64)), sink);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    assert!(kit.run());
+    let mut problems = kit.problems();
+    problems.sort();
+    assert_eq!(
+        problems,
+        [
+            "the source `paced` failed: a paced source needs a rate above zero",
+            "the source `ticks` failed: a timer needs a gap above zero"
+        ]
+    );
+}
+
+#[test]
+fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
+    let app = App::new("push");
+    let (seen, see) = collector();
+    let (push, port) = app.input("in");
+    app.connect(port, app.sink("sink", see));
+    assert_eq!(push.push(1u64), Err(PushError::NotStarted(1)));
+    assert_eq!(push.try_push(2), Err(PushError::NotStarted(2)));
+    let running = app.start(&Plan::new().threads(1)).unwrap();
+    push.push(3).unwrap();
+    push.try_push(4).unwrap();
+    push.close();
+    assert_eq!(push.push(5), Err(PushError::Closed(5)));
+    assert_eq!(push.try_push(6).map_err(PushError::into_event), Err(Some(6)));
+    assert_eq!(running.wait().ended, Ended::Complete);
+    assert_eq!(push.push(7), Err(PushError::Closed(7)));
+    assert_eq!(taken(&seen), [3, 4]);
+}
+
+#[test]
+fn an_input_closed_or_dropped_before_the_start_ends_at_once() {
+    for closes in [false, true] {
+        let app = App::new("early");
+        let (push, port) = app.input::<u64>("in");
+        app.connect(port, app.sink("sink", |_: u64| {}));
+        let kept = if closes {
+            push.close();
+            Some(push)
+        } else {
+            drop(push);
+            None
+        };
+        let mut kit = Kit::new(app, &Plan::new()).unwrap();
+        assert!(kit.run(), "closed: {closes}");
+        assert!(kept.is_none_or(|push| push.push(1) == Err(PushError::Closed(1))));
+    }
+}
+
+#[test]
+fn the_program_ends_when_all_handles_are_dropped() {
+    let app = App::new("handles");
+    let (push, port) = app.input("in");
+    let sum = Arc::new(Mutex::new(0));
+    app.connect(
+        port,
+        app.sink("sink", {
+            let sum = sum.clone();
+            move |n: u64| *sum.lock().unwrap() += n
+        }),
+    );
+    let running = app.start(&Plan::new().threads(2).every(|s| s.capacity(1))).unwrap();
+    let pushers: Vec<_> = (0..3)
+        .map(|_| {
+            let push = push.clone();
+            thread(move || (1..=1_000u64).for_each(|n| push.push(n).unwrap()))
+        })
+        .collect();
+    drop(push);
+    let summary = running.wait();
+    pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    assert_eq!(*sum.lock().unwrap(), 3 * 500_500);
+}
+
+#[test]
+fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
+    let app = App::new("waits");
+    let gate = Gate::default();
+    let (push, port) = app.input("in");
+    app.connect(
+        port,
+        app.sink("sink", {
+            let gate = gate.clone();
+            move |_: u64| gate.pass()
+        }),
+    );
+    let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
+    push.push(0).unwrap();
+    gate.wait_for(1); // it is in hand: the queue is empty
+    push.push(1).unwrap();
+    let waiting = thread({
+        let push = push.clone();
+        move || push.push(2)
+    });
+    until(|| stage(&running.snapshot(), "sink").outboxed == 1);
+    gate.open();
+    assert_eq!(waiting.join().unwrap(), Ok(()));
+    until(|| stage(&running.snapshot(), "sink").counts.handled == 3);
+    assert_eq!(running.stop().ended, Ended::Stopped);
+    assert_eq!(push.push(9), Err(PushError::Closed(9)));
+
+    let app = App::new("stopped");
+    let gate = Gate::default();
+    let (push, port) = app.input("in");
+    app.connect(
+        port,
+        app.sink("sink", {
+            let gate = gate.clone();
+            move |_: u64| gate.pass()
+        }),
+    );
+    let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
+    push.push(0).unwrap();
+    gate.wait_for(1);
+    push.push(1).unwrap();
+    let waiting = thread(move || push.push(2));
+    until(|| stage(&running.snapshot(), "sink").outboxed == 1);
+    let opener = thread({
+        let control = running.control();
+        move || {
+            until(|| control.set_instances("sink", 1).is_err()); // it has been stopped
+            gate.open();
+        }
+    });
+    let summary = running.stop();
+    opener.join().unwrap();
+    assert_eq!(waiting.join().unwrap(), Err(PushError::Cancelled));
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let c = stage(&summary.snapshot, "sink").counts;
+    assert_eq!((c.arrived, c.handled, c.cancelled), (3, 1, 2));
+}
+
+#[test]
+fn a_push_in_a_handler_never_holds_its_worker() {
+    let app = App::new("inside");
+    let (push, port) = app.input("in");
+    let full = app.sink("full", |_: u64| {});
+    app.connect(port, full);
+    let numbers = app.source("numbers", || 0..3u64);
+    let (answers, answer) = collector();
+    let pushes = app.sink("pushes", move |n: u64| answer(push.push(n)));
+    app.connect(numbers, pushes);
+    let mut kit = Kit::new(app, &Plan::new().stage("full", |s| s.capacity(1))).unwrap();
+    kit.hold("full");
+    kit.settle();
+    let expected = [Ok(()), Err(PushError::WouldBlock(1)), Err(PushError::WouldBlock(2))];
+    assert_eq!(taken(&answers), expected);
+    let c = counts(&kit, "full");
+    assert_eq!((c.offered, c.refused, c.arrived), (3, 2, 1));
+}
+
+struct Unparks(std::thread::Thread);
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn an_asynchronous_push_waits_for_room_as_a_future() {
+    let app = App::new("async");
+    let (seen, see) = collector();
+    let (push, port) = app.input("in");
+    app.connect(port, app.sink("sink", see));
+    let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1))).unwrap();
+    for n in 0..2_000u64 {
+        block_on(push.push_async(n)).unwrap();
+    }
+    push.close();
+    assert_eq!(block_on(push.push_async(7)), Err(PushError::Closed(7)));
+    let summary = running.wait();
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    assert!(taken(&seen).into_iter().eq(0..2_000));
+}
+
+#[test]
+fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
+    let app = App::new("dropped");
+    let (seen, see) = collector();
+    let (push, port) = app.input("in");
+    app.connect(port, app.sink("sink", see));
+    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+    kit.hold("sink");
+    push.push(0u64).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut second = Box::pin(push.push_async(1));
+    let mut third = Box::pin(push.push_async(2));
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    assert_eq!(stage(&kit.snapshot(), "sink").outboxed, 2);
+    drop(second);
+    let c = counts(&kit, "sink");
+    assert_eq!((c.arrived, c.cancelled), (3, 1));
+    push.close();
+    kit.resume("sink");
+    kit.settle();
+    assert!(!kit.is_ended(), "one push is still under way");
+    assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    drop(third);
+    assert!(kit.run());
+    assert_eq!(taken(&seen), [0, 2]);
+    assert_eq!(counts(&kit, "sink").handled, 2);
+}
+
+#[test]
+fn dropping_a_push_that_was_granted_room_passes_it_on() {
+    let app = App::new("granted");
+    let (seen, see) = collector();
+    let (push, port) = app.input("in");
+    app.connect(port, app.sink("sink", see));
+    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+    push.push(0u64).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut second = Box::pin(push.push_async(1));
+    let mut third = Box::pin(push.push_async(2));
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    kit.settle(); // the queue is empty, and its one place is promised to the second
+    drop(second);
+    assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    drop(third);
+    kit.settle();
+    assert_eq!(taken(&seen), [0, 2]);
+    assert_eq!(counts(&kit, "sink").cancelled, 1);
+    push.try_push(3).unwrap();
+}
+
+/// Gives groups of events, one a pull, and remembers what it was told of them.
+struct Acked {
+    groups: VecDeque<Vec<u64>>,
+    told: Arc<Mutex<Vec<Settled>>>,
+    left: Pull,
+}
+
+impl Source for Acked {
+    type Item = u64;
+    const ACKNOWLEDGED: bool = true;
+    fn pull(&mut self, out: &mut Out<u64>, _: Demand) -> Result<Pull> {
+        let Some(group) = self.groups.pop_front() else { return Ok(Pull::End) };
+        group.into_iter().for_each(|n| out.send(n));
+        Ok(self.left)
+    }
+    fn settled(&mut self, settled: Settled) {
+        self.told.lock().unwrap().push(settled);
+    }
+}
+
+type Told = Arc<Mutex<Vec<Settled>>>;
+
+/// An app whose source `numbers` gives these groups.
+fn acked(app: &App, groups: &[&[u64]], left: Pull) -> (comporta::Port<u64>, Told) {
+    let told = Told::default();
+    let groups: VecDeque<Vec<u64>> = groups.iter().map(|group| group.to_vec()).collect();
+    let to = told.clone();
+    (app.source("numbers", move || Acked { groups, told: to, left }), told)
+}
+
+/// What was told, as `(group, failed, shed)`, by group; each must come once.
+fn told(told: &Told) -> Vec<(u64, u64, u64)> {
+    let mut all: Vec<_> = taken(told).iter().map(|s| (s.group, s.failed, s.shed)).collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "told twice: {all:?}");
+    all
+}
+
+#[test]
+fn a_pull_settles_once_after_everything_its_events_led_to() {
+    let app = App::new("acked");
+    let (numbers, heard) = acked(&app, &[&[1, 2], &[3], &[]], Pull::More);
+    let copy = app.flat_map("copy", |n: u64| vec![n; 3]);
+    let one = app.sink("one", |_: u64| {});
+    let two = app.sink("two", |_: u64| {});
+    app.connect(numbers, copy);
+    app.connect(copy, one);
+    app.connect(copy, two);
+    let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(2))).unwrap();
+    kit.hold("two");
+    kit.settle();
+    let early = told(&heard);
+    assert!(early.iter().all(|(group, ..)| *group > 2), "settled while copies wait: {early:?}");
+    kit.resume("two");
+    assert!(kit.run());
+    let all: Vec<_> = early.into_iter().chain(told(&heard)).map(|told| told.0).collect();
+    assert_eq!(all, [1, 2], "one for each pull that gave something");
+}
+
+#[test]
+fn what_failed_and_what_was_shed_is_told() {
+    let app = App::new("told");
+    let (numbers, heard) = acked(&app, &[&[1, 2, 3], &[4], &[5, 6]], Pull::AfterAck);
+    let fails = app.each("fails", |n: u64, out: &mut Out<u64>| {
+        out.send(n);
+        if n == 2 { Err(Error::msg("two")) } else { Ok(()) }
+    });
+    let small = app.sink("small", |_: u64| {});
+    app.connect(numbers, fails);
+    app.connect(fails, small);
+    let plan = Plan::new().stage("small", |s| s.capacity(1).when_full(WhenFull::DropNewest));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    assert!(kit.run());
+    assert_eq!(told(&heard), [(1, 1, 1), (2, 0, 0), (3, 0, 1)]);
+}
+
+#[test]
+fn a_failed_event_settles_once_even_if_it_is_replayed() {
+    let app = App::new("replayed");
+    let (numbers, heard) = acked(&app, &[&[1, 2]], Pull::AfterAck);
+    let mended = Arc::new(Mutex::new(false));
+    let works = mended.clone();
+    let fails = app.each("fails", move |n: u64, out: &mut Out<u64>| {
+        out.send(n);
+        if *works.lock().unwrap() { Ok(()) } else { Err(Error::msg("broken")) }
+    });
+    let fails = fails.retain();
+    app.connect(numbers, fails);
+    app.connect(fails, app.sink("sink", |_: u64| {}));
+    let (push, port) = app.input("in"); // keeps the stage open for the replay
+    app.connect(port, fails);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    kit.settle();
+    assert_eq!(told(&heard), [(1, 2, 0)]);
+    *mended.lock().unwrap() = true;
+    assert_eq!(kit.control().replay("fails", 2).unwrap(), 2);
+    kit.settle();
+    assert!(told(&heard).is_empty());
+    assert_eq!(counts(&kit, "sink").handled, 2);
+    drop(push);
+    assert!(kit.run());
+}
+
+#[test]
+fn a_source_that_awaits_acknowledgement_is_pulled_one_group_at_a_time() {
+    let app = App::new("one-at-a-time");
+    let (numbers, heard) = acked(&app, &[&[1], &[2]], Pull::AfterAck);
+    let sent = record(&app, numbers);
+    app.connect(numbers, app.sink("sink", |_: u64| {}));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    kit.hold("sink");
+    kit.settle();
+    assert_eq!((sent.take(), told(&heard).len()), (vec![1], 0));
+    kit.resume("sink");
+    assert!(kit.run());
+    assert_eq!((sent.take(), told(&heard).len()), (vec![2], 2));
+}
+
+#[test]
+fn groups_gathered_from_several_pulls_settle_each() {
+    for plain_first in [false, true] {
+        let app = App::new("gathered");
+        let (numbers, heard) = acked(&app, &[&[1, 2], &[3], &[4, 5]], Pull::More);
+        let call = |group: Vec<u64>, out: &mut Out<u64>| out.send(group.iter().sum());
+        let gather = app.stage("gather", batched(4, MS, call));
+        // Events that nobody awaits are gathered with those that are awaited.
+        let plain = app.source("plain", || [100, 100].into_iter());
+        app.connect(numbers, gather);
+        app.connect(plain, gather);
+        let sink = app.sink("sink", |_: u64| {});
+        app.connect(gather, sink);
+        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+        kit.hold(if plain_first { "numbers" } else { "plain" });
+        kit.settle();
+        kit.hold("sink");
+        kit.resume(if plain_first { "numbers" } else { "plain" });
+        kit.settle();
+        kit.resume("sink");
+        assert!(kit.run(), "plain first: {plain_first}\n{}", kit.snapshot());
+        let groups: Vec<_> = told(&heard).into_iter().map(|(group, ..)| group).collect();
+        assert_eq!(groups, [1, 2, 3], "plain first: {plain_first}");
+        assert_eq!(counts(&kit, "gather").handled, 7);
+    }
+}
+
+#[test]
+fn every_group_settles_at_the_end_of_a_stream_on_threads() {
+    let app = App::new("threads");
+    let groups: Vec<Vec<u64>> = (0..500).map(|n| (0..n % 5).collect()).collect();
+    let slices: Vec<&[u64]> = groups.iter().map(Vec::as_slice).collect();
+    let (numbers, heard) = acked(&app, &slices, Pull::More);
+    let work = app.flat_map("work", |n: u64| vec![n; 2]).ordered();
+    let pair = app.stage("pair", batched(3, MS, |_: Vec<u64>, _: &mut Out<u64>| {}));
+    app.connect(numbers, work);
+    app.connect(work, pair);
+    let plan = Plan::new().threads(2).every(|s| s.capacity(5)).stage("work", |s| s.instances(3));
+    let summary = app.run(&plan).unwrap();
+    assert_eq!(summary.ended, Ended::Complete);
+    let groups: Vec<_> = told(&heard).into_iter().map(|(group, ..)| group).collect();
+    // Every fifth pull gave nothing, and there is nothing to tell of it.
+    assert!(groups.into_iter().eq((1..=500).filter(|group| (group - 1) % 5 != 0)));
+}

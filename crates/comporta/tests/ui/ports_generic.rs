@@ -1,0 +1,9 @@
+//! Ports are of known types.
+use comporta::{Out, Ports};
+
+#[derive(Ports)]
+struct Any<T> {
+    out: Out<T>,
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+//! Ports have names.
+use comporta::{Out, Ports};
+
+#[derive(Ports)]
+struct Pair(Out<u64>, Out<u64>);
+
+fn main() {}
