@@ -63,8 +63,39 @@ pub(crate) struct Instance<H: Handler> {
     /// The copy of the event being handled, if the stage retains.
     kept: Option<H::Item>,
     pub(crate) sent_lately: usize,
-    pub(crate) service_ns: u64,
+    pub(crate) pace: Pace,
     pub(crate) finishing: bool,
+}
+
+/// How long an event takes, learnt from visits.
+#[derive(Default)]
+pub(crate) struct Pace {
+    mean_ns: u64,
+    /// Nanoseconds per event of the last three visits; 0 where there was none.
+    lately: [u64; 3],
+}
+
+impl Pace {
+    /// A visit spent so much per event.
+    pub(crate) fn note(&mut self, ns: u64) {
+        let ns = ns.max(1);
+        self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
+        self.lately.rotate_left(1);
+        self.lately[2] = ns;
+    }
+
+    /// The mean, the latest counting most; 0 before the first visit.
+    pub(crate) fn mean_ns(&self) -> u64 {
+        self.mean_ns
+    }
+
+    /// The median of the last visits. A visit in which the machine ran something else for some
+    /// milliseconds moves the mean a thousandfold, and says nothing about the next.
+    pub(crate) fn usual_ns(&self) -> u64 {
+        let mut sorted = self.lately;
+        sorted.sort_unstable();
+        if sorted[1] == 0 { sorted[2] } else { sorted[1] }
+    }
 }
 
 /// A visit that waits to try an event again.
@@ -177,7 +208,7 @@ impl<H: Handler> Instance<H> {
             pending: None,
             kept: None,
             sent_lately: 0,
-            service_ns: 0,
+            pace: Pace::default(),
             finishing: false,
         })
     }
@@ -340,7 +371,7 @@ impl<H: Handler> StageNode<H> {
         }
         let mut at = 0;
         let failed_before = tally.failed;
-        let mut probe = Probe::new(start, instance.service_ns);
+        let mut probe = Probe::new(start, instance.pace.mean_ns());
         if ticket.is_some() {
             probe.next = usize::MAX; // its events left the queue in order and must be handled together
         }
@@ -473,4 +504,33 @@ fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<C
         gathered.meta.ack = Some(group);
     }
     Some(gathered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_visit_moves_the_mean_but_not_what_is_usual() {
+        let mut pace = Pace::default();
+        assert_eq!((pace.mean_ns(), pace.usual_ns()), (0, 0));
+        pace.note(40_000); // even if it is the first
+        assert_eq!(pace.usual_ns(), 40_000);
+        pace.note(4);
+        assert_eq!(pace.usual_ns(), 4);
+        pace.note(40_000);
+        pace.note(5);
+        pace.note(4);
+        assert_eq!(pace.usual_ns(), 5);
+        assert!(pace.mean_ns() > 1000);
+    }
+
+    #[test]
+    fn two_slow_visits_in_a_row_are_the_new_usual() {
+        let mut pace = Pace::default();
+        for ns in [4, 4, 4, 40_000, 50_000] {
+            pace.note(ns);
+        }
+        assert_eq!(pace.usual_ns(), 40_000);
+    }
 }

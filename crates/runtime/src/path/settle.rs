@@ -17,7 +17,7 @@ use crate::failure::guard;
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
-use crate::path::handle::{Instance, Pending, QUANTUM, Ran, Tally};
+use crate::path::handle::{Instance, Pace, Pending, QUANTUM, Ran, Tally};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 
@@ -36,8 +36,7 @@ impl<H: Handler> StageNode<H> {
         wakes.now = Some(end);
         let meta = Meta { home: wakes.home, ..chunk.meta.clone() };
         if let Some(ns) = (end.since(start).as_nanos() as u64).checked_div(at as u64) {
-            let before = instance.service_ns;
-            instance.service_ns = if before == 0 { ns.max(1) } else { (before * 3 + ns) / 4 };
+            instance.pace.note(ns);
         }
         // Set aside what is to be tried again; the rest of an ordered visit waits with it.
         if H::IN_PLACE {
@@ -62,7 +61,7 @@ impl<H: Handler> StageNode<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.queue.recycle(chunk.into_storage());
-                self.learn(state, instance.service_ns);
+                self.learn(state, &instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
             }
             None => {
@@ -109,7 +108,7 @@ impl<H: Handler> StageNode<H> {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.learn(state, instance.service_ns);
+        self.learn(state, &instance.pace);
         count(state, tally, sent);
         state.in_flight -= done + rest;
         if state.phase == Phase::Cancelled {
@@ -125,9 +124,11 @@ impl<H: Handler> StageNode<H> {
         settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
     }
 
-    fn learn(&self, state: &mut State<H>, service_ns: u64) {
-        state.service_ns = service_ns;
-        let fits = QUANTUM.as_nanos() as u64 / service_ns.max(1);
+    fn learn(&self, state: &mut State<H>, pace: &Pace) {
+        state.service_ns = pace.mean_ns();
+        // By what is usual: events that leave in pieces after one slow visit stay so for the rest
+        // of their way.
+        let fits = QUANTUM.as_nanos() as u64 / pace.usual_ns().max(1);
         state.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, self.rules.batch);
     }
 
