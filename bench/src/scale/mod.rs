@@ -163,6 +163,14 @@ struct Entrant {
     checksum: u64,
 }
 
+/// One run.
+struct Sample {
+    /// By the axis's unit.
+    ns: f64,
+    /// Far below the batch, the program pays per event what it should pay per visit.
+    events_per_visit: f64,
+}
+
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("scale", options, BARS);
     let microsecond = spin::one_microsecond();
@@ -196,10 +204,10 @@ pub(crate) fn run(options: &Options) -> Report {
             .map(|&point| enter(point, (axis.grow)(program, point), options))
             .collect();
         let series = interleave(&entrants, options.rounds, options.seed, axis.name, |entrant| {
-            let outcome = entrant.program.run(entrant.events);
+            let (outcome, events_per_visit) = entrant.program.run(entrant.events);
             assert_eq!(outcome.checksum, entrant.checksum, "events were changed or lost");
             let parts = entrant.events * axis.unit.per_event(&entrant.program) as u64;
-            outcome.elapsed.as_nanos() as f64 / parts as f64
+            Sample { ns: outcome.elapsed.as_nanos() as f64 / parts as f64, events_per_visit }
         });
         tell(axis, &entrants, &series, options, &mut report);
     }
@@ -212,8 +220,8 @@ fn enter(point: usize, program: Program, options: &Options) -> Entrant {
     let target = if options.quick { RUN_TARGET_QUICK } else { RUN_TARGET };
     let calls = program.hops() * program.sinks;
     let warm_up = (WARM_UP_CALLS / calls) as u64;
-    let first = sized(&program.run(warm_up.max(EVENTS_MIN)), target / 2);
-    let events = sized(&program.run(first), target);
+    let first = sized(&program.run(warm_up.max(EVENTS_MIN)).0, target / 2);
+    let events = sized(&program.run(first).0, target);
     Entrant { point, program, events, checksum: program.checksum(events) }
 }
 
@@ -227,20 +235,29 @@ fn sized(warm_up: &Outcome, target: Duration) -> u64 {
 fn tell(
     axis: &Axis,
     entrants: &[Entrant],
-    series: &[Series<f64>],
+    series: &[Series<Sample>],
     options: &Options,
     report: &mut Report,
 ) {
     let base = axis.points.iter().position(|point| *point == axis.base);
     let against = format!("cost/{}", axis.base);
-    let head = [axis.name, axis.unit.name(), "p10 .. p90", &against, "events/run", "others"];
+    let head = [
+        axis.name,
+        axis.unit.name(),
+        "p10 .. p90",
+        &against,
+        "events/visit",
+        "events/run",
+        "others",
+    ];
     let mut table = Table::new(&head);
     for (place, (entrant, samples)) in entrants.iter().zip(series).enumerate() {
-        let ns = samples.figures(|ns| *ns);
+        let ns = samples.figures(|sample| sample.ns);
         let (middle, p10, p90) = (median(&ns), quantile(&ns, 0.1), quantile(&ns, 0.9));
-        let ratio = base
-            .filter(|&base| base != place)
-            .map(|base| Ratio::paired(&ns, &series[base].figures(|ns| *ns), options.seed));
+        let per_visit = median(&samples.figures(|sample| sample.events_per_visit));
+        let ratio = base.filter(|&base| base != place).map(|base| {
+            Ratio::paired(&ns, &series[base].figures(|sample| sample.ns), options.seed)
+        });
         if let Some(ratio) = &ratio {
             report.ratio(&axis.ratio_field(entrant.point), ratio, Better::Less);
         }
@@ -248,6 +265,7 @@ fn tell(
             ("ns", middle),
             ("ns_p10", p10),
             ("ns_p90", p90),
+            ("events_per_visit", per_visit),
             ("events_per_run", entrant.events as f64),
             ("others_cpu_percent", samples.others_cpu_percent),
         ];
@@ -257,6 +275,7 @@ fn tell(
             format!("{middle:.2}"),
             format!("{p10:.2} .. {p90:.2}"),
             ratio.as_ref().map_or("-".into(), show_ratio),
+            format!("{per_visit:.0}"),
             entrant.events.to_string(),
             format!("{:.0} %", samples.others_cpu_percent),
         ]);

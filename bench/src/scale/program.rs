@@ -6,7 +6,7 @@ use crate::load::{
     BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Source, Work, expected_checksum, handle,
 };
 use crate::peers::comporta::collect;
-use comporta::{App, Plan, Policy, Port, Push, Running};
+use comporta::{App, Plan, Policy, Port, Push, Running, Snapshot};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,9 @@ impl Program {
         self.stages + 1
     }
 
-    /// Runs `events` through it. Whether they all came is asserted; whether their content is right
+    /// Runs `events` through it; also says how many of them a visit handled in the mean. Whether they all came is asserted; whether their content is right
     /// is for the caller to compare with [`checksum`](Self::checksum).
-    pub(super) fn run(&self, events: u64) -> Outcome {
+    pub(super) fn run(&self, events: u64) -> (Outcome, f64) {
         let app = App::new("scale");
         let first = Arc::new(OnceLock::new());
         let source = Stamped { events: Source::new(0..events), first: Some(Arc::clone(&first)) };
@@ -48,11 +48,12 @@ impl Program {
         let first = *first.get().expect("the source was pulled");
         let sinks = backs.into_iter().map(|back| back.recv().expect("the sink finishes"));
         let none = Outcome { elapsed: Duration::ZERO, events, checksum: 0 };
-        sinks.fold(none, |all, sink| Outcome {
+        let outcome = sinks.fold(none, |all, sink| Outcome {
             elapsed: all.elapsed.max(sink.last().duration_since(first)),
             checksum: all.checksum.wrapping_add(sink.checksum),
             ..all
-        })
+        });
+        (outcome, events_per_visit(&summary.snapshot))
     }
 
     /// What the checksums of all sinks must add up to.
@@ -94,6 +95,16 @@ impl Program {
             plan.stage(stage_name(number), |stage| stage.instances(self.instances))
         })
     }
+}
+
+fn events_per_visit(snapshot: &Snapshot) -> f64 {
+    let stages = snapshot.stages.iter().map(|stage| stage.counts);
+    let (handled, visits) = stages
+        .filter(|counts| counts.handled > 0) // not the source
+        .fold((0, 0), |(handled, visits), counts| {
+            (handled + counts.handled, visits + counts.visits)
+        });
+    handled as f64 / visits as f64
 }
 
 fn stage_name(number: usize) -> String {
@@ -169,8 +180,9 @@ mod tests {
             Program { threads: 16, policy: Policy::Stealing, ..SMALL },
         ];
         for shape in shapes {
-            let outcome = shape.run(5000); // more than a queue holds
+            let (outcome, events_per_visit) = shape.run(5000); // more than a queue holds
             assert_eq!(outcome.checksum, shape.checksum(5000), "{shape:?}");
+            assert!((1.0..=BATCH as f64).contains(&events_per_visit), "{events_per_visit}");
         }
     }
 
