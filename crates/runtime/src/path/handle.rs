@@ -170,24 +170,48 @@ impl PortVisitor for Unbounded {
 
 /// When to look at the clock: after 1, 2, 4, 8 ... events, so that a visit overshoots its time at
 /// most twofold.
+///
+/// A visit that is late all of a sudden is pardoned once: if what is left would fit its time at the
+/// pace it had, then the machine was away and not the handler slow, and to stop would gain nothing
+/// and leave the events in two pieces for the rest of their way. The look-outs begin anew with the
+/// next event, so a handler that did become slow costs one event more.
 struct Probe {
     next: usize,
+    /// When, and at which event, the count of look-outs began.
     start: Time,
+    from: usize,
+    /// Nanoseconds per event as far as known; 0 if not.
+    pace_ns: u64,
+    pardoned: bool,
 }
 
 impl Probe {
-    fn new(start: Time, service_ns: u64) -> Self {
-        Probe {
-            next: if service_ns > PROBE_EARLY_NS || service_ns == 0 { 1 } else { PROBE_LATE },
-            start,
-        }
+    fn new(start: Time, pace: &Pace) -> Self {
+        let early = pace.mean_ns() > PROBE_EARLY_NS || pace.mean_ns() == 0;
+        let next = if early { 1 } else { PROBE_LATE };
+        Probe { next, start, from: 0, pace_ns: pace.usual_ns(), pardoned: false }
     }
 
     #[cold]
     #[inline(never)]
-    fn is_late(&mut self, core: &Core) -> bool {
-        self.next *= 2;
-        core.clock.now().since(self.start) > QUANTUM
+    fn is_late(&mut self, core: &Core, at: usize, left: usize) -> bool {
+        self.judge(core.clock.now(), at, left)
+    }
+
+    /// Whether a visit that has spent `at` events by now must stop with `left` to go.
+    fn judge(&mut self, now: Time, at: usize, left: usize) -> bool {
+        let (spent, events) = (now.since(self.start), at - self.from);
+        if spent <= QUANTUM {
+            self.next = at + events;
+            self.pace_ns = (spent.as_nanos() as u64 / events as u64).max(1);
+            return false;
+        }
+        let fits = QUANTUM.as_nanos() as u64 / self.pace_ns.max(1);
+        if self.pardoned || self.pace_ns == 0 || left as u64 > fits {
+            return true;
+        }
+        *self = Probe { next: at + 1, start: now, from: at, pardoned: true, ..*self };
+        false
     }
 }
 
@@ -273,7 +297,7 @@ impl<H: Handler> Instance<H> {
             if cx.is_quitting() {
                 return Stop::Quit;
             }
-            if *at == probe.next && probe.is_late(core) {
+            if *at >= probe.next && probe.is_late(core, *at, slots.len() - *at) {
                 return Stop::Late;
             }
         }
@@ -371,7 +395,7 @@ impl<H: Handler> StageNode<H> {
         }
         let mut at = 0;
         let failed_before = tally.failed;
-        let mut probe = Probe::new(start, instance.pace.mean_ns());
+        let mut probe = Probe::new(start, &instance.pace);
         if ticket.is_some() {
             probe.next = usize::MAX; // its events left the queue in order and must be handled together
         }
@@ -532,5 +556,56 @@ mod tests {
             pace.note(ns);
         }
         assert_eq!(pace.usual_ns(), 40_000);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn probe(usual_ns: u64) -> Probe {
+        let mut pace = Pace::default();
+        pace.note(usual_ns);
+        Probe::new(Time::ZERO, &pace)
+    }
+
+    fn at_ns(ns: u64) -> Time {
+        Time::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_fast_visit_that_is_late_all_of_a_sudden_goes_on() {
+        let mut probe = probe(4);
+        assert_eq!(probe.next, PROBE_LATE);
+        assert!(!probe.judge(at_ns(5 * MS), 128, 128));
+        assert_eq!(probe.next, 129);
+        assert!(!probe.judge(at_ns(5 * MS + 4), 129, 127));
+        assert_eq!(probe.next, 130);
+        assert!(!probe.judge(at_ns(5 * MS + 8), 130, 126));
+        assert_eq!(probe.next, 132);
+    }
+
+    #[test]
+    fn a_handler_that_became_slow_costs_one_event_more() {
+        let mut probe = probe(4);
+        assert!(!probe.judge(at_ns(128 * MS), 128, 128));
+        assert!(probe.judge(at_ns(129 * MS), 129, 127));
+    }
+
+    #[test]
+    fn a_visit_is_not_pardoned_before_its_pace_is_known_or_where_the_rest_does_not_fit() {
+        let mut first = Probe::new(Time::ZERO, &Pace::default());
+        assert!(first.judge(at_ns(MS), 1, 255));
+        let mut slow = probe(1_000); // 100 fit a visit
+        assert!(!slow.judge(at_ns(1_000), 1, 255));
+        assert!(!slow.judge(at_ns(2_000), 2, 254));
+        assert!(slow.judge(at_ns(MS), 4, 101));
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_after_1_2_4_and_8_events() {
+        let mut probe = Probe::new(Time::ZERO, &Pace::default());
+        for (at, next) in [(1, 2), (2, 4), (4, 8), (8, 16)] {
+            assert_eq!(probe.next, at);
+            assert!(!probe.judge(at_ns(1), at, 100));
+            assert_eq!(probe.next, next);
+        }
     }
 }
