@@ -8,7 +8,7 @@
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON
-//! 8. `pipeline`, `latency`, `wake`  one bench each (`scale` will stand here)
+//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, Comporta against itself
 //! 9. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -23,6 +23,7 @@ mod report;
 mod pipeline;
 mod latency;
 mod wake;
+mod scale;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -39,10 +40,11 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
+    Bench { name: "scale", about: scale::ABOUT, run: scale::run },
 ];
 
 fn main() -> ExitCode {

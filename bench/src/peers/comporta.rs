@@ -8,7 +8,7 @@ use crate::pacer::{LatencySink, Pacer};
 use crate::wake::{Probe, Program};
 use comporta::{App, Cx, Ev, Plan, Port, Push, Result, Running, Stage};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 /// A sink that hands itself back when the last event has come.
@@ -82,16 +82,27 @@ fn chain<E: BenchEvent, S: Send + 'static>(
     case: &Case,
     sink: S,
     accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
-) -> std::sync::mpsc::Receiver<S> {
+) -> Receiver<S> {
     let work = case.work;
     for number in 0..case.stages {
         let stage = app.update(format!("stage{number}"), move |event: &mut E| handle(event, work));
         app.connect(from, stage);
         from = *stage;
     }
+    collect(app, "sink", from, sink, accept)
+}
+
+/// Ends a chain in a sink that comes back when it has seen its last event.
+pub(crate) fn collect<E: BenchEvent, S: Send + 'static>(
+    app: &App,
+    name: impl Into<String>,
+    from: Port<E>,
+    sink: S,
+    accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
+) -> Receiver<S> {
     let (back, received) = sync_channel(1);
     let sink = std::sync::Mutex::new(Some(sink));
-    let collect = app.stage_with("sink", move |_| {
+    let collect = app.stage_with(name, move |_| {
         let sink = sink.lock().map_or(None, |mut sink| sink.take());
         Ok(Collect { sink, accept: (accept, std::marker::PhantomData), back: back.clone() })
     });

@@ -294,12 +294,14 @@ impl Graph {
         faults: &mut Vec<GraphFault>,
     ) {
         let mut times: Vec<((StageId, usize), usize)> = Vec::new();
+        let mut seen: HashMap<(StageId, usize), usize> = HashMap::new();
         for connector in &self.connectors {
             let from = (connector.from, connector.port);
             if connector.to.is_empty() {
                 faults.push(GraphFault::NoEnd { from: self.port_name(from.0, from.1) });
             }
-            match times.iter_mut().find(|(port, _)| *port == from) {
+            let at = *seen.entry(from).or_insert(times.len());
+            match times.get_mut(at) {
                 Some((_, n)) => *n += 1,
                 None => times.push((from, 1)),
             }

@@ -1,6 +1,10 @@
 //! Whole programs on real threads: everything arrives, in order, and the counts add up.
 
-use comporta::{App, Cx, Ended, Ev, Out, Plan, Policy, Result, Shed, Snapshot, Stage, WhenFull};
+use std::time::Duration;
+
+use comporta::{
+    App, Cx, Ended, Error, Ev, Out, Plan, Policy, Result, Shed, Snapshot, Stage, WhenFull,
+};
 
 use crate::seen::{collector, stage, taken, until};
 
@@ -146,4 +150,30 @@ fn each_rule_at_the_bound_accounts_for_every_event() {
             assert_eq!(c.handled, 20_000);
         }
     }
+}
+
+/// Takes longer over every event than a whole visit should; the first one fails.
+#[derive(Clone)]
+struct Slow;
+impl Stage for Slow {
+    type In = u64;
+    type Ports = ();
+    fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+        let start = cx.now();
+        while cx.now().since(start) < Duration::from_micros(150) {}
+        if *n == 0 { Err(Error::msg("the first")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_failure_does_not_make_a_visit_forget_its_time() {
+    let app = App::new("slow");
+    let numbers = app.source("numbers", || 0..64u64);
+    let slow = app.stage("slow", Slow);
+    app.connect(numbers, slow);
+    let summary = app.run(&Plan::new().threads(1)).unwrap();
+    let counts = summary.snapshot.stage("slow").unwrap().counts;
+    assert_eq!((counts.handled, counts.failed), (63, 1));
+    // An event a visit, once it has been late; one visit for all if it never looks at the clock.
+    assert!(counts.visits > 32, "{} visits", counts.visits);
 }

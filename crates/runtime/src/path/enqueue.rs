@@ -59,7 +59,7 @@ pub(crate) struct State<H: Handler> {
     pub(crate) made: u32,
     /// Events taken from the queue and not settled.
     pub(crate) in_flight: usize,
-    /// Events per visit, from the mean service time.
+    /// Events per visit, from the usual service time.
     pub(crate) stride: usize,
     pub(crate) service_ns: u64,
     /// Producers, outside of a cycle, that have not ended.

@@ -18,7 +18,7 @@ use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
 use crate::path::handle::{
-    Flooded, Instance, Mark, Pending, QUANTUM, Ran, Refused, Tally, Unbounded, Withdraw,
+    Flooded, Instance, Mark, Pace, Pending, QUANTUM, Ran, Refused, Tally, Unbounded, Withdraw,
 };
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
@@ -38,8 +38,7 @@ impl<H: Handler> StageNode<H> {
         wakes.now = Some(end);
         let meta = Meta { home: wakes.home, ..chunk.meta.clone() };
         if let Some(ns) = (end.since(start).as_nanos() as u64).checked_div(at as u64) {
-            let before = instance.service_ns;
-            instance.service_ns = if before == 0 { ns.max(1) } else { (before * 3 + ns) / 4 };
+            instance.pace.note(ns);
         }
         // Set aside what is to be tried again; the rest of an ordered visit waits with it.
         if H::IN_PLACE {
@@ -66,7 +65,7 @@ impl<H: Handler> StageNode<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 put_back(state, chunk, &meta); // a visit that called `quit` has not come to all
-                self.learn(state, instance.service_ns);
+                self.learn(state, &instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
             }
             None => {
@@ -114,7 +113,7 @@ impl<H: Handler> StageNode<H> {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.learn(state, instance.service_ns);
+        self.learn(state, &instance.pace);
         count(state, tally, sent);
         state.in_flight -= done;
         put_back(state, chunk, meta);
@@ -125,9 +124,11 @@ impl<H: Handler> StageNode<H> {
         settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
     }
 
-    fn learn(&self, state: &mut State<H>, service_ns: u64) {
-        state.service_ns = service_ns;
-        let fits = QUANTUM.as_nanos() as u64 / service_ns.max(1);
+    fn learn(&self, state: &mut State<H>, pace: &Pace) {
+        state.service_ns = pace.mean_ns();
+        // By what is usual: events that leave in pieces after one slow visit stay so for the rest
+        // of their way.
+        let fits = QUANTUM.as_nanos() as u64 / pace.usual_ns().max(1);
         state.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, self.rules.batch);
     }
 
