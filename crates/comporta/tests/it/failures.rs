@@ -377,6 +377,27 @@ fn an_event_that_sends_more_than_emit_max_fails_and_takes_no_memory() {
 }
 
 #[test]
+fn a_flood_in_an_ordered_stage_leaves_the_others_in_order() {
+    // On threads: while one visit meets the flood, others take what comes after.
+    let flood = |n: u64| n % 9 == 4;
+    let app = App::new("ordered-flood");
+    let (seen, see) = collector();
+    let bursts =
+        app.source("bursts", move || (1..=900u64).map(move |n| if flood(n) { 20_000 } else { n }));
+    let work = app.stage("work", Burst).ordered();
+    let sink = app.sink("sink", see);
+    app.connect(bursts, work);
+    app.connect(work, sink);
+    let plan = Plan::new().threads(2).stage("work", |s| s.instances(3).batch(5).emit_max(1_000));
+    let summary = app.run(&plan).unwrap();
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    assert_eq!(stage(&summary.snapshot, "work").counts.failed, 100);
+    let mut seen = taken(&seen);
+    seen.dedup();
+    assert!(seen.into_iter().eq((1..=900).filter(|n| !flood(*n))), "out of order");
+}
+
+#[test]
 fn a_stage_tried_by_itself_reports_its_failures() {
     let mut probe = Probe::new(picky(|n| n == 1, |n| n == 2));
     probe.push(0).unwrap();
