@@ -7,7 +7,7 @@ use std::mem::size_of;
 
 use crate::event::Meta;
 
-/// The storage of a chunk, recycled through the free list of the queue it was read from.
+/// The storage of a chunk, used again and again.
 pub type Slots<T> = Vec<Option<T>>;
 
 /// How many events of type `T` a chunk holds: as many as fill 32 KiB, at least 8 and at most 256,
@@ -173,8 +173,9 @@ impl<T> ChunkQueue<T> {
     }
 
     /// Adds events at the end: into the last chunk where few fit there (so that memory stays near
-    /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with.
-    pub fn push(&mut self, meta: &Meta, mut slots: Slots<T>) -> Slots<T> {
+    /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with,
+    /// from the free list if it is `short` of any.
+    pub fn push(&mut self, meta: &Meta, mut slots: Slots<T>, short: bool) -> Slots<T> {
         self.len += slots.len();
         if let Some(tail) = self.chunks.back_mut()
             && slots.len() * 4 <= chunk_capacity::<T>()
@@ -186,7 +187,7 @@ impl<T> ChunkQueue<T> {
             return slots;
         }
         self.chunks.push_back(Chunk::new(meta.clone(), slots));
-        self.storage()
+        if short { self.storage() } else { Slots::new() }
     }
 
     /// Adds one event at the end.
@@ -301,10 +302,10 @@ mod tests {
         let meta = Meta::default();
         let mut first = Vec::with_capacity(256);
         first.extend((0..100).map(Some));
-        let _ = queue.push(&meta, first);
-        let returned = queue.push(&meta, vec![Some(100)]);
+        let _ = queue.push(&meta, first, true);
+        let returned = queue.push(&meta, vec![Some(100)], true);
         assert_eq!((returned.capacity(), queue.chunks.len()), (1, 1));
-        let _ = queue.push(&meta, (101..300).map(Some).collect());
+        let _ = queue.push(&meta, (101..300).map(Some).collect(), true);
         assert_eq!((queue.chunks.len(), queue.len()), (2, 300));
         assert_eq!(drain(&mut queue, 7), (0..300).collect::<Vec<_>>());
         assert!(queue.is_empty());

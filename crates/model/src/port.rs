@@ -101,6 +101,30 @@ impl<T> Out<T> {
         Ok(())
     }
 
+    /// Sends up to `max` events of an iterator. Says how many there were.
+    #[inline]
+    pub fn send_all(&mut self, events: &mut impl Iterator<Item = T>, max: usize) -> usize {
+        let before = self.len();
+        loop {
+            let left = max - (self.len() - before);
+            if left == 0 {
+                return max;
+            }
+            if self.turns.is_some() {
+                self.take_turn();
+            }
+            if self.filling.len() == self.filling.capacity() {
+                self.roll();
+            }
+            let room = left.min(self.filling.capacity() - self.filling.len());
+            let filled = self.filling.len();
+            self.filling.extend(events.by_ref().take(room).map(Some));
+            if self.filling.len() - filled < room {
+                return self.len() - before;
+            }
+        }
+    }
+
     /// Events sent and not yet handed on.
     #[inline]
     #[must_use]
@@ -239,11 +263,6 @@ impl<T> Out<T> {
         self.filled_len = 0;
         self.mark = 0;
         (std::mem::take(&mut self.filled), std::mem::take(&mut self.filling))
-    }
-
-    /// Takes back the empty storage, if nothing is being filled.
-    pub fn unused(&mut self) -> Slots<T> {
-        if self.filling.is_empty() { std::mem::take(&mut self.filling) } else { Vec::new() }
     }
 
     /// Sends a chunk that is already made.

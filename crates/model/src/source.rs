@@ -89,11 +89,8 @@ where
 
     #[inline]
     fn pull(&mut self, out: &mut Out<I::Item>, demand: Demand) -> Result<Pull> {
-        for _ in 0..demand.events {
-            match self.0.next() {
-                Some(event) => out.send(event),
-                None => return Ok(Pull::End),
-            }
+        if out.send_all(&mut self.0, demand.events) < demand.events {
+            return Ok(Pull::End);
         }
         Ok(Pull::More)
     }

@@ -219,13 +219,6 @@ pub trait Handler: Send + 'static {
         let _ = (handled, out);
     }
 
-    /// Takes back storage that sending in place left unused, for the queue the events came from:
-    /// so storage flows against the events, and nothing is allocated once it does.
-    fn unused(&mut self, out: &mut Self::Ports) -> Slots<Self::Item> {
-        let _ = out;
-        Slots::new()
-    }
-
     /// How many events a visit in place may take before it should stop.
     fn allowance(&self, out: &Self::Ports) -> usize {
         let _ = out;
@@ -589,10 +582,6 @@ where
 
     fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
         out.give(handled);
-    }
-
-    fn unused(&mut self, out: &mut Out<I>) -> Slots<I> {
-        out.unused()
     }
 
     fn allowance(&self, out: &Out<I>) -> usize {

@@ -5,6 +5,7 @@
 //! | what a program is made of | [`App`], `app` |
 //! | one event's walk, a hop per file | `path` |
 //! | waiting and waking | `sleep`, `timer`, and the lines of `path::admit` |
+//! | storage that a worker keeps at hand | `shelf` |
 //! | cycles | `cycle` |
 //! | a program that runs, live change, the end | [`Running`], [`Control`], `running` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
@@ -19,6 +20,7 @@ mod core;
 mod path;
 mod sleep;
 mod timer;
+mod shelf;
 mod cycle;
 mod failure;
 mod snapshot;

@@ -14,6 +14,7 @@ use comporta_model::plan::WhenFull;
 use crate::cycle::Cycle;
 use crate::path::push::Caller;
 use crate::path::ready::{Task, Token};
+use crate::shelf::Shelf;
 use crate::snapshot::Counts;
 use crate::sync::Arc;
 
@@ -44,6 +45,8 @@ pub(crate) struct Wakes {
     /// When the visit ended, if it looked.
     pub(crate) now: Option<Time>,
     pub(crate) tokens: Vec<Token>,
+    /// Storage for chunks that this worker has in its cache.
+    pub(crate) shelf: Shelf,
     /// A cycle that may be stuck: to be broken outside all locks.
     pub(crate) stuck: Option<Arc<Cycle>>,
     /// Stages that may have seen their last event.

@@ -58,6 +58,8 @@ pub(crate) struct Parcel<'a, T> {
     pub(crate) filled: &'a mut Vec<Slots<T>>,
     /// The last, not quite filled chunk; what comes back in it is storage to go on with.
     pub(crate) last: &'a mut Slots<T>,
+    /// The sender has no storage of its own to go on with.
+    pub(crate) short: bool,
     pub(crate) drawn: usize,
     pub(crate) outbox: &'a mut ChunkQueue<T>,
     /// The sender waits for another queue already: it does not stand in line here too.
@@ -244,6 +246,9 @@ impl<T: Send + 'static> Link<T> {
                 self.deliver(send);
             }
         }
+        if send.fills && last.capacity() == 0 {
+            last = send.wakes.shelf.take();
+        }
         out.refill(filled, last);
     }
 
@@ -267,11 +272,13 @@ impl<T: Send + 'static> Link<T> {
                     continue;
                 }
                 let End { inlet, drawn, outbox, filled, last, .. } = end;
+                let short = send.fills && send.wakes.shelf.is_empty::<T>();
                 let line = outbox.with(|outbox| {
                     let parcel = Parcel {
                         meta: send.meta,
                         filled,
                         last,
+                        short,
                         drawn: std::mem::take(drawn),
                         outbox,
                         in_line: send.line != Line::No,
@@ -328,6 +335,8 @@ pub(crate) struct Sending<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) who: &'a Who,
     pub(crate) wakes: &'a mut Wakes,
+    /// Whether the sender fills chunks of its own and so needs storage.
+    pub(crate) fills: bool,
     pub(crate) line: Line,
     pub(crate) emitted: usize,
     pub(crate) unrouted: usize,

@@ -242,7 +242,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         who: &Who,
         wakes: &mut Wakes,
     ) -> Line {
-        let Parcel { meta, filled, last, drawn, outbox, in_line } = parcel;
+        let Parcel { meta, filled, last, short, drawn, outbox, in_line } = parcel;
         let n = filled.iter().map(Vec::len).sum::<usize>() + last.len();
         let (mut guard, len) = self.lock_len();
         let state = &mut *guard;
@@ -273,7 +273,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
                 return Line::No;
             }
         };
-        take_from(filled, last, verdict.enter, |slots| state.queue.push(meta, slots));
+        take_from(filled, last, verdict.enter, |slots| state.queue.push(meta, slots, short));
         let rest = n - verdict.enter;
         let (mut arrived, mut gone) = (n, 0);
         let mut line = Line::No;
@@ -291,7 +291,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
                 state.shed(reason, meta, rest);
             }
             Rest::Waits if rest > 0 => {
-                take_from(filled, last, rest, |slots| outbox.push(meta, slots));
+                take_from(filled, last, rest, |slots| outbox.push(meta, slots, short));
                 state.desk.outboxed += rest;
                 if !in_line {
                     self.stand_in_line(core, state, who, outbox.len(), wakes);
@@ -329,7 +329,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         while let Some(chunk) = outbox.pop(enter).filter(|_| enter > 0) {
             enter -= chunk.len();
             let meta = chunk.meta.clone();
-            let storage = state.queue.push(&meta, chunk.into_events());
+            let storage = state.queue.push(&meta, chunk.into_events(), true);
             outbox.recycle(storage);
         }
         let mut line = Line::No;

@@ -264,33 +264,67 @@ impl<H: Handler> Instance<H> {
         retain: Option<fn(&H::Item) -> H::Item>,
         core: &Core,
     ) -> Stop {
+        while *at < slots.len() {
+            // The clock is looked at between spans, so that the loop inside stays small.
+            let until = slots.len().min(probe.next.max(*at + 1));
+            let stop = if H::IN_PLACE && retain.is_none() {
+                self.run_in_place(&mut slots[..until], at)
+            } else {
+                self.run_span(&mut slots[..until], at, retain)
+            };
+            if let Some(stop) = stop {
+                return stop;
+            }
+            if *at < slots.len() && probe.is_late(core, *at, slots.len() - *at) {
+                return Stop::Late;
+            }
+        }
+        Stop::Spent
+    }
+
+    /// In place, what is handled is what is sent, and the handler sees nothing but its event.
+    #[inline(always)]
+    fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
+        let Instance { handler, ports, cx, .. } = self;
+        let room = handler.allowance(ports);
+        let until = slots.len().min(room.saturating_add(1));
+        for slot in slots.get_mut(*at..until).unwrap_or_default() {
+            if let Err(error) = handler.call(std::slice::from_mut(slot), ports, cx) {
+                return Some(Stop::Failed(error));
+            }
+            *at += 1;
+        }
+        cx.set_attempt(1);
+        (*at > room).then_some(Stop::Full)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::type_complexity, reason = "a plain function, or none")]
+    fn run_span(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        retain: Option<fn(&H::Item) -> H::Item>,
+    ) -> Option<Stop> {
         let Instance { handler, ports, cx, kept, .. } = self;
         let mut again = cx.attempt() > 1;
-        // In place, what is handled is what is sent.
-        let room = if H::IN_PLACE { handler.allowance(ports) } else { usize::MAX };
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
-            if !H::IN_PLACE {
-                ports.each(&mut Mark);
-            }
+            ports.each(&mut Mark);
             if let Some(copy) = retain {
                 kept.clear();
                 kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
-                return Stop::Failed(error);
+                return Some(Stop::Failed(error));
             }
-            let mut over = Over(false);
-            if H::IN_PLACE {
-                over.0 = *at >= room;
-            } else {
-                ports.each(&mut over);
-            }
+            let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
+            ports.each(&mut over);
             if over.0 {
                 let mut flooded = Flooded(false);
                 ports.each(&mut flooded);
                 if flooded.0 {
-                    return Stop::Failed(Error::msg("flood"));
+                    return Some(Stop::Failed(Error::msg("flood")));
                 }
             }
             if needs_drop::<H::Item>() && !H::IN_PLACE {
@@ -302,16 +336,13 @@ impl<H: Handler> Instance<H> {
                 again = false;
             }
             if over.0 {
-                return Stop::Full;
+                return Some(Stop::Full);
             }
             if cx.is_quitting() {
-                return Stop::Quit;
-            }
-            if *at >= probe.next && probe.is_late(core, *at, slots.len() - *at) {
-                return Stop::Late;
+                return Some(Stop::Quit);
             }
         }
-        Stop::Spent
+        None
     }
 }
 

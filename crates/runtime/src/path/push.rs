@@ -323,6 +323,7 @@ impl<T: Send + 'static> Door<T> {
             meta: &meta,
             who: &self.who,
             wakes,
+            fills: true,
             line: Line::No,
             emitted: 0,
             unrouted: 0,

@@ -64,7 +64,7 @@ impl<H: Handler> StageNode<H> {
                 self.deposit(&mut instance, ticket, tally, meta.clone(), wakes);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
-                put_back(state, chunk, &meta); // a visit that called `quit` has not come to all
+                put_back(state, chunk, &meta, wakes); // a visit that called `quit` has not come to all
                 self.learn(state, &instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
             }
@@ -73,13 +73,6 @@ impl<H: Handler> StageNode<H> {
                 let mut refused = Refused(0);
                 instance.ports.each(&mut refused);
                 instance.sent_lately = sent.emitted + refused.0;
-                if H::IN_PLACE {
-                    let Instance { handler, ports, .. } = &mut *instance;
-                    let unused = handler.unused(ports);
-                    if chunk.is_empty() {
-                        chunk = Chunk::new(meta.clone(), unused);
-                    }
-                }
                 self.settle(core, instance, chunk, &meta, tally, sent, wakes);
             }
         }
@@ -93,7 +86,7 @@ impl<H: Handler> StageNode<H> {
         wakes: &mut Wakes,
     ) -> Sent {
         let who = Who::Instance { stage: self.id, instance: instance.index };
-        flush(core, &mut instance.links, &mut instance.ports, meta, &who, wakes)
+        flush(core, &mut instance.links, &mut instance.ports, (meta, !H::IN_PLACE), &who, wakes)
     }
 
     #[expect(
@@ -116,7 +109,7 @@ impl<H: Handler> StageNode<H> {
         self.learn(state, &instance.pace);
         count(state, tally, sent);
         state.in_flight -= done;
-        put_back(state, chunk, meta);
+        put_back(state, chunk, meta, wakes);
         Self::cycle_ended(state, done, self.id, wakes);
         self.place(core, state, instance, sent.line, wakes);
         drop(guard);
@@ -290,17 +283,28 @@ fn flush<P: Ports>(
     core: &Core,
     links: &mut Links,
     ports: &mut P,
-    meta: &Meta,
+    (meta, fills): (&Meta, bool),
     who: &Who,
     wakes: &mut Wakes,
 ) -> Sent {
-    let mut sending = Sending { core, meta, who, wakes, line: Line::No, emitted: 0, unrouted: 0 };
+    let mut sending = Sending { core, meta, who, wakes, fills, line: Line::No, emitted: 0, unrouted: 0 };
     links.flush(ports, &mut sending);
     Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
 }
 
 /// What a visit did not come to is queued again, in front.
-fn put_back<H: Handler>(state: &mut State<H>, chunk: Chunk<H::Item>, meta: &Meta) {
+fn put_back<H: Handler>(
+    state: &mut State<H>,
+    chunk: Chunk<H::Item>,
+    meta: &Meta,
+    wakes: &mut Wakes,
+) {
+    if chunk.is_empty() {
+        if let Some(storage) = wakes.shelf.put(chunk.into_storage()) {
+            state.queue.recycle(storage);
+        }
+        return;
+    }
     let rest = chunk.len();
     state.in_flight -= rest;
     if state.phase == Phase::Cancelled {
@@ -438,7 +442,7 @@ impl<H: Handler> StageNode<H> {
                 }
             };
             let Deposit { mut ports, meta, tally } = deposit;
-            let sent = flush(core, &mut links, &mut ports, &meta, &who, wakes);
+            let sent = flush(core, &mut links, &mut ports, (&meta, true), &who, wakes);
             line = sent.line;
             self.settle_deposit(&meta, tally, sent, wakes);
             resequencer.lock().spare.push(ports);

@@ -120,6 +120,7 @@ impl<S: Source> SourceNode<S> {
             meta: &meta,
             who: &who,
             wakes,
+            fills: true,
             line: Line::No,
             emitted: 0,
             unrouted: 0,
