@@ -33,7 +33,7 @@ use crate::path::push::{InputNode, Push};
 use crate::path::settle::Resequencer;
 use crate::path::source::{SourceNode, SourceState};
 use crate::running::Running;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Apart, Arc, Mutex};
 
 /// A program: stages joined into a graph.
 ///
@@ -329,7 +329,7 @@ impl App {
                 batch,
                 me: me.clone(),
                 opener: Mutex::new(Some(Box::new(move || open().into_source()))),
-                state: Mutex::new(SourceState::default()),
+                state: Apart::new(Mutex::new(SourceState::default())),
             })
         });
         Port::of(key, 0)
@@ -585,7 +585,7 @@ fn stage_node<H: Handler>(
             retain: retain.map(|retain| *retain),
         },
         maker,
-        state: Mutex::new(State {
+        state: Apart::new(Mutex::new(State {
             queue,
             desk,
             idle: Vec::new(),
@@ -607,7 +607,7 @@ fn stage_node<H: Handler>(
             next_ticket: 0,
             tickets_out: 0,
             releasing: false,
-        }),
+        })),
         failures: Mutex::new(Failures::new(settings.failures_max)),
         resequencer: spec.ordered.then(|| Mutex::new(Resequencer::new())),
         faults: Mutex::default(),

@@ -92,6 +92,7 @@ pub(crate) struct Core {
     pub(crate) timers: Timers,
     pub(crate) pools: Vec<Pool>,
     places: Vec<Place>,
+    prioritised: AtomicBool,
     cycles: Vec<Option<Arc<Cycle>>>,
     wiring: Wiring,
     /// For each stage, where its ports lead.
@@ -152,6 +153,7 @@ impl Core {
         }
         let live = graph.stages.len();
         Core {
+            prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places: places.collect(),
             pools: pools.map(|(i, pool)| Pool::new(i, pool.name.clone(), pool.policy)).collect(),
             cycles: cycles(&graph, topology),
@@ -260,6 +262,12 @@ impl Core {
         own.max(place.inherited.load(Relaxed))
     }
 
+    /// Whether any stage has a priority of its own, or inherits one.
+    #[inline]
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.prioritised.load(Relaxed)
+    }
+
     /// Moves a stage to another pool; tokens that stand with the old one are forwarded.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
         self.places[stage as usize].pool.store(pool, SeqCst);
@@ -267,6 +275,7 @@ impl Core {
 
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
         self.places[stage as usize].priority.store(priority, Relaxed);
+        self.prioritised.store(true, Relaxed);
     }
 
     /// A stage lends its priority to the one whose queue it waits for. Says whether that rose.

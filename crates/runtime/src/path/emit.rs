@@ -90,6 +90,7 @@ pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
     hasher.finish()
 }
 
+#[repr(align(128))] // apart, as in `sync::Apart`: neighbours belong to other workers
 struct End<T> {
     inlet: Arc<dyn Inlet<T>>,
     drawn: usize,

@@ -29,7 +29,7 @@ pub(crate) const QUANTUM: Duration = Duration::from_micros(100);
 /// Below this mean service time the clock is first read after `PROBE_LATE` events rather than after
 /// 1: a read costs about 28 ns, which would show against a handler of a few.
 const PROBE_EARLY_NS: u64 = 250;
-const PROBE_LATE: usize = 128;
+const PROBE_LATE: usize = 256;
 
 /// What is fixed about a stage.
 pub(crate) struct Rules<T> {
@@ -53,6 +53,7 @@ impl<T> Rules<T> {
 }
 
 /// One instance of a stage: a handler with its state, its ports and where they lead.
+#[repr(align(128))] // apart, as in `sync::Apart`: neighbours belong to other workers
 pub(crate) struct Instance<H: Handler> {
     pub(crate) index: u32,
     pub(crate) handler: H,

@@ -17,7 +17,7 @@ use crate::path::admit::{Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::ready::{Task, Token};
 use crate::snapshot::{Counts, StageSnapshot};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Apart, Arc, Mutex};
 
 /// Opens a source when the program starts.
 pub(crate) type Opener<S> = Box<dyn FnOnce() -> Result<S> + Send>;
@@ -28,7 +28,7 @@ pub(crate) struct SourceNode<S: Source> {
     pub(crate) batch: usize,
     pub(crate) me: Weak<SourceNode<S>>,
     pub(crate) opener: Mutex<Option<Opener<S>>>,
-    pub(crate) state: Mutex<SourceState<S>>,
+    pub(crate) state: Apart<Mutex<SourceState<S>>>,
 }
 
 pub(crate) struct SourceState<S: Source> {

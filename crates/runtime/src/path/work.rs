@@ -11,7 +11,7 @@ use crate::path::admit::Wakes;
 use crate::path::ready::{Local, Shared, Task, Token};
 use crate::sleep::{Sleep, Woken};
 use crate::sync::{
-    Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release, SeqCst,
+    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release, SeqCst,
     thread_local,
 };
 
@@ -29,10 +29,10 @@ const HOME_POOL_SHIFT: usize = 20;
 pub(crate) struct Pool {
     pub(crate) index: usize,
     pub(crate) name: String,
-    pub(crate) shared: Shared,
-    pub(crate) sleep: Sleep,
+    pub(crate) shared: Apart<Shared>,
+    pub(crate) sleep: Apart<Sleep>,
     policy: AtomicUsize,
-    crew: Mutex<Crew>,
+    crew: Apart<Mutex<Crew>>,
     /// Rises with every change of the crew; workers compare it once per visit.
     epoch: AtomicU64,
 }
@@ -46,7 +46,7 @@ struct Crew {
 /// One worker, as others see it.
 pub(crate) struct Member {
     pub(crate) number: usize,
-    local: Local,
+    local: Apart<Local>,
     woken: Arc<Woken>,
     pub(crate) leaving: AtomicBool,
     /// Since when it has been in one visit (nanoseconds; 0 if in none), and to which stage.
@@ -61,10 +61,10 @@ impl Pool {
         Pool {
             index,
             name,
-            shared: Shared::default(),
-            sleep: Sleep::default(),
+            shared: Apart::default(),
+            sleep: Apart::default(),
             policy: AtomicUsize::new(policy as usize),
-            crew: Mutex::default(),
+            crew: Apart::default(),
             epoch: AtomicU64::new(1),
         }
     }
@@ -88,7 +88,7 @@ impl Pool {
         let mut crew = self.crew.lock();
         let member = Arc::new(Member {
             number: crew.made,
-            local: Local::default(),
+            local: Apart::default(),
             woken: Arc::default(),
             leaving: AtomicBool::new(false),
             since: AtomicU64::new(0),
@@ -142,6 +142,8 @@ pub(crate) struct Worker {
     picks: u32,
     followed: u32,
     searching: bool,
+    /// The token to follow next. It is run at once, so nobody needs to find it.
+    next: Option<Token>,
     wakes: Wakes,
 }
 
@@ -177,6 +179,7 @@ impl Worker {
             picks: 0,
             followed: 0,
             searching: false,
+            next: None,
             wakes: Wakes { home, ..Wakes::default() },
         }
     }
@@ -252,9 +255,14 @@ impl Worker {
                 pool.sleep.work_made();
                 continue;
             }
-            let next = !followed && token.stage != from && token.task == Task::Any;
-            followed |= next;
-            self.member.local.push(token, priority, next);
+            let follow = token.stage != from && token.task == Task::Any && self.next.is_none();
+            if follow && self.followed < FOLLOW_MAX && !core.has_priorities() {
+                self.next = Some(token);
+            } else {
+                let slot = follow && !followed;
+                followed |= slot;
+                self.member.local.push(token, priority, slot);
+            }
         }
         self.wakes.tokens = tokens;
         self.wakes.trash.clear();
@@ -270,6 +278,13 @@ impl Worker {
     /// The next token of this worker's own queue, the shared one, or another worker's.
     fn pick(&mut self, pool: &Pool) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
+        if let Some(token) = self.next.take() {
+            self.followed += 1;
+            if !self.member.local.is_empty() {
+                pool.sleep.work_made();
+            }
+            return Some(token);
+        }
         let own = |worker: &mut Self| {
             let fair = worker.followed >= FOLLOW_MAX;
             worker.followed = if fair { 0 } else { worker.followed + 1 };
@@ -332,6 +347,7 @@ impl Worker {
             pool.sleep.end_search();
         }
         pool.gone(&self.member);
+        self.next.take().into_iter().for_each(|token| core.make_ready(token));
         while let Some(token) = self.member.local.steal() {
             core.make_ready(token);
         }
