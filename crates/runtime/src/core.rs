@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use comporta_model::event::Time;
-use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Policy, Settings};
 use comporta_model::stage::Host;
 
@@ -215,6 +215,14 @@ impl Core {
     /// For tests: whether a token belongs to a held stage, which then keeps it.
     pub(crate) fn is_held(&self, token: Token) -> bool {
         self.tested && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
+    }
+
+    /// Whether `from` is a stage or source that alone leads to `to`, once and from outside of a
+    /// cycle. Handles of an input are many, whatever the graph says.
+    pub(crate) fn is_sole_sender(&self, from: u32, to: StageId) -> bool {
+        self.incoming[to.index()] == 1
+            && self.cycles[to.index()].is_none()
+            && self.graph.stages[from as usize].kind != Kind::Input
     }
 
     // --- types found again

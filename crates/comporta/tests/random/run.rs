@@ -23,7 +23,8 @@ fn apply(case: &Case, control: &Control, change: Change) {
         Change::Policy(at, policy) => control.set_policy(pool(at), policy),
         // Refused once the stage has ended.
         Change::Instances(node, n) => control.set_instances(&case.name(node), n).or(Ok(())),
-        Change::Capacity(node, n) => control.set_capacity(&case.name(node), n),
+        // Refused where a stage is handed more events at once.
+        Change::Capacity(node, n) => control.set_capacity(&case.name(node), n).or(Ok(())),
         Change::Priority(node, n) => control.set_priority(&case.name(node), n),
         Change::Move(node, at) => control.move_stage(&case.name(node), pool(at)),
         Change::Enable(node, enabled) => control.set_enabled(&case.name(node), enabled),

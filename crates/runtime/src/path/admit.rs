@@ -173,6 +173,12 @@ impl Desk {
         if line.is_empty() { self.free(len, inside) } else { 0 }
     }
 
+    /// The room a sender may count on if nobody else sends.
+    pub(crate) fn room_left(&self, len: usize, inside: bool) -> usize {
+        let counts = self.when_full == WhenFull::Block && !self.disabled;
+        if counts { self.free_now(len, inside) } else { 0 }
+    }
+
     /// Reserves up to `want` places for a visit that begins.
     pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Drawn {
         let rule = self.when_full;
@@ -187,15 +193,22 @@ impl Desk {
         Drawn { places, room, rule, needed: true }
     }
 
-    /// Decides about `n` events, of which `drawn` have a place reserved.
-    pub(crate) fn admit(&mut self, len: usize, n: usize, drawn: usize, inside: bool) -> Verdict {
+    /// Decides about `n` events, of which `drawn` have a place reserved. A sender that knew it was
+    /// alone reserved nothing, but may count on `left` places all the same.
+    pub(crate) fn admit(
+        &mut self,
+        len: usize,
+        n: usize,
+        (drawn, left): (usize, usize),
+        inside: bool,
+    ) -> Verdict {
         self.reserved -= drawn;
         self.counts.offered += n as u64;
         if self.disabled {
             return Verdict { enter: 0, rest: Rest::Shed(Shed::Disabled) };
         }
         let room = match self.when_full {
-            WhenFull::Block => drawn.max(self.free_now(len, inside)),
+            WhenFull::Block => drawn.max(left).max(self.free_now(len, inside)),
             WhenFull::DropOldest => return Verdict { enter: n, rest: Rest::Oldest },
             WhenFull::Reject | WhenFull::DropNewest => self.free(len, true),
         };

@@ -60,7 +60,11 @@ pub(crate) struct Parcel<'a, T> {
     pub(crate) last: &'a mut Slots<T>,
     /// The sender has no storage of its own to go on with.
     pub(crate) short: bool,
+    /// Told how much room there is afterwards.
+    pub(crate) left: &'a mut usize,
     pub(crate) drawn: usize,
+    /// Places that a lone sender knew to be free.
+    pub(crate) counted: usize,
     pub(crate) outbox: &'a mut ChunkQueue<T>,
     /// The sender waits for another queue already: it does not stand in line here too.
     pub(crate) in_line: bool,
@@ -97,6 +101,11 @@ struct End<T> {
     /// There was no room at the last draw.
     short: bool,
     rejects: bool,
+    /// The stage is the only one that leads to this queue.
+    sole: bool,
+    /// The room that was left after the last delivery, and that this visit counts on.
+    left: usize,
+    counted: usize,
     outbox: Outbox<T>,
     filled: Vec<Slots<T>>,
     last: Slots<T>,
@@ -173,7 +182,8 @@ impl<T: Send + 'static> Link<T> {
             queues.sort_unstable();
             queues.dedup();
             let end = |to: &StageId| {
-                End::new(core.inlet::<T>(*to), Outbox::new(core, stage, *to, shared))
+                let sole = core.is_sole_sender(stage, *to);
+                End::new(core.inlet::<T>(*to), sole, Outbox::new(core, stage, *to, shared))
             };
             Wire {
                 route: match &edge.route {
@@ -197,9 +207,19 @@ impl<T: Send + 'static> Link<T> {
 
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
-    pub(crate) fn draw(&mut self, want: usize, who: &Who) -> (usize, usize) {
+    /// `alone` says that no other instance of the stage sends.
+    pub(crate) fn draw(&mut self, want: usize, who: &Who, alone: bool) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.ends() {
+            if alone && end.sole && end.left >= want {
+                // Nobody else sends there: the room left after the last delivery can only have
+                // grown, and need not be asked for, nor reserved.
+                end.short = false;
+                end.counted = end.left;
+                room = room.min(end.left);
+                limit = limit.min(end.left);
+                continue;
+            }
             let drawn = end.inlet.draw(want, who);
             end.drawn = drawn.places;
             end.short = drawn.needed && drawn.places == 0;
@@ -272,7 +292,7 @@ impl<T: Send + 'static> Link<T> {
                 if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
                     continue;
                 }
-                let End { inlet, drawn, outbox, filled, last, .. } = end;
+                let End { inlet, drawn, outbox, filled, last, left, counted, .. } = end;
                 let short = send.fills && send.wakes.shelf.is_empty::<T>();
                 let line = outbox.with(|outbox| {
                     let parcel = Parcel {
@@ -280,7 +300,9 @@ impl<T: Send + 'static> Link<T> {
                         filled,
                         last,
                         short,
+                        left,
                         drawn: std::mem::take(drawn),
+                        counted: std::mem::take(counted),
                         outbox,
                         in_line: send.line != Line::No,
                     };
@@ -312,12 +334,15 @@ impl<T> Wire<T> {
 }
 
 impl<T: Send + 'static> End<T> {
-    fn new(inlet: Arc<dyn Inlet<T>>, outbox: Outbox<T>) -> Self {
+    fn new(inlet: Arc<dyn Inlet<T>>, sole: bool, outbox: Outbox<T>) -> Self {
         End {
             inlet,
             drawn: 0,
             short: false,
             rejects: false,
+            sole,
+            left: 0,
+            counted: 0,
             outbox,
             filled: Vec::new(),
             last: Vec::new(),
@@ -460,23 +485,24 @@ impl Links {
         ports: &mut P,
         want: usize,
         emit_max: usize,
-        who: &Who,
+        (who, alone): (&Who, bool),
     ) {
         struct Draw<'a> {
             links: &'a mut Links,
             want: usize,
             emit_max: usize,
             who: &'a Who,
+            alone: bool,
         }
         impl PortVisitor for Draw<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 if let Some(link) = self.links.link::<T>(index) {
-                    let (limit, room) = link.draw(self.want, self.who);
+                    let (limit, room) = link.draw(self.want, self.who, self.alone);
                     out.allow(limit, room, self.emit_max);
                 }
             }
         }
-        ports.each(&mut Draw { links: self, want, emit_max, who });
+        ports.each(&mut Draw { links: self, want, emit_max, who, alone });
     }
 
     /// After a visit: sends everything.

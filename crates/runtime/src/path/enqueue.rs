@@ -242,7 +242,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         who: &Who,
         wakes: &mut Wakes,
     ) -> Line {
-        let Parcel { meta, filled, last, short, drawn, outbox, in_line } = parcel;
+        let Parcel { meta, filled, last, short, left, drawn, counted, outbox, in_line } = parcel;
         let n = filled.iter().map(Vec::len).sum::<usize>() + last.len();
         let (mut guard, len) = self.lock_len();
         let state = &mut *guard;
@@ -251,7 +251,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
             group.join(n as u64);
         }
         let verdict = match state.phase {
-            Phase::Open if outbox.is_empty() => state.desk.admit(len, n, drawn, inside),
+            Phase::Open if outbox.is_empty() => state.desk.admit(len, n, (drawn, counted), inside),
             Phase::Open => {
                 // Behind an outbox: these wait too.
                 state.desk.reserved -= drawn;
@@ -259,6 +259,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
                 Verdict { enter: 0, rest: Rest::Waits }
             }
             phase => {
+                *left = 0;
                 state.desk.reserved -= drawn;
                 state.desk.counts.offered += n as u64;
                 filled.clear();
@@ -306,6 +307,8 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         }
         Self::cycle_ended(state, gone, self.id, wakes);
         self.after_arrival(core, state, wakes);
+        // What is in flight may come back to the queue.
+        *left = state.desk.room_left(state.queue.len() + state.in_flight, inside);
         line
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Instance<H: Handler> {
     pub(crate) sent_lately: usize,
     pub(crate) pace: Pace,
     pub(crate) finishing: bool,
+    /// It was the only instance when its visit began.
+    pub(crate) alone: bool,
 }
 
 /// How long an event takes, learnt from visits.
@@ -243,6 +245,7 @@ impl<H: Handler> Instance<H> {
             sent_lately: 0,
             pace: Pace::default(),
             finishing: false,
+            alone: false,
         })
     }
 
@@ -267,7 +270,8 @@ impl<H: Handler> Instance<H> {
     ) -> Stop {
         while *at < slots.len() {
             // The clock is looked at between spans, so that the loop inside stays small.
-            let until = slots.len().min(probe.next.max(*at + 1));
+            let span = if H::GROUPED { slots.len() } else { probe.next.max(*at + 1) };
+            let until = slots.len().min(span);
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(&mut slots[..until], at)
             } else {
@@ -380,7 +384,8 @@ impl<H: Handler> StageNode<H> {
             return None; // a copy of a token that was used
         }
         state.claims -= 1;
-        let instance = state.idle.pop()?;
+        let mut instance = state.idle.pop()?;
+        instance.alone = state.instances + state.retiring == 1;
         let chunk = match self.rules.group {
             None => state.queue.pop(self.stride(core, state.stride)),
             Some((size, _)) => {
@@ -433,11 +438,12 @@ impl<H: Handler> StageNode<H> {
     ) {
         let who = Who::Instance { stage: self.id, instance: instance.index };
         instance.cx.set_times(chunk.meta.ingress, chunk.meta.deadline);
-        let Instance { ports, links, sent_lately, .. } = &mut *instance;
+        let Instance { ports, links, sent_lately, alone, .. } = &mut *instance;
         if ticket.is_some() {
             ports.each(&mut Unbounded(self.rules.emit_max));
         } else {
-            links.draw(ports, chunk.len().max(*sent_lately), self.rules.emit_max, &who);
+            let want = chunk.len().max(*sent_lately);
+            links.draw(ports, want, self.rules.emit_max, (&who, *alone));
         }
         let mut at = 0;
         let failed_before = tally.failed;

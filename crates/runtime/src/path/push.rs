@@ -251,7 +251,7 @@ impl<T: Send + 'static> Push<T> {
         let mut wakes = Wakes::default();
         let mut slot = self.door.lock();
         let door = slot.get_or_insert_with(|| Door::new(core, self.input.id, Caller::new()));
-        door.links.draw(&mut door.out, 1, usize::MAX, &door.who);
+        door.links.draw(&mut door.out, 1, usize::MAX, (&door.who, false));
         let result = match door.out.try_send(event) {
             Ok(()) => {
                 let sent = door.flush(core, &mut wakes);

@@ -66,6 +66,8 @@ pub(crate) struct Local {
 
 #[derive(Default)]
 struct LocalTokens {
+    /// Its worker has left: nothing may be put here any more.
+    closed: bool,
     next: Option<(Token, usize)>,
     bands: [VecDeque<Token>; BANDS],
 }
@@ -83,6 +85,30 @@ impl Local {
             tokens.bands[band].push_back(token);
         }
         self.len.fetch_add(1, Relaxed);
+    }
+
+    /// Adds a token from another worker; gives it back if the owner has left.
+    pub(crate) fn offer(&self, token: Token, priority: i32) -> Result<(), Token> {
+        let mut tokens = self.tokens.lock();
+        if tokens.closed {
+            return Err(token);
+        }
+        tokens.bands[band(priority)].push_back(token);
+        self.len.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    /// The owner leaves; says what was left.
+    pub(crate) fn close(&self) -> Vec<Token> {
+        let mut tokens = self.tokens.lock();
+        tokens.closed = true;
+        let slot = tokens.next.take().map(|(token, _)| token);
+        let left: Vec<Token> = slot
+            .into_iter()
+            .chain(tokens.bands.iter_mut().flat_map(|band| band.drain(..)))
+            .collect();
+        self.len.store(0, SeqCst);
+        left
     }
 
     /// The worker's own next token: that in the slot, unless `fair` or a higher band has one.
@@ -123,16 +149,38 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct SharedTokens {
+    /// Of priority 0: most programs have no other, and then nothing needs to be ordered.
+    plain: VecDeque<Token>,
     ranks: BTreeMap<Reverse<i32>, VecDeque<Token>>,
     /// An emptied rank, kept so that a queue that swings between none and one allocates nothing.
     spare: VecDeque<Token>,
 }
 
+impl SharedTokens {
+    fn pop(&mut self) -> Option<Token> {
+        let SharedTokens { plain, ranks, spare } = self;
+        if let Some(mut first) = ranks.first_entry()
+            && (first.key().0 > 0 || plain.is_empty())
+        {
+            let token = first.get_mut().pop_front();
+            if first.get().is_empty() {
+                *spare = first.remove();
+            }
+            return token;
+        }
+        plain.pop_front()
+    }
+}
+
 impl Shared {
     pub(crate) fn push(&self, token: Token, priority: i32) {
         let mut tokens = self.tokens.lock();
-        let SharedTokens { ranks, spare } = &mut *tokens;
-        ranks.entry(Reverse(priority)).or_insert_with(|| std::mem::take(spare)).push_back(token);
+        let SharedTokens { plain, ranks, spare } = &mut *tokens;
+        let rank = match priority {
+            0 => plain,
+            _ => ranks.entry(Reverse(priority)).or_insert_with(|| std::mem::take(spare)),
+        };
+        rank.push_back(token);
         self.len.fetch_add(1, SeqCst);
     }
 
@@ -141,12 +189,9 @@ impl Shared {
         if self.is_empty() {
             return None;
         }
+        // The length changes under the lock: whoever sees it finds a token, or waits for the lock.
         let mut tokens = self.tokens.lock();
-        let mut first = tokens.ranks.first_entry()?;
-        let token = first.get_mut().pop_front()?;
-        if first.get().is_empty() {
-            tokens.spare = first.remove();
-        }
+        let token = tokens.pop()?;
         Some((token, self.len.fetch_sub(1, SeqCst) - 1))
     }
 
@@ -166,11 +211,21 @@ mod tests {
     #[test]
     fn the_shared_queue_serves_by_priority_and_then_in_order() {
         let queue = Shared::default();
-        for (stage, priority) in [(1, 0), (2, 5), (3, 0), (4, 5)] {
+        for (stage, priority) in [(6, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, 9)] {
             queue.push(any(stage), priority);
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(t, _)| t.stage).collect();
-        assert_eq!(order, [2, 4, 1, 3]);
+        assert_eq!(order, [5, 2, 4, 1, 3, 6]);
+    }
+
+    #[test]
+    fn a_worker_that_has_left_is_given_nothing() {
+        let local = Local::default();
+        local.push(any(1), 0, false);
+        assert_eq!(local.offer(any(2), 0), Ok(()));
+        assert_eq!(local.close(), [any(1), any(2)]);
+        assert_eq!(local.offer(any(3), 0), Err(any(3)));
+        assert!(local.is_empty());
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl<H: Handler> StageNode<H> {
     /// An instance has waited long enough to try an event again.
     pub(crate) fn retry(&self, core: &Arc<Core>, index: u32, now: Time, wakes: &mut Wakes) {
         let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
+        instance.alone = false; // others may have come while it waited
         if let Some(Pending { chunk, ticket, tally, .. }) = instance.pending.take() {
             self.run(core, instance, chunk, (ticket, tally), now, wakes);
         }
@@ -287,7 +288,8 @@ fn flush<P: Ports>(
     who: &Who,
     wakes: &mut Wakes,
 ) -> Sent {
-    let mut sending = Sending { core, meta, who, wakes, fills, line: Line::No, emitted: 0, unrouted: 0 };
+    let mut sending =
+        Sending { core, meta, who, wakes, fills, line: Line::No, emitted: 0, unrouted: 0 };
     links.flush(ports, &mut sending);
     Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
 }

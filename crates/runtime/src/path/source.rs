@@ -86,7 +86,7 @@ impl<S: Source> SourceNode<S> {
 
     fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
         let who = Who::Instance { stage: self.id, instance: 0 };
-        pump.links.draw(&mut pump.out, self.batch, usize::MAX, &who);
+        pump.links.draw(&mut pump.out, self.batch, usize::MAX, (&who, true));
         let events = pump.out.allowance().clamp(1, self.batch);
         pump.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {

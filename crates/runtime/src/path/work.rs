@@ -11,8 +11,8 @@ use crate::path::admit::Wakes;
 use crate::path::ready::{Local, Shared, Task, Token};
 use crate::sleep::{Sleep, Woken};
 use crate::sync::{
-    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release, SeqCst,
-    thread_local,
+    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release,
+    SeqCst, thread_local,
 };
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
@@ -251,8 +251,10 @@ impl Worker {
             {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them. It is awake, or whoever is woken takes it from there.
-                member.local.push(token, priority, false);
-                pool.sleep.work_made();
+                match member.local.offer(token, priority) {
+                    Ok(()) => pool.sleep.work_made(),
+                    Err(token) => core.make_ready(token), // it has just left
+                }
                 continue;
             }
             let follow = token.stage != from && token.task == Task::Any && self.next.is_none();
@@ -348,9 +350,7 @@ impl Worker {
         }
         pool.gone(&self.member);
         self.next.take().into_iter().for_each(|token| core.make_ready(token));
-        while let Some(token) = self.member.local.steal() {
-            core.make_ready(token);
-        }
+        self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
         pool.sleep.work_made();
     }
 }
