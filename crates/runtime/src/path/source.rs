@@ -73,6 +73,9 @@ struct Pump<S: Source> {
     out: Out<S::Item>,
     links: Links,
     group: u64,
+    /// What the last pull did, not yet counted.
+    unseen: Counts,
+    service_ns: u64,
     /// What the last pull left behind.
     left: Pull,
     /// The edges were closed; only acknowledgements are awaited.
@@ -131,13 +134,13 @@ impl<S: Source> SourceNode<S> {
         let end = core.clock.now();
         wakes.now = Some(end);
         let took = end.since(now).as_nanos() as u64;
-        {
-            let mut state = self.state.lock();
-            state.counts.visits += 1;
-            state.counts.emitted += emitted as u64;
-            state.counts.unrouted += unrouted as u64;
-            state.service_ns = took.checked_div(emitted as u64).unwrap_or(state.service_ns);
-        }
+        pump.unseen = Counts {
+            visits: 1,
+            emitted: emitted as u64,
+            unrouted: unrouted as u64,
+            ..Counts::default()
+        };
+        pump.service_ns = took.checked_div(emitted as u64).unwrap_or(pump.service_ns);
         match group {
             // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
             Some(_) if emitted == 0 => self.state.lock().groups -= 1,
@@ -150,6 +153,11 @@ impl<S: Source> SourceNode<S> {
     /// Says what the source does next.
     fn place(&self, core: &Core, mut pump: Box<Pump<S>>, line: Line, wakes: &mut Wakes) {
         let mut state = self.state.lock();
+        let pulled = std::mem::take(&mut pump.unseen);
+        state.counts.visits += pulled.visits;
+        state.counts.emitted += pulled.emitted;
+        state.counts.unrouted += pulled.unrouted;
+        state.service_ns = pump.service_ns;
         if state.phase == Phase::Ended {
             wakes.trash.push(Box::new(pump.source)); // stopped meanwhile
             return;
@@ -269,7 +277,16 @@ impl<S: Source> Node for SourceNode<S> {
         };
         let mut out = <Out<S::Item> as Ports>::new();
         let links = Links::new(core, self.id, &mut out, false);
-        let pump = Pump { source, out, links, group: 0, left: Pull::More, closed: false };
+        let pump = Pump {
+            source,
+            out,
+            links,
+            group: 0,
+            unseen: Counts::default(),
+            service_ns: 0,
+            left: Pull::More,
+            closed: false,
+        };
         self.state.lock().pump = Some(Box::new(pump));
         wakes.tokens.push(self.token());
         Ok(())

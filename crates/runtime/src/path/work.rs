@@ -244,14 +244,13 @@ impl Worker {
                 core.make_ready(token);
                 continue;
             }
-            let priority = core.priority(token.stage);
             if token.home != 0
                 && token.home != self.wakes.home
                 && let Some(member) = self.mate(token.home)
             {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them. It is awake, or whoever is woken takes it from there.
-                match member.local.offer(token, priority) {
+                match member.local.offer(token, core.priority(token.stage)) {
                     Ok(()) => pool.sleep.work_made(),
                     Err(token) => core.make_ready(token), // it has just left
                 }
@@ -263,7 +262,7 @@ impl Worker {
             } else {
                 let slot = follow && !followed;
                 followed |= slot;
-                self.member.local.push(token, priority, slot);
+                self.member.local.push(token, core.priority(token.stage), slot);
             }
         }
         self.wakes.tokens = tokens;
