@@ -5,7 +5,8 @@
 //! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
 //! 4. [`ready`] holds the tokens that say which stage has work.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
-//! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types.
+//! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types; [`pace`] says for
+//!    how long.
 //! 7. [`emit`] hands what was sent to the next queues, or keeps it in an outbox.
 //! 8. [`settle`] counts how each event ended and says what the instance does next.
 
@@ -16,5 +17,6 @@ pub(crate) mod enqueue;
 pub(crate) mod ready;
 pub(crate) mod work;
 pub(crate) mod handle;
+pub(crate) mod pace;
 pub(crate) mod emit;
 pub(crate) mod settle;

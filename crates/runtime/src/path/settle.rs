@@ -18,8 +18,9 @@ use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
 use crate::path::handle::{
-    Flooded, Instance, Mark, Pace, Pending, QUANTUM, Ran, Refused, Tally, Unbounded, Withdraw,
+    Flooded, Instance, Mark, Pending, Ran, Refused, Tally, Unbounded, Withdraw,
 };
+use crate::path::pace::{Pace, QUANTUM};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 

@@ -1,0 +1,176 @@
+//! How long a visit takes: the pace of an instance, learnt from its visits, and the looks at the
+//! clock that end a visit whose time is up.
+//! Used by `handle`; `settle` sizes the next visits by it.
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+use crate::core::Core;
+
+/// How long a visit should take at most: long against what a visit costs (well under a
+/// microsecond) and short against what a person or a deadline notices.
+pub(crate) const QUANTUM: Duration = Duration::from_micros(100);
+
+/// Below this mean service time the clock is first read after `PROBE_LATE` events rather than after
+/// 1: a read costs about 28 ns, which would show against a handler of a few.
+const PROBE_EARLY_NS: u64 = 250;
+const PROBE_LATE: usize = 256;
+
+/// How long an event takes, learnt from visits.
+#[derive(Default)]
+pub(crate) struct Pace {
+    mean_ns: u64,
+    /// Nanoseconds per event of the last three visits; 0 where there was none.
+    lately: [u64; 3],
+}
+
+impl Pace {
+    /// A visit spent so much per event.
+    pub(crate) fn note(&mut self, ns: u64) {
+        let ns = ns.max(1);
+        self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
+        self.lately.rotate_left(1);
+        self.lately[2] = ns;
+    }
+
+    /// The mean, the latest counting most; 0 before the first visit.
+    pub(crate) fn mean_ns(&self) -> u64 {
+        self.mean_ns
+    }
+
+    /// The median of the last visits. A visit in which the machine ran something else for some
+    /// milliseconds moves the mean a thousandfold, and says nothing about the next.
+    pub(crate) fn usual_ns(&self) -> u64 {
+        let mut sorted = self.lately;
+        sorted.sort_unstable();
+        if sorted[1] == 0 { sorted[2] } else { sorted[1] }
+    }
+}
+
+/// When to look at the clock: after 1, 2, 4, 8 ... events, so that a visit overshoots its time at
+/// most twofold.
+///
+/// A visit that is late all of a sudden is pardoned once: if what is left would fit its time at the
+/// pace it had, then the machine was away and not the handler slow, and to stop would gain nothing
+/// and leave the events in two pieces for the rest of their way. The look-outs begin anew with the
+/// next event, so a handler that did become slow costs one event more.
+pub(crate) struct Probe {
+    pub(crate) next: usize,
+    /// When, and at which event, the count of look-outs began.
+    start: Time,
+    from: usize,
+    /// Nanoseconds per event as far as known; 0 if not.
+    pace_ns: u64,
+    pardoned: bool,
+}
+
+impl Probe {
+    pub(crate) fn new(start: Time, pace: &Pace) -> Self {
+        let early = pace.mean_ns() > PROBE_EARLY_NS || pace.mean_ns() == 0;
+        let next = if early { 1 } else { PROBE_LATE };
+        Probe { next, start, from: 0, pace_ns: pace.usual_ns(), pardoned: false }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn is_late(&mut self, core: &Core, at: usize, left: usize) -> bool {
+        self.judge(core.clock.now(), at, left)
+    }
+
+    /// Whether a visit that has spent `at` events by now must stop with `left` to go.
+    fn judge(&mut self, now: Time, at: usize, left: usize) -> bool {
+        let (spent, events) = (now.since(self.start), at - self.from);
+        if spent <= QUANTUM {
+            self.next = at + events;
+            self.pace_ns = (spent.as_nanos() as u64 / events as u64).max(1);
+            return false;
+        }
+        let fits = QUANTUM.as_nanos() as u64 / self.pace_ns.max(1);
+        if self.pardoned || self.pace_ns == 0 || left as u64 > fits {
+            return true;
+        }
+        *self = Probe { next: at + 1, start: now, from: at, pardoned: true, ..*self };
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_visit_moves_the_mean_but_not_what_is_usual() {
+        let mut pace = Pace::default();
+        assert_eq!((pace.mean_ns(), pace.usual_ns()), (0, 0));
+        pace.note(40_000); // even if it is the first
+        assert_eq!(pace.usual_ns(), 40_000);
+        pace.note(4);
+        assert_eq!(pace.usual_ns(), 4);
+        pace.note(40_000);
+        pace.note(5);
+        pace.note(4);
+        assert_eq!(pace.usual_ns(), 5);
+        assert!(pace.mean_ns() > 1000);
+    }
+
+    #[test]
+    fn two_slow_visits_in_a_row_are_the_new_usual() {
+        let mut pace = Pace::default();
+        for ns in [4, 4, 4, 40_000, 50_000] {
+            pace.note(ns);
+        }
+        assert_eq!(pace.usual_ns(), 40_000);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn probe(usual_ns: u64) -> Probe {
+        let mut pace = Pace::default();
+        pace.note(usual_ns);
+        Probe::new(Time::ZERO, &pace)
+    }
+
+    fn at_ns(ns: u64) -> Time {
+        Time::from_nanos(ns)
+    }
+
+    #[test]
+    fn a_fast_visit_that_is_late_all_of_a_sudden_goes_on() {
+        let mut probe = probe(4);
+        assert_eq!(probe.next, PROBE_LATE);
+        assert!(!probe.judge(at_ns(5 * MS), 128, 128));
+        assert_eq!(probe.next, 129);
+        assert!(!probe.judge(at_ns(5 * MS + 4), 129, 127));
+        assert_eq!(probe.next, 130);
+        assert!(!probe.judge(at_ns(5 * MS + 8), 130, 126));
+        assert_eq!(probe.next, 132);
+    }
+
+    #[test]
+    fn a_handler_that_became_slow_costs_one_event_more() {
+        let mut probe = probe(4);
+        assert!(!probe.judge(at_ns(128 * MS), 128, 128));
+        assert!(probe.judge(at_ns(129 * MS), 129, 127));
+    }
+
+    #[test]
+    fn a_visit_is_not_pardoned_before_its_pace_is_known_or_where_the_rest_does_not_fit() {
+        let mut first = Probe::new(Time::ZERO, &Pace::default());
+        assert!(first.judge(at_ns(MS), 1, 255));
+        let mut slow = probe(1_000); // 100 fit a visit
+        assert!(!slow.judge(at_ns(1_000), 1, 255));
+        assert!(!slow.judge(at_ns(2_000), 2, 254));
+        assert!(slow.judge(at_ns(MS), 4, 101));
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_after_1_2_4_and_8_events() {
+        let mut probe = Probe::new(Time::ZERO, &Pace::default());
+        for (at, next) in [(1, 2), (2, 4), (4, 8), (8, 16)] {
+            assert_eq!(probe.next, at);
+            assert!(!probe.judge(at_ns(1), at, 100));
+            assert_eq!(probe.next, next);
+        }
+    }
+}
