@@ -1,4 +1,5 @@
 //! How a program ends: by itself, drained, quit or stopped; and what keeps it from starting.
+//! Long because the ways to end are many, and share their programs.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
 //! Where events come from: iterators, lines, timers, push handles, and sources that are told when
 //! everything their events led to has settled.
+//! Long because the kinds of sources share their helpers.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -8,9 +8,9 @@
 use std::mem::needs_drop;
 use std::time::Duration;
 
-use comporta_model::chunk::{Chunk, ChunkQueue};
+use comporta_model::chunk::Chunk;
 use comporta_model::error::Error;
-use comporta_model::event::{AckGroup, Fate, Meta, Time};
+use comporta_model::event::Time;
 use comporta_model::plan::{OnPanic, Retry};
 use comporta_model::port::{Out, PortVisitor, Ports};
 use comporta_model::stage::{Cx, Handler};
@@ -20,6 +20,7 @@ use crate::failure::{Reason, guard};
 use crate::path::admit::{Wakes, Who};
 use crate::path::emit::Links;
 use crate::path::enqueue::{StageNode, deactivate};
+use crate::path::group::gather;
 use crate::path::pace::{Pace, Probe};
 use crate::sync::Arc;
 
@@ -465,44 +466,4 @@ pub(crate) struct Ran {
     /// The event at `at` is to be tried again after this.
     pub(crate) wait: Option<Duration>,
     pub(crate) start: Time,
-}
-
-/// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
-/// or only some to one, a group of its own stands for them all.
-fn gather<T: Send + 'static>(queue: &mut ChunkQueue<T>, size: usize) -> Option<Chunk<T>> {
-    let mut gathered = queue.pop(size)?;
-    let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
-    let mut mixed = false;
-    let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
-        (None, _) => mixed = true,
-        (Some(group), Some((last, count))) if Arc::ptr_eq(group, last) => *count += n as u64,
-        (Some(group), _) => parts.push((group.clone(), n as u64)),
-    };
-    note(&gathered.meta, gathered.len());
-    while gathered.len() < size
-        && let Some(more) = queue.pop(size - gathered.len())
-    {
-        note(&more.meta, more.len());
-        gathered.meta.absorb(&more.meta);
-        let deadlines = [gathered.meta.deadline, more.meta.deadline];
-        gathered.meta.deadline = deadlines.into_iter().flatten().min();
-        gathered.append(&mut more.into_events());
-    }
-    let len = gathered.len() as u64;
-    if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
-        let group = AckGroup::open(0, move |settled| {
-            let fate = match settled {
-                _ if settled.is_clean() => Fate::Handled,
-                _ if settled.failed > 0 => Fate::Failed,
-                _ if settled.shed > 0 => Fate::Shed,
-                _ => Fate::Cancelled,
-            };
-            for (group, n) in &parts {
-                group.settle(*n, fate);
-            }
-        });
-        group.join(len - 1); // it was opened holding one
-        gathered.meta.ack = Some(group);
-    }
-    Some(gathered)
 }

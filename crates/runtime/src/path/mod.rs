@@ -17,6 +17,7 @@ pub(crate) mod enqueue;
 pub(crate) mod ready;
 pub(crate) mod work;
 pub(crate) mod handle;
+pub(crate) mod group;
 pub(crate) mod pace;
 pub(crate) mod emit;
 pub(crate) mod settle;
