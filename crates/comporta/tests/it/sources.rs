@@ -507,6 +507,23 @@ fn a_source_that_awaits_acknowledgement_is_pulled_one_group_at_a_time() {
 }
 
 #[test]
+fn a_source_that_sleeps_is_told_at_once_and_pulled_in_its_time() {
+    let app = App::new("asleep");
+    let (numbers, heard) = acked(&app, &[&[1], &[2], &[3]], Pull::After(MS * 10));
+    let sent = record(&app, numbers);
+    app.connect(numbers, app.sink("sink", |_: u64| {}));
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    for group in 1..=3 {
+        kit.settle();
+        assert_eq!((sent.take(), told(&heard)), (vec![group], vec![(group, 0, 0)]));
+        kit.advance(MS * 9);
+        assert!(sent.take().is_empty(), "pulled before its time");
+        kit.advance(MS);
+    }
+    assert!(kit.run());
+}
+
+#[test]
 fn groups_gathered_from_several_pulls_settle_each() {
     for plain_first in [false, true] {
         let app = App::new("gathered");

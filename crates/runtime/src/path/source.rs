@@ -76,8 +76,9 @@ struct Pump<S: Source> {
     /// What the last pull did, not yet counted.
     unseen: Counts,
     service_ns: u64,
-    /// What the last pull left behind.
+    /// What the last pull left behind, and until when there is nothing.
     left: Pull,
+    due: Option<Time>,
     /// The edges were closed; only acknowledgements are awaited.
     closed: bool,
 }
@@ -89,6 +90,7 @@ impl<S: Source> SourceNode<S> {
 
     fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
         let who = Who::Instance { stage: self.id, instance: 0 };
+        pump.due = None;
         pump.links.draw(&mut pump.out, self.batch, usize::MAX, (&who, true));
         let events = pump.out.allowance().clamp(1, self.batch);
         pump.group += 1;
@@ -174,16 +176,20 @@ impl<S: Source> SourceNode<S> {
         if state.stop {
             pump.left = Pull::End;
         }
+        let now = core.clock.now();
+        if let (Pull::After(wait), None) = (pump.left, pump.due) {
+            pump.due = Some(now + wait);
+            core.timers.add(now + wait, self.token());
+        }
         let (phase, token) = match pump.left {
             _ if !state.settled.is_empty() => (Phase::Ready, true),
             Pull::End if state.groups == 0 => (Phase::Ended, false),
             Pull::AfterAck if state.groups == 0 => (Phase::Ready, true), // nothing to wait for
             Pull::End | Pull::AfterAck => (Phase::AwaitsAck, false),
             Pull::More => (Phase::Ready, true),
-            Pull::After(wait) => {
-                core.timers.add(core.clock.now() + wait, self.token());
-                (Phase::Asleep, false)
-            }
+            // The timer may have fired while the source heard what had settled.
+            Pull::After(_) if pump.due.is_some_and(|due| due <= now) => (Phase::Ready, true),
+            Pull::After(_) => (Phase::Asleep, false),
         };
         state.phase = phase;
         if token {
@@ -209,7 +215,7 @@ impl<S: Source> SourceNode<S> {
         let mut state = self.state.lock();
         state.groups -= 1;
         state.settled.push(settled);
-        if state.phase == Phase::AwaitsAck {
+        if matches!(state.phase, Phase::AwaitsAck | Phase::Asleep) {
             state.phase = Phase::Ready;
             drop(state);
             core.make_ready(self.token());
@@ -234,7 +240,9 @@ impl<S: Source> SourceNode<S> {
                 pump.left = Pull::End;
             }
         }
-        if stop || pump.left == Pull::End {
+        // Not the time the visit began: that may lie before the timer that asked for it.
+        let sleeps = pump.due.is_some_and(|due| core.clock.now() < due);
+        if stop || sleeps || pump.left == Pull::End {
             self.place(core, pump, Line::No, wakes);
         } else {
             self.pull(core, pump, now, wakes);
@@ -285,6 +293,7 @@ impl<S: Source> Node for SourceNode<S> {
             unseen: Counts::default(),
             service_ns: 0,
             left: Pull::More,
+            due: None,
             closed: false,
         };
         self.state.lock().pump = Some(Box::new(pump));
