@@ -73,8 +73,8 @@ struct Pump<S: Source> {
     out: Out<S::Item>,
     links: Links,
     group: u64,
-    /// What the last pull did, not yet counted.
-    unseen: Counts,
+    /// What the last pull sent, and sent nowhere, not yet counted.
+    unseen: Option<(u64, u64)>,
     service_ns: u64,
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
@@ -136,12 +136,7 @@ impl<S: Source> SourceNode<S> {
         let end = core.clock.now();
         wakes.now = Some(end);
         let took = end.since(now).as_nanos() as u64;
-        pump.unseen = Counts {
-            visits: 1,
-            emitted: emitted as u64,
-            unrouted: unrouted as u64,
-            ..Counts::default()
-        };
+        pump.unseen = Some((emitted as u64, unrouted as u64));
         pump.service_ns = took.checked_div(emitted as u64).unwrap_or(pump.service_ns);
         match group {
             // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
@@ -155,11 +150,12 @@ impl<S: Source> SourceNode<S> {
     /// Says what the source does next.
     fn place(&self, core: &Core, mut pump: Box<Pump<S>>, line: Line, wakes: &mut Wakes) {
         let mut state = self.state.lock();
-        let pulled = std::mem::take(&mut pump.unseen);
-        state.counts.visits += pulled.visits;
-        state.counts.emitted += pulled.emitted;
-        state.counts.unrouted += pulled.unrouted;
-        state.service_ns = pump.service_ns;
+        if let Some((emitted, unrouted)) = pump.unseen.take() {
+            state.counts.visits += 1;
+            state.counts.emitted += emitted;
+            state.counts.unrouted += unrouted;
+            state.service_ns = pump.service_ns;
+        }
         if state.phase == Phase::Ended {
             wakes.trash.push(Box::new(pump.source)); // stopped meanwhile
             return;
@@ -176,7 +172,7 @@ impl<S: Source> SourceNode<S> {
         if state.stop {
             pump.left = Pull::End;
         }
-        let now = core.clock.now();
+        let now = if pump.left == Pull::More { Time::ZERO } else { core.clock.now() };
         if let (Pull::After(wait), None) = (pump.left, pump.due) {
             pump.due = Some(now + wait);
             core.timers.add(now + wait, self.token());
@@ -290,7 +286,7 @@ impl<S: Source> Node for SourceNode<S> {
             out,
             links,
             group: 0,
-            unseen: Counts::default(),
+            unseen: None,
             service_ns: 0,
             left: Pull::More,
             due: None,
