@@ -72,8 +72,7 @@ pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> JoinH
 }
 
 /// Alone on its cache lines (two of them: processors fetch them in pairs), so that what one core
-/// writes does not take from another what it only reads. False sharing was measured at 5 to 9
-/// times the cost of a visit's bookkeeping.
+/// writes does not take from another what it only reads.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(T);

@@ -10,7 +10,6 @@ mod bounds;
 mod sources;
 mod ends;
 mod endings;
-mod finish;
 mod retries;
 mod found;
 mod batched;
