@@ -143,7 +143,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::{App, Plan, Policy, PoolPlan, Retry, WhenFull};
+//! use comporta::{App, Plan, Policy, Retry, WhenFull};
 //!
 //! # let app = App::new("planned");
 //! # let numbers = app.source("numbers", || 0..10_u64);
@@ -157,7 +157,7 @@
 //!     .every(|stage| stage.capacity(10_000))
 //!     .stage("work", |work| work.instances(4).when_full(WhenFull::DropOldest))
 //!     .stage("store", |store| store.retry(Retry::new(3, Duration::from_millis(50))))
-//!     .pool("disk", PoolPlan::default().threads(1).stages(["store"]));
+//!     .cluster("disk", |disk| disk.threads(1).stages("store".into()));
 //! app.run(&plan)?;
 //!
 //! let app = App::new("mistaken");
@@ -245,7 +245,8 @@ pub use comporta_model::error::{Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Settled, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{
-    OnPanic, Plan, PlanFault, Policy, PoolPlan, Retry, StagePlan, WhenFull,
+    ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Policy, Retry, SetFault, StagePlan,
+    StageSet, WhenFull,
 };
 pub use comporta_model::port::{AsInput, AsPort, Out, Port};
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
-use comporta_model::plan::{Policy, Settings};
+use comporta_model::plan::{Policy, Settings, WhenFull};
 use comporta_model::stage::Host;
 
 use crate::cycle::Cycle;
@@ -95,6 +95,8 @@ pub(crate) struct Core {
     prioritised: AtomicBool,
     cycles: Vec<Option<Arc<Cycle>>>,
     wiring: Wiring,
+    /// For the ports of which the plan says what happens at a full queue, in the order of their edges.
+    rules: HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>>,
     /// For each stage, where its ports lead.
     outgoing: Vec<Vec<(usize, StageId)>>,
     /// For each stage, the edges that lead to it from outside of its cycle.
@@ -152,6 +154,7 @@ impl Core {
             }
         }
         let live = graph.stages.len();
+        let rules = ruled_ports(&graph, &settings);
         Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places: places.collect(),
@@ -162,6 +165,7 @@ impl Core {
             clock,
             timers: Timers::default(),
             wiring,
+            rules,
             outgoing,
             incoming,
             nodes: OnceLock::new(),
@@ -230,6 +234,12 @@ impl Core {
     pub(crate) fn edges_of<T: 'static>(&self, stage: u32, port: usize) -> Vec<&Edge<T>> {
         let edges = self.wiring.edges.get(&(stage, port));
         edges.into_iter().flatten().filter_map(|edge| edge.downcast_ref()).collect()
+    }
+
+    /// For each of these edges and each of its ends, what happens at a full queue, where that is
+    /// not as the queue has it.
+    pub(crate) fn rules_of(&self, stage: u32, port: usize) -> &[Vec<Option<WhenFull>>] {
+        self.rules.get(&(stage, port)).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn tap<T: 'static>(&self, stage: u32, port: usize) -> Option<Tap<T>> {
@@ -550,6 +560,20 @@ impl Host for Core {
         drop(run);
         self.halt();
     }
+}
+
+/// What a plan says of connectors, by the port they start from.
+fn ruled_ports(
+    graph: &Graph,
+    settings: &Settings,
+) -> HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>> {
+    let mut rules: HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>> = HashMap::new();
+    if settings.connectors.iter().flatten().any(Option::is_some) {
+        for (connector, said) in graph.connectors.iter().zip(&settings.connectors) {
+            rules.entry((connector.from.0, connector.port)).or_default().push(said.clone());
+        }
+    }
+    rules
 }
 
 fn cycles(graph: &Graph, topology: &Topology) -> Vec<Option<Arc<Cycle>>> {

@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use comporta_model::graph::StageId;
-use comporta_model::plan::{self, PlanFault, Policy, defaults, in_range, instances_allowed};
+use comporta_model::plan::{
+    self, PlanFault, Policy, capacity_allowed, instances_allowed, threads_allowed,
+};
 
 use crate::app::StartError;
 use crate::core::Core;
@@ -280,7 +282,7 @@ impl Control {
     }
 
     fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
-        self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name))
+        self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
     }
 
     fn pool(&self, name: &str) -> Result<usize, PlanFault> {
@@ -303,8 +305,7 @@ impl Control {
     /// For an unknown pool, or a number that is not from 1 to 1,024.
     pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
         let at = self.pool(pool)?;
-        let what = || format!("the number of threads of the pool `{pool}`");
-        let threads = in_range(what, threads, defaults::THREADS_MAX, "1 to 1,024")?;
+        let threads = threads_allowed(pool, threads)?;
         let now = self.core.pools[at].threads();
         self.core.hire(at, threads.saturating_sub(now), false);
         self.core.pools[at].dismiss(now.saturating_sub(threads), |member| !member.stand_in);
@@ -332,9 +333,7 @@ impl Control {
     /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
     pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
-        let what = || format!("the queue capacity of `{stage}`");
-        let capacity = in_range(what, capacity, usize::MAX, "at least 1")?;
-        plan::batch_fits(&self.core.graph.stages[id.index()], capacity)?;
+        let capacity = capacity_allowed(&self.core.graph.stages[id.index()], capacity)?;
         let mut wakes = Wakes::default();
         self.core.node(id.0).set_capacity(capacity, &mut wakes);
         self.core.dispatch(wakes);

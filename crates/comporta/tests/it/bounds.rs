@@ -107,6 +107,45 @@ fn what_a_stage_sends_into_a_full_queue_is_shed_by_the_same_rules() {
     }
 }
 
+#[test]
+fn two_ways_into_one_queue_may_differ_in_what_a_full_queue_means() {
+    for (rule, reason) in [
+        (WhenFull::Reject, Shed::Rejected),
+        (WhenFull::DropNewest, Shed::Newest),
+        (WhenFull::DropOldest, Shed::Oldest),
+    ] {
+        let app = App::new("ways");
+        let (seen, see) = collector();
+        let slow = app.sink("slow", see);
+        for (name, from) in [("dear", 0), ("cheap", 100)] {
+            let numbers = app.source(format!("{name}s"), move || from..from + 20u64);
+            let pass = app.map(name, |n: u64| n);
+            app.connect(numbers, pass);
+            app.connect(pass, slow);
+        }
+        let plan = Plan::new()
+            .stage("slow", |s| s.capacity(4))
+            .connector("cheap -> slow", |way| way.when_full(rule));
+        let mut kit = Kit::new(app, &plan).unwrap();
+        kit.hold("slow");
+        kit.settle();
+        // The one sender has waited, the other has not.
+        assert_eq!(counts(&kit, "cheap").handled, 20, "{rule:?}");
+        assert!(counts(&kit, "slow").shed(reason) >= 16, "{rule:?}");
+        assert!(stage(&kit.snapshot(), "slow").outboxed > 0 || counts(&kit, "dear").handled < 20);
+        kit.resume("slow");
+        assert!(kit.run());
+        let dear: Vec<u64> = taken(&seen).into_iter().filter(|n| *n < 100).collect();
+        if rule == WhenFull::DropOldest {
+            // What came by the one way is shed in favour of what comes by the other.
+            assert!(dear.is_sorted());
+        } else {
+            assert_eq!(dear, (0..20).collect::<Vec<_>>(), "{rule:?}");
+        }
+        assert!(kit.snapshot().adds_up());
+    }
+}
+
 /// Tries to send each event; remembers what it got back.
 #[derive(Clone)]
 struct Offers(Arc<Mutex<Vec<u64>>>);

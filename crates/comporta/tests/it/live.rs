@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use comporta::testing::{Kit, record};
 use comporta::{
-    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Policy, PoolPlan, Push, Result,
-    Stage, WhenFull,
+    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Policy, Push, Result, Stage,
+    StageSet, WhenFull,
 };
 
 use crate::seen::{collector, counts, stage, taken, until};
@@ -25,7 +25,7 @@ fn endless() -> (App, Plan, Arc<Mutex<Vec<u64>>>) {
     app.connect(b, sink);
     let plan = Plan::new()
         .threads(2)
-        .pool("side", PoolPlan::default().threads(1))
+        .cluster("side", |side| side.threads(1).stages(StageSet::none()))
         .every(|s| s.capacity(16).batch(4));
     (app, plan, seen)
 }
@@ -263,7 +263,7 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
     let group = app.stage("group", groups);
     app.connect(numbers, count);
     app.connect(count, group);
-    let plan = Plan::new().threads(2).pool("side", PoolPlan::default());
+    let plan = Plan::new().threads(2).cluster("side", |side| side.stages(StageSet::none()));
     let mut kit = Kit::new(app, &plan).unwrap();
     let control = kit.control();
     let shown = |kit: &Kit| format!("{:?}", kit.snapshot());
@@ -280,19 +280,19 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
         (control.set_priority("zzz", 1), "the program has no stage `zzz`"),
         (control.set_enabled("zzz", false), "the program has no stage `zzz`"),
         (control.move_stage("zzz", "side"), "the program has no stage `zzz`"),
-        (control.move_stage("count", "sied"), "the plan has no pool `sied`: did you mean `side`?"),
+        (
+            control.move_stage("count", "sied"),
+            "the program has no pool `sied`: did you mean `side`?",
+        ),
         (
             control.set_policy("mian", Policy::Srpt),
-            "the plan has no pool `mian`: did you mean `main`?",
+            "the program has no pool `mian`: did you mean `main`?",
         ),
-        (control.set_threads("mian", 1), "the plan has no pool `mian`: did you mean `main`?"),
-        (
-            control.set_threads("main", 0),
-            "the number of threads of the pool `main` is 0: use 1 to 1,024",
-        ),
+        (control.set_threads("mian", 1), "the program has no pool `mian`: did you mean `main`?"),
+        (control.set_threads("main", 0), "the number of threads of `main` is 0: use 1 to 1,024"),
         (
             control.set_threads("main", 9_999),
-            "the number of threads of the pool `main` is 9999: use 1 to 1,024",
+            "the number of threads of `main` is 9999: use 1 to 1,024",
         ),
         (control.set_capacity("count", 0), "the queue capacity of `count` is 0: use at least 1"),
         (

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use comporta::{OnPanic, Plan, Policy, PoolPlan, Retry, WhenFull};
+use comporta::{OnPanic, Plan, Policy, Retry, StageSet, WhenFull};
 
 use crate::dice::Dice;
 
@@ -85,6 +85,8 @@ pub(crate) struct LinkCase {
     pub(crate) way: Way,
     /// Stages, by node number.
     pub(crate) to: Vec<usize>,
+    /// What happens at a full queue to what comes this way, if the plan says so.
+    pub(crate) rule: Option<WhenFull>,
 }
 
 /// A change while it runs; stages by node number.
@@ -116,6 +118,8 @@ pub(crate) enum Ending {
 /// The most one call of a handler emits, `finish` included.
 pub(crate) const EMITS_MAX: u64 = 5;
 
+const RULES: [WhenFull; 4] =
+    [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
 const POLICIES: [Policy; 3] = [Policy::Stealing, Policy::Single, Policy::Srpt];
 
 impl Case {
@@ -136,7 +140,12 @@ impl Case {
             .map(|_| StageCase::new(dice, lossless, failing, pools.len()))
             .collect();
         let heads = sources.len() + usize::from(input.is_some());
-        let links = links(dice, heads, &mut stages);
+        let mut links = links(dice, heads, &mut stages);
+        if !lossless && dice.chance(50) {
+            links
+                .iter_mut()
+                .for_each(|link| link.rule = dice.chance(40).then(|| dice.pick(&RULES)));
+        }
         let changes = (0..dice.pick(&[0, 0, 3, 10, 30]))
             .map(|_| Change::new(dice, heads, &stages, pools.len(), lossless))
             .collect();
@@ -202,8 +211,10 @@ impl Case {
         if let Some((threads, policy)) = self.pools.get(1) {
             let of = |node: &usize| self.stage(*node).is_some_and(|stage| stage.pool == 1);
             let names = (0..self.nodes()).filter(of).map(|node| self.name(node));
-            let pool = PoolPlan::default().threads(*threads).policy(*policy).stages(names);
-            plan = plan.pool("second", pool);
+            let second = StageSet::of(names);
+            plan = plan.cluster("second", |cluster| {
+                cluster.threads(*threads).policy(*policy).stages(second)
+            });
         }
         for (node, source) in self.sources.iter().enumerate() {
             plan = plan.stage(self.name(node), |s| s.batch(source.batch));
@@ -219,7 +230,21 @@ impl Case {
                     .on_panic(stage.on_panic)
             });
         }
+        for link in &self.links {
+            for (to, rule) in link.to.iter().flat_map(|to| link.rule.map(|rule| (to, rule))) {
+                let name = format!("{} -> {}", self.name(link.from), self.name(*to));
+                plan = plan.connector(name, |way| way.when_full(rule));
+            }
+        }
         plan.drain(Duration::from_secs(30))
+    }
+
+    /// Whether the plan may lose what comes to a full queue.
+    pub(crate) fn is_lossy(&self, node: usize) -> bool {
+        let loses = |rule: WhenFull| rule != WhenFull::Block;
+        let mut ways = self.links.iter().filter(|link| link.to.contains(&node));
+        self.stage(node).is_some_and(|stage| loses(stage.when_full))
+            || ways.any(|link| link.rule.is_some_and(loses))
     }
 
     /// Whether events can come back to a node.
@@ -286,7 +311,6 @@ impl StageCase {
         let ordered = !stateful && dice.chance(35);
         let instances = if stateful { 1 } else { dice.pick(&[1, 1, 2, 3, 4]) };
         let least = if let Shape::Grouped(size, _) = shape { size } else { 1 };
-        let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
         let tries = if failing && dice.chance(50) { dice.between(1, 4) as u32 } else { 1 };
         StageCase {
             shape,
@@ -295,7 +319,7 @@ impl StageCase {
             autostart: dice.chance(8),
             retain: dice.chance(20),
             capacity: dice.pick(&[1, 1, 2, 3, 5, 8, 50, 1000]).max(least),
-            when_full: if lossless { WhenFull::Block } else { dice.pick(&rules) },
+            when_full: if lossless { WhenFull::Block } else { dice.pick(&RULES) },
             instances,
             resized: !stateful && dice.chance(20),
             replayed: failing && dice.chance(30),
@@ -334,7 +358,7 @@ fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCas
                     link.way = dice.pick(&[Way::RoundRobin, Way::ByKey]);
                 }
             }
-            None => links.push(LinkCase { from, port, way: Way::One, to: vec![to] }),
+            None => links.push(LinkCase { from, port, way: Way::One, to: vec![to], rule: None }),
         }
     };
     for head in 0..heads {

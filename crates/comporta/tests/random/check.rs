@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use comporta::{Shed, Snapshot, StageSnapshot, WhenFull};
+use comporta::{Shed, Snapshot, StageSnapshot};
 
 use crate::case::{Case, Change, EMITS_MAX, Shape, StageCase, Way};
 use crate::program::Ledger;
@@ -159,7 +159,7 @@ impl<'a> Watch<'a> {
         for (node, seen) in snapshot.stages.iter().enumerate() {
             let Some(stage) = self.case.stage(node) else { continue };
             let c = &seen.counts;
-            if stage.when_full == WhenFull::Block && !disabled {
+            if !self.case.is_lossy(node) && !disabled {
                 let cyclic = self.case.in_cycle(node);
                 let excused = if cyclic { c.shed(Shed::Cycle) + c.shed(Shed::Ended) } else { 0 };
                 assert_eq!(c.shed_at_door() + c.shed_later(), excused, "shed: {seen:?}");

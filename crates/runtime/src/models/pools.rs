@@ -1,7 +1,7 @@
 //! Models of pools: stages that move, workers that come and go, policies that change, while
 //! tokens stand in their queues.
 
-use comporta_model::plan::{Plan, Policy, PoolPlan};
+use comporta_model::plan::{Plan, Policy, StageSet};
 
 use super::{Alone, Seen, check, explore, handled, in_order, start};
 use crate::app::App;
@@ -28,7 +28,7 @@ fn a_stage_moved_between_pools_takes_its_tokens_along() {
         let app = chain(&seen, 3);
         let plan = Plan::new()
             .threads(1)
-            .pool("other", PoolPlan::default().threads(1))
+            .cluster("other", |other| other.threads(1).stages(StageSet::none()))
             .every(|s| s.batch(1).capacity(2));
         let (running, _) = start(app, &plan);
         let control = running.control();

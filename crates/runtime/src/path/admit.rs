@@ -174,14 +174,25 @@ impl Desk {
     }
 
     /// The room a sender may count on if nobody else sends.
-    pub(crate) fn room_left(&self, len: usize, inside: bool) -> usize {
-        let counts = self.when_full == WhenFull::Block && !self.disabled;
+    pub(crate) fn room_left(&self, len: usize, inside: bool, rule: Option<WhenFull>) -> usize {
+        let counts = self.rule(rule) == WhenFull::Block && !self.disabled;
         if counts { self.free_now(len, inside) } else { 0 }
     }
 
+    /// What happens to an event at a full queue: what the way it came says, else what the queue says.
+    fn rule(&self, rule: Option<WhenFull>) -> WhenFull {
+        rule.unwrap_or(self.when_full)
+    }
+
     /// Reserves up to `want` places for a visit that begins.
-    pub(crate) fn draw(&mut self, len: usize, want: usize, inside: bool) -> Drawn {
-        let rule = self.when_full;
+    pub(crate) fn draw(
+        &mut self,
+        len: usize,
+        want: usize,
+        inside: bool,
+        rule: Option<WhenFull>,
+    ) -> Drawn {
+        let rule = self.rule(rule);
         if self.disabled || matches!(rule, WhenFull::DropNewest | WhenFull::DropOldest) {
             return Drawn { places: 0, room: usize::MAX, rule, needed: false };
         }
@@ -201,19 +212,21 @@ impl Desk {
         n: usize,
         (drawn, left): (usize, usize),
         inside: bool,
+        rule: Option<WhenFull>,
     ) -> Verdict {
+        let rule = self.rule(rule);
         self.reserved -= drawn;
         self.counts.offered += n as u64;
         if self.disabled {
             return Verdict { enter: 0, rest: Rest::Shed(Shed::Disabled) };
         }
-        let room = match self.when_full {
+        let room = match rule {
             WhenFull::Block => drawn.max(left).max(self.free_now(len, inside)),
             WhenFull::DropOldest => return Verdict { enter: n, rest: Rest::Oldest },
             WhenFull::Reject | WhenFull::DropNewest => self.free(len, true),
         };
         let enter = n.min(room);
-        let rest = match self.when_full {
+        let rest = match rule {
             _ if enter == n => Rest::None,
             WhenFull::Block => Rest::Waits,
             WhenFull::Reject => Rest::Shed(Shed::Rejected),

@@ -21,7 +21,7 @@ use crate::sync::{Arc, Mutex};
 /// The queue of a stage, as its senders see it.
 pub(crate) trait Inlet<T>: Send + Sync {
     /// Reserves up to `want` places, where they are needed.
-    fn draw(&self, want: usize, who: &Who) -> Drawn;
+    fn draw(&self, want: usize, who: &Who, rule: Option<WhenFull>) -> Drawn;
     /// Takes a parcel. Says whether the sender now stands in line.
     fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
     /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
@@ -66,6 +66,8 @@ pub(crate) struct Parcel<'a, T> {
     /// Places that a lone sender knew to be free.
     pub(crate) counted: usize,
     pub(crate) outbox: &'a mut ChunkQueue<T>,
+    /// What happens when there is no room, if that is not as the queue has it.
+    pub(crate) rule: Option<WhenFull>,
     /// The sender waits for another queue already: it does not stand in line here too.
     pub(crate) in_line: bool,
 }
@@ -101,6 +103,8 @@ struct End<T> {
     /// There was no room at the last draw.
     short: bool,
     rejects: bool,
+    /// What happens when there is no room, if that is not as the queue has it.
+    rule: Option<WhenFull>,
     /// The stage is the only one that leads to this queue.
     sole: bool,
     /// The room that was left after the last delivery, and that this visit counts on.
@@ -177,13 +181,17 @@ impl<T: Send + 'static> Link<T> {
     fn new(core: &Core, stage: u32, port: usize, shared: &mut SharedOutboxes) -> Self {
         let edges = core.edges_of::<T>(stage, port);
         let copy = edges.iter().find_map(|edge| edge.copy);
-        let mut wire = |edge: &&Edge<T>| {
+        let rules = core.rules_of(stage, port);
+        let mut wire = |(number, edge): (usize, &&Edge<T>)| {
             let mut queues: Vec<StageId> = edge.to.clone();
             queues.sort_unstable();
             queues.dedup();
             let end = |to: &StageId| {
                 let sole = core.is_sole_sender(stage, *to);
-                End::new(core.inlet::<T>(*to), sole, Outbox::new(core, stage, *to, shared))
+                let said = edge.to.iter().zip(rules.get(number).into_iter().flatten());
+                let rule = said.filter(|(end, _)| *end == to).find_map(|(_, rule)| *rule);
+                let outbox = Outbox::new(core, stage, *to, shared);
+                End::new(core.inlet::<T>(*to), rule, sole, outbox)
             };
             Wire {
                 route: match &edge.route {
@@ -196,7 +204,7 @@ impl<T: Send + 'static> Link<T> {
                 turns: edge.to.iter().filter_map(|to| queues.binary_search(to).ok()).collect(),
             }
         };
-        let wires = edges.iter().map(&mut wire).collect();
+        let wires = edges.iter().enumerate().map(&mut wire).collect();
         let tap = core.tap::<T>(stage, port);
         Link { wires, copy, waiting: None, line: Line::No, staged: VecDeque::new(), tap }
     }
@@ -220,7 +228,7 @@ impl<T: Send + 'static> Link<T> {
                 limit = limit.min(end.left);
                 continue;
             }
-            let drawn = end.inlet.draw(want, who);
+            let drawn = end.inlet.draw(want, who, end.rule);
             end.drawn = drawn.places;
             end.short = drawn.needed && drawn.places == 0;
             end.rejects = drawn.rule == WhenFull::Reject;
@@ -292,7 +300,7 @@ impl<T: Send + 'static> Link<T> {
                 if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
                     continue;
                 }
-                let End { inlet, drawn, outbox, filled, last, left, counted, .. } = end;
+                let End { inlet, drawn, outbox, filled, last, left, counted, rule, .. } = end;
                 let short = send.fills && send.wakes.shelf.is_empty::<T>();
                 let line = outbox.with(|outbox| {
                     let parcel = Parcel {
@@ -304,6 +312,7 @@ impl<T: Send + 'static> Link<T> {
                         drawn: std::mem::take(drawn),
                         counted: std::mem::take(counted),
                         outbox,
+                        rule: *rule,
                         in_line: send.line != Line::No,
                     };
                     inlet.deliver(send.core, parcel, send.who, send.wakes)
@@ -334,9 +343,15 @@ impl<T> Wire<T> {
 }
 
 impl<T: Send + 'static> End<T> {
-    fn new(inlet: Arc<dyn Inlet<T>>, sole: bool, outbox: Outbox<T>) -> Self {
+    fn new(
+        inlet: Arc<dyn Inlet<T>>,
+        rule: Option<WhenFull>,
+        sole: bool,
+        outbox: Outbox<T>,
+    ) -> Self {
         End {
             inlet,
+            rule,
             drawn: 0,
             short: false,
             rejects: false,

@@ -14,6 +14,7 @@ use std::any::{Any, TypeId};
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{AckGroup, Fate, Meta, Time};
+use comporta_model::plan::WhenFull;
 use comporta_model::stage::{Cx, Handler};
 
 use crate::core::{Core, Node};
@@ -135,12 +136,13 @@ impl<H: Handler> State<H> {
             && self.idle.len() == self.instances
     }
 
-    /// Takes from the queue what does not fit it, oldest first.
+    /// Takes from the queue what does not fit it, oldest first. Places promised to those who come
+    /// by another way, and wait for room there, are kept.
     fn shed_oldest(&mut self) {
-        while self.queue.len() > self.desk.capacity {
-            if let Some((meta, _)) = self.queue.pop_oldest() {
-                self.shed(Shed::Oldest, &meta, 1);
-            }
+        while self.queue.len() + self.desk.reserved > self.desk.capacity
+            && let Some((meta, _)) = self.queue.pop_oldest()
+        {
+            self.shed(Shed::Oldest, &meta, 1);
         }
     }
 
@@ -229,10 +231,10 @@ fn take_from<T>(
 }
 
 impl<H: Handler> Inlet<H::Item> for StageNode<H> {
-    fn draw(&self, want: usize, who: &Who) -> Drawn {
+    fn draw(&self, want: usize, who: &Who, rule: Option<WhenFull>) -> Drawn {
         let (mut state, len) = self.lock_len();
         let inside = state.desk.is_inside(who);
-        state.desk.draw(len, want, inside)
+        state.desk.draw(len, want, inside, rule)
     }
 
     fn deliver(
@@ -242,7 +244,8 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         who: &Who,
         wakes: &mut Wakes,
     ) -> Line {
-        let Parcel { meta, filled, last, short, left, drawn, counted, outbox, in_line } = parcel;
+        let Parcel { meta, filled, last, short, left, drawn, counted, outbox, rule, in_line } =
+            parcel;
         let n = filled.iter().map(Vec::len).sum::<usize>() + last.len();
         let (mut guard, len) = self.lock_len();
         let state = &mut *guard;
@@ -251,7 +254,9 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
             group.join(n as u64);
         }
         let verdict = match state.phase {
-            Phase::Open if outbox.is_empty() => state.desk.admit(len, n, (drawn, counted), inside),
+            Phase::Open if outbox.is_empty() => {
+                state.desk.admit(len, n, (drawn, counted), inside, rule)
+            }
             Phase::Open => {
                 // Behind an outbox: these wait too.
                 state.desk.reserved -= drawn;
@@ -308,7 +313,7 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         Self::cycle_ended(state, gone, self.id, wakes);
         self.after_arrival(core, state, wakes);
         // What is in flight may come back to the queue.
-        *left = state.desk.room_left(state.queue.len() + state.in_flight, inside);
+        *left = state.desk.room_left(state.queue.len() + state.in_flight, inside, rule);
         line
     }
 

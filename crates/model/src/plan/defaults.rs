@@ -1,0 +1,23 @@
+//! The defaults of a plan, in one place.
+
+use std::time::Duration;
+
+/// The cluster that takes every stage no other names, if none is said to.
+pub const CLUSTER: &str = "main";
+/// Places in a queue: four full chunks, so that a producer and a consumer overlap, and small
+/// enough that a pipeline's queues stay in a core's second-level cache.
+pub const CAPACITY: usize = 1_024;
+/// Events per visit at most: one chunk.
+pub const BATCH: usize = 256;
+/// Events one event may emit.
+pub const EMIT_MAX: usize = 1 << 20;
+/// Failed events kept per stage.
+pub const FAILURES_MAX: usize = 1_000;
+/// Time for a drain.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// When a handler counts as stuck.
+pub const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// The most threads of a cluster: a bound against slips, far above any use.
+pub const THREADS_MAX: usize = 1_024;
+/// The most instances of a stage, likewise.
+pub const INSTANCES_MAX: usize = 1 << 20;

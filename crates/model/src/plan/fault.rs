@@ -1,0 +1,194 @@
+//! Mistakes in a plan. Each knows the key it is about, so that a file can be shown with it, and
+//! the nearest name where one was not found.
+
+use crate::graph::Graph;
+
+/// A mistake in a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanFault {
+    /// A stage that is not there.
+    #[error("the program has no stage `{name}`{}", hint(near))]
+    NoStage {
+        /// The name.
+        name: String,
+        /// The nearest one that is there.
+        near: Option<String>,
+        /// The key that names it.
+        key: String,
+    },
+    /// A policy that is not there.
+    #[error("there is no policy `{name}`{}", hint(near))]
+    NoPolicy {
+        /// The name.
+        name: String,
+        /// The nearest one that is there.
+        near: Option<String>,
+    },
+    /// A pool that is not there.
+    #[error("the program has no pool `{name}`{}", hint(near))]
+    NoPool {
+        /// The name.
+        name: String,
+        /// The nearest one that is there.
+        near: Option<String>,
+    },
+    /// A connector that is not there.
+    #[error("the program has no connector `{name}`{}", hint(near))]
+    NoConnector {
+        /// Its name, as `from -> to`.
+        name: String,
+        /// The nearest one that is there.
+        near: Option<String>,
+    },
+    /// A number out of its range.
+    #[error("{what} is {value}: use {expected}")]
+    OutOfRange {
+        /// What.
+        what: String,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+        /// Its key.
+        key: String,
+    },
+    /// More instances than a stage may have.
+    #[error("the stage `{name}` is stateful and has one instance: it cannot have {instances}")]
+    Stateful {
+        /// The stage.
+        name: String,
+        /// How many were asked for.
+        instances: usize,
+    },
+    /// A stage in two clusters.
+    #[error("the stage `{name}` is in the clusters `{a}` and `{b}`: a stage is in one cluster")]
+    TwoClusters {
+        /// The stage.
+        name: String,
+        /// One cluster.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// Two clusters that take the rest.
+    #[error(
+        "the clusters `{a}` and `{b}` both name no stages: one cluster takes what the others leave"
+    )]
+    TwoRests {
+        /// One cluster.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// A stage in no cluster.
+    #[error("the stage `{name}` is in no cluster, and no cluster takes the rest")]
+    NoCluster {
+        /// The stage.
+        name: String,
+        /// A cluster that was to take the rest, but names stages.
+        key: String,
+    },
+    /// A cluster without stages.
+    #[error("the cluster `{name}` has no stages: the others leave none")]
+    EmptyCluster {
+        /// The cluster.
+        name: String,
+    },
+    /// A local connector between two clusters.
+    #[error(
+        "`{from}` and `{to}` are joined by a local connector, and must be in one cluster: they are in `{a}` and `{b}`"
+    )]
+    LocalApart {
+        /// The sending port.
+        from: String,
+        /// The receiving stage.
+        to: String,
+        /// The cluster of the one.
+        a: String,
+        /// And of the other.
+        b: String,
+    },
+    /// A setting that the kind of stage has no use for.
+    #[error("`{name}` is a {kind} and has no {what}")]
+    NotForKind {
+        /// The stage.
+        name: String,
+        /// What it is.
+        kind: &'static str,
+        /// What was said of it.
+        what: &'static str,
+    },
+    /// A batch that never fits.
+    #[error("the stage `{name}` is handed {batch} events at once, but its queue holds {capacity}")]
+    BatchOverCapacity {
+        /// The stage.
+        name: String,
+        /// Events in a batch.
+        batch: usize,
+        /// Events in the queue.
+        capacity: usize,
+    },
+}
+
+impl PlanFault {
+    /// The key of the setting that it is about, as a plan file spells it: `stage.split.instances`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            PlanFault::NoStage { key, .. }
+            | PlanFault::OutOfRange { key, .. }
+            | PlanFault::NoCluster { key, .. } => key.clone(),
+            PlanFault::NoPolicy { .. } => "cluster.main.policy".to_owned(),
+            PlanFault::NoPool { name, .. } | PlanFault::EmptyCluster { name } => {
+                format!("cluster.{name}")
+            }
+            PlanFault::NoConnector { name, .. } => format!("connector.{name}"),
+            PlanFault::Stateful { name, .. } => format!("stage.{name}.instances"),
+            PlanFault::TwoClusters { b, .. } => format!("cluster.{b}.stages"),
+            PlanFault::LocalApart { a, b, .. } => {
+                // Of the two, the one that is not the default names its stages.
+                format!("cluster.{}.stages", if b == "main" { a } else { b })
+            }
+            PlanFault::TwoRests { b, .. } => format!("cluster.{b}"),
+            PlanFault::NotForKind { name, what, .. } => format!("stage.{name}.{what}"),
+            PlanFault::BatchOverCapacity { name, .. } => format!("stage.{name}.queue.capacity"),
+        }
+    }
+}
+
+fn hint(near: &Option<String>) -> String {
+    near.as_ref().map(|near| format!(": did you mean `{near}`?")).unwrap_or_default()
+}
+
+/// The candidate most like `name`, if any is alike.
+#[must_use]
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let scored = candidates.into_iter().map(|c| (strsim::jaro_winkler(name, c), c));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > 0.7).map(|(_, near)| near.to_owned())
+}
+
+/// The fault of naming a stage that is not there.
+#[must_use]
+pub fn no_stage(graph: &Graph, name: &str, key: &str) -> PlanFault {
+    let near = nearest(name, graph.stages.iter().map(|stage| &*stage.name));
+    PlanFault::NoStage { name: name.to_owned(), near, key: key.to_owned() }
+}
+
+/// Checks a number against a range, naming it.
+///
+/// # Errors
+/// When it is outside.
+pub fn in_range(
+    (what, key): (impl FnOnce() -> String, impl FnOnce() -> String),
+    value: usize,
+    max: usize,
+    expected: &'static str,
+) -> Result<usize, PlanFault> {
+    if value == 0 || value > max {
+        let value = value.to_string();
+        return Err(PlanFault::OutOfRange { what: what(), value, expected, key: key() });
+    }
+    Ok(value)
+}

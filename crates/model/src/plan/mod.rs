@@ -1,0 +1,267 @@
+//! The plan: how a graph is run. Nothing in it is needed; everything in it can be left out.
+//!
+//! 1. `words`: what settings are made of.
+//! 2. `set`: which stages a cluster has.
+//! 3. here: `Plan`, what a program or a file says.
+//! 4. `defaults`: what holds where nothing is said.
+//! 5. `settle`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
+//!    nothing is left to interpret.
+//! 6. `fault`: what can be wrong with it.
+
+mod words;
+mod set;
+pub mod defaults;
+mod settle;
+mod fault;
+
+pub use fault::{PlanFault, in_range, nearest, no_stage};
+pub use set::{SetFault, StageSet};
+pub use settle::{
+    PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,
+    threads_allowed,
+};
+pub use words::{OnPanic, Policy, Retry, WhenFull};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A part of a plan: a struct of settings that may be said, with a method that says each.
+macro_rules! part {
+    (
+        $(#[$about:meta])* $part:ident {
+            $( $(#[$doc:meta])* $name:ident: $type:ty, )*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[non_exhaustive]
+        #[must_use]
+        pub struct $part {
+            $( $(#[$doc])* pub $name: Option<$type>, )*
+        }
+
+        impl $part {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $name: $type) -> Self {
+                    self.$name = Some($name);
+                    self
+                }
+            )*
+
+            /// This, and what it leaves unsaid from `base`.
+            pub fn over(self, base: &Self) -> Self {
+                $part { $( $name: self.$name.or_else(|| base.$name.clone()), )* }
+            }
+        }
+    };
+}
+
+part! {
+    /// What a plan says of one stage.
+    StagePlan {
+        /// How many run at once at most; 1 by default.
+        instances: usize,
+        /// How many events its queue holds; 1,024 by default.
+        capacity: usize,
+        /// What happens when the queue is full; `Block` by default.
+        when_full: WhenFull,
+        /// Higher is served sooner; 0 by default.
+        priority: i32,
+        /// How many events one visit takes at most; 256 by default. 1 gives the published
+        /// policies' exact order.
+        batch: usize,
+        /// How often an event is tried in all; once by default.
+        tries: u32,
+        /// The wait before the second try, doubling with each further one; none by default.
+        backoff: Duration,
+        /// The longest wait before another try; a minute by default.
+        backoff_max: Duration,
+        /// How many events one event, or the end of an instance, may emit before it fails;
+        /// 1,048,576 by default. Looked at when a chunk is full, so up to 256 more may pass.
+        emit_max: usize,
+        /// How many failed events are kept for inspection and replay; 1,000 by default.
+        failures_max: usize,
+        /// What becomes of the state after a panic; it is kept by default.
+        on_panic: OnPanic,
+    }
+}
+
+impl StagePlan {
+    /// How often a failing event is tried, and the waits in between.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.tries(retry.tries).backoff(retry.backoff).backoff_max(retry.backoff_max)
+    }
+}
+
+part! {
+    /// What a plan says of a cluster: stages that share threads and a policy.
+    ClusterPlan {
+        /// How many threads it has: one by default, and one per CPU for the cluster that takes
+        /// the rest.
+        threads: usize,
+        /// How they choose what to do next.
+        policy: Policy,
+        /// Which stages it has. One cluster may leave this unsaid: it takes what the others leave.
+        stages: StageSet,
+    }
+}
+
+part! {
+    /// What a plan says of a connector.
+    ConnectorPlan {
+        /// What happens to an event that comes this way when the queue is full; as the queue has
+        /// it by default.
+        when_full: WhenFull,
+    }
+}
+
+/// How a graph is run. What is said of one stage goes before what is said of
+/// [`every`](Plan::every) stage, and that before the defaults.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::{Plan, Policy, Retry, StageSet, WhenFull}; }
+/// use std::time::Duration;
+/// use comporta::{Plan, Policy, Retry, StageSet, WhenFull};
+///
+/// let plan = Plan::new()
+///     .threads(4)
+///     .policy("srpt".parse()?)
+///     .every(|stage| stage.capacity(10_000))
+///     .stage("resize", |s| s.instances(4).retry(Retry::new(3, Duration::from_millis(50))))
+///     .stage("log", |log| log.when_full(WhenFull::DropOldest).priority(-1))
+///     .connector("resize -> preview", |way| way.when_full(WhenFull::DropNewest))
+///     .cluster("disk", |disk| disk.threads(2).stages(StageSet::of(["store", "log"])));
+/// # let _ = plan;
+/// # Ok::<(), comporta_model::plan::PlanFault>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+#[must_use]
+pub struct Plan {
+    /// By name.
+    pub clusters: BTreeMap<String, ClusterPlan>,
+    /// What holds for every stage of which nothing else is said.
+    pub every: StagePlan,
+    /// By name.
+    pub stages: BTreeMap<String, StagePlan>,
+    /// By name: `from -> to`, where `from` may be `stage.port`.
+    pub connectors: BTreeMap<String, ConnectorPlan>,
+    /// How long a drain may take; 10 seconds by default.
+    pub drain: Option<Duration>,
+    /// After how long in one handler call a worker counts as stuck; 5 seconds by default.
+    pub stuck_after: Option<Duration>,
+}
+
+impl Plan {
+    /// The default plan: one cluster with a thread per CPU, everything bounded.
+    pub fn new() -> Self {
+        Plan::default()
+    }
+
+    /// How many threads the cluster `main` has; as many as CPUs by default.
+    pub fn threads(self, threads: usize) -> Self {
+        self.cluster(defaults::CLUSTER, |main| main.threads(threads))
+    }
+
+    /// The policy of the cluster `main`.
+    pub fn policy(self, policy: Policy) -> Self {
+        self.cluster(defaults::CLUSTER, |main| main.policy(policy))
+    }
+
+    /// What holds for a cluster: stages that share threads and a policy.
+    pub fn cluster(
+        mut self,
+        name: impl Into<String>,
+        say: impl FnOnce(ClusterPlan) -> ClusterPlan,
+    ) -> Self {
+        say_of(&mut self.clusters, name.into(), say);
+        self
+    }
+
+    /// What holds for every stage of which nothing else is said.
+    pub fn every(mut self, say: impl FnOnce(StagePlan) -> StagePlan) -> Self {
+        self.every = say(self.every);
+        self
+    }
+
+    /// What holds for one stage.
+    pub fn stage(
+        mut self,
+        name: impl Into<String>,
+        say: impl FnOnce(StagePlan) -> StagePlan,
+    ) -> Self {
+        say_of(&mut self.stages, name.into(), say);
+        self
+    }
+
+    /// What holds for a connector, named `from -> to`; where `from` has several ports, one of them
+    /// is `from.port`.
+    pub fn connector(
+        mut self,
+        name: impl Into<String>,
+        say: impl FnOnce(ConnectorPlan) -> ConnectorPlan,
+    ) -> Self {
+        say_of(&mut self.connectors, name.into(), say);
+        self
+    }
+
+    /// How long a drain may take; 10 seconds by default.
+    pub fn drain(mut self, deadline: Duration) -> Self {
+        self.drain = Some(deadline);
+        self
+    }
+
+    /// After how long in one handler call a worker counts as stuck, is named in a warning and
+    /// stood in for; 5 seconds by default.
+    pub fn stuck_after(mut self, limit: Duration) -> Self {
+        self.stuck_after = Some(limit);
+        self
+    }
+
+    /// This plan, and what it leaves unsaid from `base`, setting by setting.
+    pub fn over(self, base: &Plan) -> Plan {
+        Plan {
+            clusters: merge(self.clusters, &base.clusters, ClusterPlan::over),
+            every: self.every.over(&base.every),
+            stages: merge(self.stages, &base.stages, StagePlan::over),
+            connectors: merge(self.connectors, &base.connectors, ConnectorPlan::over),
+            drain: self.drain.or(base.drain),
+            stuck_after: self.stuck_after.or(base.stuck_after),
+        }
+    }
+}
+
+fn say_of<P: Default>(parts: &mut BTreeMap<String, P>, name: String, say: impl FnOnce(P) -> P) {
+    let part = parts.entry(name).or_default();
+    *part = say(std::mem::take(part));
+}
+
+fn merge<P: Clone + Default>(
+    mut parts: BTreeMap<String, P>,
+    base: &BTreeMap<String, P>,
+    over: impl Fn(P, &P) -> P,
+) -> BTreeMap<String, P> {
+    for (name, below) in base {
+        say_of(&mut parts, name.clone(), |part| over(part, below));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_on_top_goes_before_what_lies_below_setting_by_setting() {
+        let base = Plan::new()
+            .threads(2)
+            .drain(Duration::from_secs(1))
+            .stage("a", |a| a.instances(2).priority(7));
+        let top = Plan::new().threads(8).stage("a", |a| a.instances(3));
+        let both = top.over(&base);
+        assert_eq!(both.clusters["main"].threads, Some(8));
+        assert_eq!(both.drain, Some(Duration::from_secs(1)));
+        assert_eq!((both.stages["a"].instances, both.stages["a"].priority), (Some(3), Some(7)));
+    }
+}

@@ -1,0 +1,476 @@
+//! Checks a plan against a graph, all of it at once, and gives the `Settings` the runtime obeys.
+//! The checks of single settings are used again when one is changed while the program runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::graph::{Graph, Kind, StageSpec};
+use crate::plan::fault::{PlanFault, in_range, nearest, no_stage};
+use crate::plan::{ClusterPlan, OnPanic, Plan, Policy, Retry, StagePlan, WhenFull, defaults};
+
+/// Everything the runtime needs to know of one stage.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StageSettings {
+    /// Instances.
+    pub instances: usize,
+    /// Places in the queue.
+    pub capacity: usize,
+    /// What happens when it is full.
+    pub when_full: WhenFull,
+    /// Its priority.
+    pub priority: i32,
+    /// Events per visit at most.
+    pub batch: usize,
+    /// Tries.
+    pub retry: Retry,
+    /// Events one event may emit.
+    pub emit_max: usize,
+    /// Failed events kept.
+    pub failures_max: usize,
+    /// State after a panic.
+    pub on_panic: OnPanic,
+    /// The number of its pool.
+    pub pool: usize,
+}
+
+/// Everything the runtime needs to know of one pool: a cluster's threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolSettings {
+    /// The name of the cluster.
+    pub name: String,
+    /// Its threads.
+    pub threads: usize,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+/// A plan that fits its graph.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// For each stage of the graph.
+    pub stages: Vec<StageSettings>,
+    /// For each cluster; the one that takes the rest first.
+    pub pools: Vec<PoolSettings>,
+    /// For each connector of the graph and each of its ends, what happens at a full queue, where
+    /// that is not as the queue has it.
+    pub connectors: Vec<Vec<Option<WhenFull>>>,
+    /// How long a drain may take.
+    pub drain: Duration,
+    /// When a handler counts as stuck.
+    pub stuck_after: Duration,
+}
+
+/// How many threads a cluster may have.
+///
+/// # Errors
+/// When it may not have that many.
+pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault> {
+    let what = || format!("the number of threads of `{cluster}`");
+    let key = || format!("cluster.{cluster}.threads");
+    in_range((what, key), threads, defaults::THREADS_MAX, "1 to 1,024")
+}
+
+/// How many instances a stage may have.
+///
+/// # Errors
+/// When it may not have that many.
+pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, PlanFault> {
+    let what = || format!("the number of instances of `{}`", stage.name);
+    let key = || format!("stage.{}.instances", stage.name);
+    let instances = in_range((what, key), instances, defaults::INSTANCES_MAX, "1 to 1,048,576")?;
+    if (stage.stateful || stage.kind != Kind::Stage) && instances > 1 {
+        return Err(PlanFault::Stateful { name: stage.name.to_string(), instances });
+    }
+    Ok(instances)
+}
+
+/// How many places the queue of a stage may have.
+///
+/// # Errors
+/// When it may not have that many, or is handed more at once.
+pub fn capacity_allowed(stage: &StageSpec, capacity: usize) -> Result<usize, PlanFault> {
+    let what = || format!("the queue capacity of `{}`", stage.name);
+    let key = || format!("stage.{}.queue.capacity", stage.name);
+    let capacity = in_range((what, key), capacity, usize::MAX, "at least 1")?;
+    match stage.batched {
+        Some((batch, _)) if batch > capacity => {
+            let name = stage.name.to_string();
+            Err(PlanFault::BatchOverCapacity { name, batch, capacity })
+        }
+        _ => Ok(capacity),
+    }
+}
+
+/// Whether a stage has a queue: sources and inputs have none.
+///
+/// # Errors
+/// When it has not.
+pub fn has_queue(stage: &StageSpec) -> Result<(), PlanFault> {
+    let kind = match stage.kind {
+        Kind::Stage => return Ok(()),
+        Kind::Source => "source",
+        Kind::Input => "input",
+    };
+    Err(PlanFault::NotForKind { name: stage.name.to_string(), kind, what: "queue" })
+}
+
+/// The clusters of a plan, settled: their pools, and the pool of each stage.
+struct Parts {
+    pools: Vec<PoolSettings>,
+    pool_of: Vec<usize>,
+}
+
+impl Plan {
+    /// Checks the plan against a graph, on a machine with so many CPUs.
+    ///
+    /// # Errors
+    /// All the mistakes found.
+    pub fn settle(&self, graph: &Graph, cpus: usize) -> Result<Settings, Vec<PlanFault>> {
+        let mut faults = Vec::new();
+        let known: HashMap<&str, ()> = graph.stages.iter().map(|s| (&*s.name, ())).collect();
+        for name in self.stages.keys().filter(|name| !known.contains_key(name.as_str())) {
+            faults.push(no_stage(graph, name, &format!("stage.{name}")));
+        }
+        let Parts { pools, pool_of } = self.settle_clusters(graph, cpus, &mut faults);
+        let connectors = self.settle_connectors(graph, &mut faults);
+        let stages = graph
+            .stages
+            .iter()
+            .zip(pool_of)
+            .map(|(spec, pool)| self.settle_stage(spec, pool, &mut faults))
+            .collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Settings {
+            stages,
+            pools,
+            connectors,
+            drain: self.drain.unwrap_or(defaults::DRAIN),
+            stuck_after: self.stuck_after.unwrap_or(defaults::STUCK_AFTER),
+        })
+    }
+
+    fn settle_clusters(&self, graph: &Graph, cpus: usize, faults: &mut Vec<PlanFault>) -> Parts {
+        let rest = self.rest(faults);
+        let mut pools = Vec::new();
+        let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
+        let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
+            let threads = plan.threads.unwrap_or(threads);
+            faults.extend(threads_allowed(name, threads).err());
+            let policy = plan.policy.unwrap_or_default();
+            pools.push(PoolSettings { name: name.to_owned(), threads, policy });
+        };
+        let none = ClusterPlan::default();
+        let default = (defaults::CLUSTER, &none);
+        let (rest_name, rest_plan) = rest.unwrap_or(default);
+        open(rest_name, rest_plan, cpus.max(1), faults);
+        let named = self.clusters.iter().filter(|(_, plan)| plan.stages.is_some());
+        for (number, (name, plan)) in (1..).zip(named) {
+            open(name, plan, 1, faults);
+            let Some(set) = &plan.stages else { continue };
+            let members = match set.members(graph, &format!("cluster.{name}.stages")) {
+                Ok(members) => members,
+                Err(unknown) => {
+                    faults.extend(unknown);
+                    continue;
+                }
+            };
+            for id in members {
+                if let Some(other) = owner[id.index()].replace(number) {
+                    let (a, b) = (pools_name(self, other), name.clone());
+                    let name = graph.stages[id.index()].name.to_string();
+                    faults.push(PlanFault::TwoClusters { name, a, b });
+                }
+            }
+        }
+        let left = owner.iter().position(Option::is_none);
+        if rest.is_none() && self.clusters.contains_key(defaults::CLUSTER) && left.is_some() {
+            // `main` itself names its stages: there is nobody to take the rest.
+            let names = owner.iter().zip(&graph.stages).filter(|(owner, _)| owner.is_none());
+            let key = format!("cluster.{}.stages", defaults::CLUSTER);
+            faults.extend(names.map(|(_, spec)| PlanFault::NoCluster {
+                name: spec.name.to_string(),
+                key: key.clone(),
+            }));
+        }
+        let mut pool_of: Vec<usize> = owner.iter().map(|owner| owner.unwrap_or(0)).collect();
+        if left.is_none() && !graph.stages.is_empty() {
+            match rest {
+                Some((name, _)) => {
+                    faults.push(PlanFault::EmptyCluster { name: name.to_owned() });
+                }
+                None => {
+                    // Every stage is spoken for: nobody is needed to take the rest.
+                    pools.remove(0);
+                    pool_of.iter_mut().for_each(|pool| *pool -= 1);
+                }
+            }
+        }
+        self.keep_local_together(graph, &pools, &pool_of, faults);
+        Parts { pools, pool_of }
+    }
+
+    /// The one cluster that names no stages.
+    fn rest(&self, faults: &mut Vec<PlanFault>) -> Option<(&str, &ClusterPlan)> {
+        let mut rests = self.clusters.iter().filter(|(_, plan)| plan.stages.is_none());
+        let first = rests.next().map(|(name, plan)| (name.as_str(), plan));
+        if let (Some((a, _)), Some((b, _))) = (first, rests.next()) {
+            faults.push(PlanFault::TwoRests { a: a.to_owned(), b: b.clone() });
+        }
+        first
+    }
+
+    fn keep_local_together(
+        &self,
+        graph: &Graph,
+        pools: &[PoolSettings],
+        pool_of: &[usize],
+        faults: &mut Vec<PlanFault>,
+    ) {
+        for connector in graph.connectors.iter().filter(|connector| connector.local) {
+            for to in &connector.to {
+                let (a, b) = (pool_of[connector.from.index()], pool_of[to.index()]);
+                if a != b {
+                    faults.push(PlanFault::LocalApart {
+                        from: graph.port_name(connector.from, connector.port),
+                        to: graph.stages[to.index()].name.to_string(),
+                        a: pools[a].name.clone(),
+                        b: pools[b].name.clone(),
+                    });
+                }
+            }
+        }
+    }
+
+    fn settle_connectors(
+        &self,
+        graph: &Graph,
+        faults: &mut Vec<PlanFault>,
+    ) -> Vec<Vec<Option<WhenFull>>> {
+        let mut rules: Vec<Vec<Option<WhenFull>>> =
+            graph.connectors.iter().map(|connector| vec![None; connector.to.len()]).collect();
+        if self.connectors.is_empty() {
+            return rules;
+        }
+        // Each end of a connector is known by its port, and by its stage alone.
+        let mut ends: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+        for (number, connector) in graph.connectors.iter().enumerate() {
+            let port = graph.port_name(connector.from, connector.port);
+            let stage = &graph.stages[connector.from.index()].name;
+            for (end, to) in connector.to.iter().enumerate() {
+                let to = &graph.stages[to.index()].name;
+                ends.entry(format!("{port} -> {to}")).or_default().push((number, end));
+                if *port != **stage {
+                    ends.entry(format!("{stage} -> {to}")).or_default().push((number, end));
+                }
+            }
+        }
+        // The more general name first, so that the more exact one has the last word.
+        let mut said: Vec<_> = self.connectors.iter().collect();
+        said.sort_by_key(|(name, _)| {
+            std::cmp::Reverse(ends.get(&spaced(name)).map_or(0, Vec::len))
+        });
+        for (name, plan) in said {
+            match ends.get(&spaced(name)) {
+                Some(ends) => {
+                    for (number, end) in ends {
+                        rules[*number][*end] = plan.when_full.or(rules[*number][*end]);
+                    }
+                }
+                None => faults.push(PlanFault::NoConnector {
+                    name: name.clone(),
+                    near: nearest(&spaced(name), ends.keys().map(String::as_str)),
+                }),
+            }
+        }
+        rules
+    }
+
+    fn settle_stage(
+        &self,
+        spec: &StageSpec,
+        pool: usize,
+        faults: &mut Vec<PlanFault>,
+    ) -> StageSettings {
+        let none = StagePlan::default();
+        let own = self.stages.get(&*spec.name).unwrap_or(&none);
+        // What is said of every stage gives way where a stage cannot have it; what is said of one
+        // stage by name does not.
+        let mut every = self.every.clone();
+        every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
+        let said = own.clone().over(&every);
+        let mut note = |result: Result<usize, PlanFault>| {
+            result.unwrap_or_else(|fault| {
+                faults.push(fault);
+                1
+            })
+        };
+        let number = |name: &str, key: &str, value: usize| {
+            let what = || format!("{name} of `{}`", spec.name);
+            let key = || format!("stage.{}.{key}", spec.name);
+            in_range((what, key), value, usize::MAX, "at least 1")
+        };
+        let instances = note(instances_allowed(spec, said.instances.unwrap_or(1)));
+        let capacity = note(capacity_allowed(spec, said.capacity.unwrap_or(defaults::CAPACITY)));
+        let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
+        let emit_max = said.emit_max.unwrap_or(defaults::EMIT_MAX);
+        let emit_max = note(number("emit_max", "emit_max", emit_max));
+        let once = Retry::default();
+        let retry = Retry {
+            tries: said.tries.unwrap_or(once.tries),
+            backoff: said.backoff.unwrap_or(once.backoff),
+            backoff_max: said.backoff_max.unwrap_or(once.backoff_max),
+        };
+        note(number("the number of tries", "retry.tries", retry.tries as usize));
+        if own.capacity.is_some() || own.when_full.is_some() {
+            faults.extend(has_queue(spec).err());
+        }
+        StageSettings {
+            instances,
+            capacity,
+            when_full: said.when_full.unwrap_or_default(),
+            priority: said.priority.unwrap_or(0),
+            batch,
+            retry,
+            emit_max,
+            failures_max: said.failures_max.unwrap_or(defaults::FAILURES_MAX),
+            on_panic: said.on_panic.unwrap_or_default(),
+            pool,
+        }
+    }
+}
+
+/// The name of the pool that was opened under this number.
+fn pools_name(plan: &Plan, number: usize) -> String {
+    let mut named = plan.clusters.iter().filter(|(_, plan)| plan.stages.is_some());
+    named.nth(number - 1).map(|(name, _)| name.clone()).unwrap_or_default()
+}
+
+/// A connector's name with one blank on each side of its arrow.
+fn spaced(name: &str) -> String {
+    match name.split_once("->") {
+        Some((from, to)) => format!("{} -> {}", from.trim(), to.trim()),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Connector, Route, StageId};
+    use crate::plan::StageSet;
+
+    fn graph(local: bool) -> Graph {
+        let spec = |name: &str, ports| StageSpec {
+            name: name.into(),
+            kind: if name == "read" { Kind::Source } else { Kind::Stage },
+            takes: "u32",
+            ports,
+            stateful: name == "sum",
+            ordered: false,
+            autostart: false,
+            retain: false,
+            batched: None,
+        };
+        let joins = |from, port, to| Connector {
+            from: StageId(from),
+            port,
+            to: vec![StageId(to)],
+            route: Route::One,
+            local,
+        };
+        Graph {
+            name: "g".into(),
+            stages: vec![spec("read", &["out"]), spec("split", &["odd", "even"]), spec("sum", &[])],
+            connectors: vec![joins(0, 0, 1), joins(1, 0, 2), joins(1, 1, 2)],
+            faults: Vec::new(),
+        }
+    }
+
+    fn mistakes(plan: &Plan) -> Vec<String> {
+        let faults = plan.settle(&graph(false), 2).unwrap_err();
+        faults.iter().map(|fault| format!("{}: {fault}", fault.key())).collect()
+    }
+
+    #[test]
+    fn every_mistake_of_a_plan_is_reported_with_its_key() {
+        let plan = Plan::new()
+            .threads(0)
+            .stage("spilt", |s| s.capacity(0))
+            .stage("sum", |s| s.instances(2).tries(0))
+            .stage("read", |s| s.capacity(5))
+            .connector("split.evn -> sum", |c| c.when_full(WhenFull::Reject))
+            .cluster("b", |b| b.stages(StageSet::all() - "summ"))
+            .cluster("c", |c| c.stages("sum".into()))
+            .cluster("d", |d| d.stages("sum".into()));
+        assert_eq!(
+            mistakes(&plan),
+            [
+                "stage.spilt: the program has no stage `spilt`: did you mean `split`?",
+                "cluster.main.threads: the number of threads of `main` is 0: use 1 to 1,024",
+                "cluster.b.stages: the program has no stage `summ`: did you mean `sum`?",
+                "cluster.d.stages: the stage `sum` is in the clusters `c` and `d`: a stage is in one cluster",
+                "connector.split.evn -> sum: the program has no connector `split.evn -> sum`: did you mean `split.even -> sum`?",
+                "stage.read.queue: `read` is a source and has no queue",
+                "stage.sum.instances: the stage `sum` is stateful and has one instance: it cannot have 2",
+                "stage.sum.retry.tries: the number of tries of `sum` is 0: use at least 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_cluster_takes_the_rest_whatever_its_name() {
+        let plan = Plan::new()
+            .cluster("a", |a| a.threads(3))
+            .cluster("z", |z| z.stages(StageSet::all() - "read" - "split"));
+        let settings = plan.settle(&graph(false), 8).unwrap();
+        let pools: Vec<_> = settings.pools.iter().map(|p| (p.name.as_str(), p.threads)).collect();
+        assert_eq!(pools, [("a", 3), ("z", 1)]);
+        let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+        assert_eq!(of, [0, 0, 1]);
+        let two = plan.cluster("b", |b| b.threads(1));
+        assert!(mistakes(&two)[0].starts_with("cluster.b: the clusters `a` and `b` both name no"));
+    }
+
+    #[test]
+    fn clusters_that_cover_the_program_need_no_main_one() {
+        let plan = Plan::new()
+            .cluster("a", |a| a.stages("read".into()))
+            .cluster("b", |b| b.stages(StageSet::all() - "read"));
+        let settings = plan.settle(&graph(false), 8).unwrap();
+        assert_eq!(settings.pools.len(), 2);
+        assert_eq!(settings.stages.iter().map(|s| s.pool).collect::<Vec<_>>(), [0, 1, 1]);
+        assert_eq!(
+            mistakes(&plan.threads(2)),
+            ["cluster.main: the cluster `main` has no stages: the others leave none"]
+        );
+        let some = Plan::new().cluster("main", |main| main.stages("read".into()));
+        assert_eq!(mistakes(&some).len(), 2);
+        assert!(mistakes(&some)[0].contains("`split` is in no cluster"));
+    }
+
+    #[test]
+    fn what_a_local_connector_joins_is_in_one_cluster() {
+        let plan = Plan::new().cluster("side", |side| side.stages("sum".into()));
+        assert!(plan.settle(&graph(false), 2).is_ok());
+        let faults = plan.settle(&graph(true), 2).unwrap_err();
+        assert_eq!(faults[0].key(), "cluster.side.stages");
+        assert!(faults[0].to_string().starts_with("`split.odd` and `sum` are joined by a local"));
+    }
+
+    #[test]
+    fn the_more_exact_name_of_a_connector_has_the_last_word() {
+        let plan = Plan::new()
+            .connector("split->sum", |c| c.when_full(WhenFull::DropNewest))
+            .connector("split.even  ->  sum", |c| c.when_full(WhenFull::DropOldest));
+        let settings = plan.settle(&graph(false), 2).unwrap();
+        assert_eq!(
+            settings.connectors,
+            [vec![None], vec![Some(WhenFull::DropNewest)], vec![Some(WhenFull::DropOldest)]]
+        );
+    }
+}
