@@ -300,7 +300,15 @@ impl Plan {
         let own = self.stages.get(&*spec.name).unwrap_or(&none);
         // What is said of every stage gives way where a stage cannot have it; what is said of one
         // stage by name does not.
-        let mut every = self.every.clone();
+        let mut every = match spec.kind {
+            Kind::Stage => self.every.clone(),
+            Kind::Source => StagePlan {
+                batch: self.every.batch,
+                priority: self.every.priority,
+                ..StagePlan::default()
+            },
+            Kind::Input => StagePlan::default(),
+        };
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let said = own.clone().over(&every);
         let mut note = |result: Result<usize, PlanFault>| {

@@ -1,0 +1,338 @@
+//! What holds in the end, and who said so: the plan as text that reads back as itself, and how it
+//! differs from another.
+
+use std::fmt::{self, Write as _};
+
+use comporta_model::graph::{Graph, Kind};
+use comporta_model::plan::{Plan, Settings, StagePlan};
+
+use crate::report::Span;
+use crate::schema::{self, Field, quoted};
+use crate::spec::{PlanSpec, is_secret};
+use crate::tree::{Table, Value};
+
+/// A plan held against a program: every setting, and who said it.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    plan: Plan,
+    settings: Settings,
+    app: String,
+    sections: Vec<Section>,
+}
+
+/// A table of the text.
+#[derive(Clone, Debug)]
+struct Section {
+    /// As in its header, quoted where it must be; empty for the top.
+    header: String,
+    rows: Vec<Row>,
+    /// Said of the section as a whole.
+    note: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    key: String,
+    value: String,
+    origin: String,
+}
+
+/// A setting in which two plans differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Its key, with dots.
+    pub key: String,
+    /// Its value in the one plan and who said it; nothing if it is not there.
+    pub here: Option<(String, String)>,
+    /// And in the other.
+    pub there: Option<(String, String)>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.key)?;
+        for (sign, side) in [('-', &self.here), ('+', &self.there)] {
+            if let Some((value, origin)) = side {
+                writeln!(f, "  {sign} {value}  # {origin}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const DEFAULT: &str = "default";
+
+impl Effective {
+    pub(crate) fn new(graph: &Graph, plan: Plan, settings: Settings, said: &PlanSpec) -> Self {
+        let lister = Lister { graph, plan: &plan, settings: &settings, said };
+        let sections = lister.sections();
+        let app = graph.name.to_string();
+        Effective { plan, settings, app, sections }
+    }
+
+    /// The plan, to start the program with.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What the runtime will obey.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (String, &Row)> {
+        self.sections.iter().flat_map(|section| {
+            section.rows.iter().map(|row| match section.header.as_str() {
+                "" => (row.key.clone(), row),
+                header => (format!("{header}.{}", row.key), row),
+            })
+        })
+    }
+
+    /// Every setting in which `other` differs from this, in order.
+    #[must_use]
+    pub fn differences(&self, other: &Effective) -> Vec<Difference> {
+        let pair = |row: &Row| (row.value.clone(), row.origin.clone());
+        let theirs: std::collections::BTreeMap<String, &Row> = other.rows().collect();
+        let ours: std::collections::BTreeMap<String, &Row> = self.rows().collect();
+        let mut found = Vec::new();
+        for (key, row) in self.rows() {
+            let there = theirs.get(&key);
+            if there.is_none_or(|there| there.value != row.value) {
+                let (here, there) = (Some(pair(row)), there.map(|row| pair(row)));
+                found.push(Difference { key, here, there });
+            }
+        }
+        for (key, row) in other.rows().filter(|(key, _)| !ours.contains_key(key)) {
+            found.push(Difference { key, here: None, there: Some(pair(row)) });
+        }
+        found
+    }
+}
+
+impl fmt::Display for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# The plan of `{}`, with every default. It reads back as itself.", self.app)?;
+        for section in &self.sections {
+            if !section.header.is_empty() {
+                writeln!(f, "\n[{}]", section.header)?;
+            } else {
+                writeln!(f)?;
+            }
+            if let Some(note) = &section.note {
+                writeln!(f, "# {note}")?;
+            }
+            rows(f, &section.rows)?;
+        }
+        Ok(())
+    }
+}
+
+fn rows(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
+    let width = |text: &str| text.chars().count();
+    let keys = rows.iter().map(|row| width(&row.key)).max().unwrap_or(0);
+    let values = rows.iter().map(|row| width(&row.value)).filter(|w| *w <= 40).max().unwrap_or(0);
+    for Row { key, value, origin } in rows {
+        writeln!(f, "{key:keys$} = {value:values$}  # {origin}")?;
+    }
+    Ok(())
+}
+
+/// Lists what is settled.
+struct Lister<'a> {
+    graph: &'a Graph,
+    plan: &'a Plan,
+    settings: &'a Settings,
+    said: &'a PlanSpec,
+}
+
+impl Lister<'_> {
+    fn sections(&self) -> Vec<Section> {
+        let top = fields(schema::PLAN, self.settings, |field| {
+            if (field.said)(self.plan) { self.origin(field.key) } else { DEFAULT.to_owned() }
+        });
+        let mut sections = vec![Section { header: String::new(), rows: top, note: None }];
+        let clusters = (0..self.settings.pools.len()).map(|number| self.cluster(number));
+        sections.extend(clusters);
+        for (spec, number) in self.graph.stages.iter().zip(0..) {
+            sections.extend(self.stage(spec.kind, &spec.name, number));
+        }
+        sections.extend(self.connectors());
+        let mut own = Vec::new();
+        self.app("", &self.said.app, &mut own);
+        let note = Some("the program's own settings".to_owned());
+        let own = Section { header: "app".to_owned(), rows: own, note };
+        sections.extend((!own.rows.is_empty()).then_some(own));
+        sections
+    }
+
+    fn cluster(&self, number: usize) -> Section {
+        let pool = &self.settings.pools[number];
+        let plan = self.plan.clusters.get(&pool.name).cloned().unwrap_or_default();
+        let prefix = format!("cluster.{}", pool.name);
+        let mut rows = fields(schema::CLUSTER, pool, |field| {
+            let said = (field.said)(&plan);
+            if said { self.origin(&format!("{prefix}.{}", field.key)) } else { DEFAULT.to_owned() }
+        });
+        let stages = self.graph.stages.iter().zip(&self.settings.stages);
+        let of = stages.filter(|(_, settings)| settings.pool == number);
+        let names: Vec<&str> = of.map(|(spec, _)| &*spec.name).collect();
+        let field = &schema::CLUSTER_STAGES;
+        let (value, note) = match &plan.stages {
+            // As it was said: what it comes to stands above.
+            Some(set) => ((field.show)(set), format!("has {}", one_line(&names))),
+            None => (String::new(), format!("takes the rest: {}", one_line(&names))),
+        };
+        if !value.is_empty() {
+            let origin = self.origin(&format!("{prefix}.stages"));
+            rows.push(Row { key: field.key.to_owned(), value, origin });
+        }
+        let header = format!("cluster.{}", bare(&pool.name));
+        Section { header, rows, note: Some(note) }
+    }
+
+    fn stage(&self, kind: Kind, name: &str, number: usize) -> Option<Section> {
+        let own = self.plan.stages.get(name).cloned().unwrap_or_default();
+        let applies = |field: &&Field<StagePlan, _>| match kind {
+            Kind::Stage => true,
+            Kind::Source => matches!(field.key, "batch" | "priority"),
+            Kind::Input => false,
+        };
+        let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();
+        let settled = &self.settings.stages[number];
+        let rows: Vec<Row> = list
+            .into_iter()
+            .map(|field| {
+                let value = (field.show)(settled);
+                let origin = if (field.said)(&own) {
+                    self.origin(&format!("stage.{name}.{}", field.key))
+                } else if (field.said)(&self.plan.every)
+                    && !gave_way(field.key, &own, self.plan, settled)
+                {
+                    format!("{}, [every]", self.origin(&format!("every.{}", field.key)))
+                } else {
+                    DEFAULT.to_owned()
+                };
+                Row { key: field.key.to_owned(), value, origin }
+            })
+            .collect();
+        let header = format!("stage.{}", bare(name));
+        (!rows.is_empty()).then_some(Section { header, rows, note: None })
+    }
+
+    fn connectors(&self) -> impl Iterator<Item = Section> {
+        let said = self.plan.connectors.iter();
+        said.filter_map(|(name, plan)| {
+            let rule = plan.when_full?;
+            let rows = fields(schema::CONNECTOR, &rule, |field| {
+                self.origin(&format!("connector.{name}.{}", field.key))
+            });
+            let header = format!("connector.{}", bare(name));
+            Some(Section { header, rows, note: None })
+        })
+    }
+
+    /// The program's own section, as it was written: variables not filled in, secrets masked.
+    fn app(&self, prefix: &str, table: &Table, rows: &mut Vec<Row>) {
+        for entry in table {
+            let key = format!("{prefix}{}", bare(&entry.key));
+            if let (Value::Table(inner), false) = (&entry.node.value, is_secret(&entry.key)) {
+                self.app(&format!("{key}."), inner, rows);
+                continue;
+            }
+            let from_variable = matches!(&entry.node.value, Value::Text(_, Some(_)));
+            let (value, hidden) = match is_secret(&entry.key) && !from_variable {
+                true => (quoted("***"), " (not shown)"),
+                false => (written(&entry.node.value), ""),
+            };
+            let origin = format!("{}{hidden}", self.said_at(&entry.node.span));
+            rows.push(Row { key, value, origin });
+        }
+    }
+
+    fn origin(&self, key: &str) -> String {
+        match self.said.places.get(key) {
+            Some(span) => self.said_at(span),
+            None => "the program".to_owned(),
+        }
+    }
+
+    fn said_at(&self, span: &Span) -> String {
+        let text = &self.said.texts[span.text];
+        if text.is_flag {
+            return text.name.clone();
+        }
+        format!("{}:{}", text.name, text.place(span.range.start).0)
+    }
+}
+
+/// What is said of every stage gives way where a stage cannot have it.
+fn gave_way(
+    key: &str,
+    own: &StagePlan,
+    plan: &Plan,
+    settled: &comporta_model::plan::StageSettings,
+) -> bool {
+    key == "instances"
+        && own.instances.is_none()
+        && plan.every.instances.is_some_and(|every| every != settled.instances)
+}
+
+fn fields<P, S>(
+    fields: &[Field<P, S>],
+    settled: &S,
+    origin: impl Fn(&Field<P, S>) -> String,
+) -> Vec<Row> {
+    let row = |field: &Field<P, S>| Row {
+        key: field.key.to_owned(),
+        value: (field.show)(settled),
+        origin: origin(field),
+    };
+    fields.iter().map(row).collect()
+}
+
+/// A key as TOML spells it.
+fn bare(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quoted(name) }
+}
+
+/// A value as it was written.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Text(_, Some(raw)) => quoted(raw),
+        Value::Text(text, None) => quoted(text),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) if x.is_nan() => "nan".to_owned(),
+        Value::Float(x) if x.is_infinite() => if *x > 0.0 { "inf" } else { "-inf" }.to_owned(),
+        Value::Float(x) => format!("{x:?}"),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Datetime(text) => text.clone(),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(|item| written(&item.value)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Table(table) => {
+            let mut out = String::from("{");
+            for (number, entry) in table.iter().enumerate() {
+                let comma = if number == 0 { "" } else { "," };
+                let value =
+                    if is_secret(&entry.key) { quoted("***") } else { written(&entry.node.value) };
+                let _ = write!(out, "{comma} {} = {value}", bare(&entry.key));
+            }
+            out + " }"
+        }
+    }
+}
+
+fn one_line(names: &[&str]) -> String {
+    const MAX: usize = 12;
+    match names.get(..MAX) {
+        Some(first) if names.len() > MAX => {
+            format!("{} and {} more", first.join(", "), names.len() - MAX)
+        }
+        _ if names.is_empty() => "no stage".to_owned(),
+        _ => names.join(", "),
+    }
+}

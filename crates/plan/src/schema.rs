@@ -1,0 +1,356 @@
+//! Every key a plan may have, once: how it is read, whether a plan says it, how it is shown, and
+//! what it means. Reading, writing, comparing and explaining all go through these tables.
+
+use std::time::Duration;
+
+use comporta_model::plan::{
+    ClusterPlan, ConnectorPlan, OnPanic, Plan, Policy, PoolSettings, SetFault, Settings, StagePlan,
+    StageSet, StageSettings, WhenFull, nearest,
+};
+
+use crate::report::Span;
+
+use crate::tree::{Node, Value, inside};
+
+/// One key of a part of a plan: `P` is what may say it, `S` where it is settled.
+pub(crate) struct Field<P, S> {
+    /// As in a file, with dots: `queue.capacity`.
+    pub(crate) key: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) set: fn(&mut P, &Node, &str) -> Result<(), Wrong>,
+    pub(crate) said: fn(&P) -> bool,
+    pub(crate) show: fn(&S) -> String,
+}
+
+/// Why a value was not taken.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    pub(crate) message: String,
+    pub(crate) label: String,
+    pub(crate) help: Option<String>,
+    /// Where, if it is only a part of the value.
+    pub(crate) at: Option<Span>,
+}
+
+impl Wrong {
+    /// It is of another kind than expected.
+    fn kind(node: &Node, expected: &str) -> Self {
+        Wrong {
+            message: match node.variable() {
+                // Not its value: that may be nobody's business.
+                Some(_) => "what the variable holds does not fit here".to_owned(),
+                None => format!("{} does not fit here", node.shown()),
+            },
+            label: format!("expected {expected}"),
+            help: None,
+            at: None,
+        }
+    }
+
+    fn at(self, span: &Span) -> Self {
+        Wrong { at: Some(span.clone()), ..self }
+    }
+
+    fn word(what: &str, word: &str, all: &[&str]) -> Self {
+        let near = nearest(word, all.iter().copied());
+        Wrong {
+            message: format!("there is no {what} `{word}`"),
+            label: near.map_or_else(
+                || "not one of those there are".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            ),
+            help: Some(format!("there are {}", listed(all))),
+            at: None,
+        }
+    }
+}
+
+/// `a`, `b` and `c`.
+pub(crate) fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        [one] => format!("`{one}`"),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(|name| format!("`{name}`")).collect();
+            format!("{} and `{last}`", first.join(", "))
+        }
+    }
+}
+
+/// A kind of value: how it is read from a file, whose text is at hand, and shown in one.
+trait Setting: Sized {
+    fn read(node: &Node, text: &str) -> Result<Self, Wrong>;
+    fn show(&self) -> String;
+}
+
+/// A number too large for TOML: no bound.
+const UNLIMITED: &str = "unlimited";
+
+impl Setting for usize {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        if matches!(&node.value, Value::Text(text, _) if text.trim() == UNLIMITED) {
+            return Ok(usize::MAX);
+        }
+        whole(node, "a whole number, not below 0")
+    }
+
+    fn show(&self) -> String {
+        i64::try_from(*self).map_or_else(|_| quoted(UNLIMITED), |n| n.to_string())
+    }
+}
+
+impl Setting for u32 {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        whole(node, "a whole number, at least 1")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for i32 {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        whole(node, "a whole number from -2,147,483,648 to 2,147,483,647")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for Duration {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        let wrong = || Wrong::kind(node, "a duration such as \"50ms\", \"10s\" or \"1h 30m\"");
+        match &node.value {
+            Value::Text(text, _) => humantime::parse_duration(text.trim()).map_err(|_| wrong()),
+            Value::Integer(n) => {
+                let help = Some(format!("say in which unit: \"{n}s\" or \"{n}ms\""));
+                Err(Wrong { help, ..wrong() })
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&humantime::format_duration(*self).to_string())
+    }
+}
+
+impl Setting for WhenFull {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        word(node, WhenFull::ALL)
+    }
+
+    fn show(&self) -> String {
+        show_word(self, WhenFull::ALL)
+    }
+}
+
+impl Setting for OnPanic {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        word(node, OnPanic::ALL)
+    }
+
+    fn show(&self) -> String {
+        show_word(self, OnPanic::ALL)
+    }
+}
+
+impl Setting for Policy {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        let entries = match &node.value {
+            Value::Text(name, _) => return policy_named(name),
+            Value::Table(entries) => entries,
+            _ => {
+                let expected = "the name of a policy, or a table with its `name` and parameters";
+                return Err(Wrong::kind(node, expected));
+            }
+        };
+        let Some(name) = entries.iter().find(|entry| entry.key == "name") else {
+            return Err(Wrong::kind(node, "a `name` beside the parameters"));
+        };
+        let Value::Text(text, _) = &name.node.value else {
+            return Err(Wrong::kind(&name.node, "the name of a policy").at(&name.node.span));
+        };
+        let policy = policy_named(text).map_err(|wrong| wrong.at(&name.node.span))?;
+        match entries.iter().find(|entry| entry.key != "name") {
+            None => Ok(policy),
+            Some(entry) => Err(Wrong {
+                message: format!("the policy `{text}` has no parameter `{}`", entry.key),
+                label: "it has none".to_owned(),
+                help: None,
+                at: Some(entry.key_span.clone()),
+            }),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+impl Setting for StageSet {
+    fn read(node: &Node, text: &str) -> Result<Self, Wrong> {
+        match &node.value {
+            Value::Text(set, _) => set.parse().map_err(|fault: SetFault| Wrong {
+                message: "this is no set of stages".to_owned(),
+                label: fault.message,
+                help: Some(
+                    "names, `all`, `+`, `-`, `*` and parentheses, with blanks between".to_owned(),
+                ),
+                at: Some(inside(text, &node.span, set, fault.at)),
+            }),
+            Value::List(items) => {
+                let name = |item: &Node| match &item.value {
+                    Value::Text(name, _) => Ok(name.clone()),
+                    _ => Err(Wrong::kind(item, "the name of a stage").at(&item.span)),
+                };
+                Ok(StageSet::of(items.iter().map(name).collect::<Result<Vec<_>, _>>()?))
+            }
+            _ => Err(Wrong::kind(node, "a set such as \"all - log\", or a list of names")),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.to_string())
+    }
+}
+
+fn whole<T: TryFrom<i64>>(node: &Node, expected: &str) -> Result<T, Wrong> {
+    let number = integer(node).and_then(|n| T::try_from(n).ok());
+    number.ok_or_else(|| Wrong::kind(node, expected))
+}
+
+fn integer(node: &Node) -> Option<i64> {
+    match (&node.value, node.variable()) {
+        (Value::Integer(n), _) => Some(*n),
+        (_, Some(text)) => text.replace('_', "").parse().ok(),
+        _ => None,
+    }
+}
+
+fn word<T: Copy>(node: &Node, all: &[(T, &'static str)]) -> Result<T, Wrong> {
+    let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
+    let Value::Text(text, _) = &node.value else {
+        return Err(Wrong::kind(node, &format!("one of {}", listed(&names))));
+    };
+    let found = all.iter().find(|(_, name)| *name == text.trim());
+    found.map(|(value, _)| *value).ok_or_else(|| Wrong::word("choice", text, &names))
+}
+
+fn show_word<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> String {
+    quoted(all.iter().find(|(known, _)| known == value).map_or("?", |(_, name)| name))
+}
+
+fn policy_named(name: &str) -> Result<Policy, Wrong> {
+    let all: Vec<&str> = Policy::ALL.iter().map(|(_, names, _)| names[0]).collect();
+    name.trim().parse().map_err(|_| Wrong::word("policy", name, &all))
+}
+
+/// A string as TOML spells it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => out += "\\\"",
+            '\\' => out += "\\\\",
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            c if c.is_control() => out += &format!("\\u{:04X}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+macro_rules! field {
+    ($key:literal, $name:ident from $($settled:ident).+, $about:literal) => {
+        Field {
+            key: $key,
+            about: $about,
+            set: |part, node, text| {
+                part.$name = Some(Setting::read(node, text)?);
+                Ok(())
+            },
+            said: |part| part.$name.is_some(),
+            show: |settled| settled.$($settled).+.show(),
+        }
+    };
+}
+
+pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
+    field!("drain", drain from drain, "how long a drain may take before what is left is cancelled"),
+    field!("stuck_after", stuck_after from stuck_after, "when a handler call counts as stuck, is named and stood in for"),
+];
+
+pub(crate) const CLUSTER: &[Field<ClusterPlan, PoolSettings>] = &[
+    field!("threads", threads from threads, "threads of the cluster"),
+    field!("policy", policy from policy, "how they choose what to do next"),
+];
+
+/// Which stages a cluster has; settled with all clusters together.
+pub(crate) const CLUSTER_STAGES: Field<ClusterPlan, StageSet> = Field {
+    key: "stages",
+    about: "which stages it has: a set such as \"all - log\", or a list of names",
+    set: |part, node, text| {
+        part.stages = Some(Setting::read(node, text)?);
+        Ok(())
+    },
+    said: |part| part.stages.is_some(),
+    show: Setting::show,
+};
+
+pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
+    field!("instances", instances from instances, "how many run at once at most"),
+    field!("priority", priority from priority, "higher is served sooner"),
+    field!("batch", batch from batch, "events one visit takes at most"),
+    field!("queue.capacity", capacity from capacity, "events the queue holds"),
+    field!("queue.when_full", when_full from when_full, "what happens when it is full"),
+    field!("retry.tries", tries from retry.tries, "how often an event is tried in all"),
+    field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles"),
+    field!("retry.backoff_max", backoff_max from retry.backoff_max, "the longest wait"),
+    field!("emit_max", emit_max from emit_max, "events one event may emit before it fails"),
+    field!("failures_max", failures_max from failures_max, "failed events kept for inspection"),
+    field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
+];
+
+/// Of one end of a connector that a plan says something of.
+pub(crate) const CONNECTOR: &[Field<ConnectorPlan, WhenFull>] = &[Field {
+    key: "when_full",
+    about: "what happens to what comes this way when the queue is full",
+    set: |part, node, text| {
+        part.when_full = Some(Setting::read(node, text)?);
+        Ok(())
+    },
+    said: |part| part.when_full.is_some(),
+    show: Setting::show,
+}];
+
+/// The sections of a plan, and what stands in them.
+pub(crate) const SECTIONS: &[(&str, &str)] = &[
+    ("app", "the program's own settings"),
+    ("cluster", "clusters of stages, by name"),
+    ("every", "what holds for every stage"),
+    ("stage", "stages, by name"),
+    ("connector", "connectors, by name: \"from -> to\""),
+];
+
+/// Every key, with what it means: `(key, meaning)`, in the order of a file.
+pub(crate) fn keys() -> Vec<(String, &'static str)> {
+    fn of<P, S>(prefix: &str, fields: &[Field<P, S>]) -> Vec<(String, &'static str)> {
+        fields.iter().map(|field| (format!("{prefix}{}", field.key), field.about)).collect()
+    }
+    let mut keys = of("", PLAN);
+    keys.extend(of("cluster.NAME.", CLUSTER));
+    keys.extend(of("cluster.NAME.", std::slice::from_ref(&CLUSTER_STAGES)));
+    keys.extend(of("stage.NAME.", STAGE));
+    keys.push((
+        "every.…".to_owned(),
+        "as of a stage, for every stage of which nothing else is said",
+    ));
+    keys.extend(of("connector.\"FROM -> TO\".", CONNECTOR));
+    keys.push(("app.…".to_owned(), "the program's own settings"));
+    keys
+}

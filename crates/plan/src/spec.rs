@@ -1,0 +1,412 @@
+//! Files and flags, one over the other, become a `Plan`; what each setting was said by is
+//! remembered, so that a mistake found later can be shown where it was made.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use comporta_model::graph::Graph;
+use comporta_model::plan::{Plan, PlanFault, defaults, nearest};
+
+use crate::effective::Effective;
+use crate::report::{Mistake, Report, Span, Text};
+use crate::schema::{self, Field, Wrong, listed};
+use crate::tree::{self, Entry, Node, Table, Value};
+
+/// The texts of a plan, one over the other, until they are held against a program. Mistakes are
+/// kept, to be told all together.
+///
+/// ```
+/// use comporta_plan::PlanSpec;
+///
+/// let mut spec = PlanSpec::new();
+/// spec.text("words.toml", "[stage.split]\ninstances = 4\nqueue.when_full = 'blok'");
+/// spec.set("--set", "cluster.main.threads=2");
+/// let report = spec.check().unwrap_err().to_string();
+/// assert!(report.contains("words.toml:3:19"), "{report}");
+/// assert!(report.contains("did you mean `block`?"));
+/// ```
+#[derive(Debug)]
+pub struct PlanSpec {
+    env: fn(&str) -> Option<String>,
+    pub(crate) texts: Vec<Text>,
+    plan: Plan,
+    /// The value of each setting, and the key of each part, by dotted key.
+    pub(crate) places: BTreeMap<String, Span>,
+    pub(crate) app: Table,
+    mistakes: Vec<Mistake>,
+}
+
+impl Default for PlanSpec {
+    fn default() -> Self {
+        PlanSpec::new()
+    }
+}
+
+/// The largest plan that is read: a bound against slips, far above any use.
+const BYTES_MAX: u64 = 16 << 20;
+
+impl PlanSpec {
+    /// Nothing said yet.
+    #[must_use]
+    pub fn new() -> Self {
+        PlanSpec::with_env(|name| std::env::var(name).ok())
+    }
+
+    /// Nothing said yet; the variables of texts are looked up here.
+    #[must_use]
+    pub fn with_env(env: fn(&str) -> Option<String>) -> Self {
+        PlanSpec {
+            env,
+            texts: Vec::new(),
+            plan: Plan::new(),
+            places: BTreeMap::new(),
+            app: Table::new(),
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// Reads a file over what was read before.
+    pub fn file(&mut self, path: &Path) {
+        let name = path.display().to_string();
+        let read = std::fs::metadata(path).and_then(|meta| {
+            if meta.is_file() && meta.len() > BYTES_MAX {
+                return Err(std::io::Error::other("it has more than 16 MiB"));
+            }
+            std::fs::read(path)
+        });
+        match read.map(String::from_utf8) {
+            Ok(Ok(text)) => self.text(name, text),
+            Ok(Err(_)) => {
+                self.mistakes.push(Mistake::new(format!("`{name}` is not UTF-8 text"), None));
+            }
+            Err(error) => {
+                let title = format!("the plan `{name}` cannot be read: {error}");
+                self.mistakes.push(Mistake::new(title, None));
+            }
+        }
+    }
+
+    /// Reads a text over what was read before. `name` is used in messages.
+    pub fn text(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        self.layer(name.into(), text.into(), false);
+    }
+
+    /// Reads what a flag says, as `key=value`, over what was read before. A value that is not
+    /// TOML is taken as a string, so that nobody has to quote quotes.
+    pub fn set(&mut self, flag: &str, said: &str) {
+        let quoted = said
+            .split_once('=')
+            .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
+        let bare = !said.contains('\n') && toml::de::DeTable::parse(said).is_err();
+        let Some(quoted) = quoted else {
+            let title = format!("`{flag} {said}` sets nothing");
+            let mistake = Mistake::new(title, None);
+            self.mistakes
+                .push(mistake.help("say `key=value`, as in `stage.split.instances=4`".to_owned()));
+            return;
+        };
+        self.layer(flag.to_owned(), if bare { quoted } else { said.to_owned() }, true);
+    }
+
+    /// The cluster that takes what the others leave, as far as the texts say.
+    #[must_use]
+    pub fn rest(&self) -> &str {
+        let mut rests = self.plan.clusters.iter().filter(|(_, plan)| plan.stages.is_none());
+        rests.next().map_or(defaults::CLUSTER, |(name, _)| name)
+    }
+
+    fn layer(&mut self, name: String, text: String, is_flag: bool) {
+        let number = self.texts.len();
+        let table = tree::read(number, &text, &self.env, &mut self.mistakes);
+        self.texts.push(Text { name, text, hidden: Vec::new(), is_flag });
+        for entry in table {
+            self.section(entry);
+        }
+    }
+
+    fn section(&mut self, entry: Entry) {
+        let Entry { key, key_span, node } = entry;
+        match (key.as_str(), node.value) {
+            ("app", Value::Table(table)) => {
+                hide_secrets(&table, &mut self.texts);
+                merge(&mut self.app, table);
+            }
+            ("every", Value::Table(table)) => {
+                let mut every = std::mem::take(&mut self.plan.every);
+                self.part(table, schema::STAGE, "every", &mut every);
+                self.plan.every = every;
+            }
+            ("stage", Value::Table(parts)) => {
+                for (name, table) in self.named(parts, "stage") {
+                    let mut stage = self.plan.stages.remove(&name).unwrap_or_default();
+                    self.part(table, schema::STAGE, &format!("stage.{name}"), &mut stage);
+                    self.plan.stages.insert(name, stage);
+                }
+            }
+            ("cluster", Value::Table(parts)) => {
+                for (name, mut table) in self.named(parts, "cluster") {
+                    let mut cluster = self.plan.clusters.remove(&name).unwrap_or_default();
+                    let prefix = format!("cluster.{name}");
+                    let field = &schema::CLUSTER_STAGES;
+                    if let Some(at) = table.iter().position(|entry| entry.key == field.key) {
+                        let entry = table.remove(at);
+                        self.apply(field, &format!("{prefix}.stages"), &entry.node, &mut cluster);
+                    }
+                    self.part_beside(table, schema::CLUSTER, &prefix, &mut cluster, &[field.key]);
+                    self.plan.clusters.insert(name, cluster);
+                }
+            }
+            ("connector", Value::Table(parts)) => {
+                for (name, table) in self.named(parts, "connector") {
+                    let mut way = self.plan.connectors.remove(&name).unwrap_or_default();
+                    self.part(table, schema::CONNECTOR, &format!("connector.{name}"), &mut way);
+                    self.plan.connectors.insert(name, way);
+                }
+            }
+            ("app" | "every" | "stage" | "cluster" | "connector", value) => {
+                let kind = Node { value, span: node.span.clone() }.kind();
+                let mistake = Mistake::new(format!("`{key}` is a section, not {kind}"), node.span);
+                self.mistakes.push(mistake.label(format!("expected `[{key}]` and its settings")));
+            }
+            (_, value) => {
+                let mut plan = std::mem::take(&mut self.plan);
+                let node = Node { value, span: node.span };
+                let entry = Entry { key, key_span, node };
+                let sections: Vec<&str> = schema::SECTIONS.iter().map(|(name, _)| *name).collect();
+                self.part_beside(vec![entry], schema::PLAN, "", &mut plan, &sections);
+                self.plan = plan;
+            }
+        }
+    }
+
+    /// The parts of a section, each with its name, which is noted.
+    fn named(&mut self, parts: Table, section: &str) -> Vec<(String, Table)> {
+        let mut named = Vec::new();
+        for Entry { key, key_span, node } in parts {
+            self.places.insert(format!("{section}.{key}"), key_span);
+            match node.value {
+                Value::Table(table) => named.push((key, table)),
+                value => {
+                    let kind = Node { value, span: node.span.clone() }.kind();
+                    let title = format!("`{section}.{key}` is a part of the plan, not {kind}");
+                    let label = format!("expected a table: the settings of the {section} `{key}`");
+                    self.mistakes.push(Mistake::new(title, node.span).label(label));
+                }
+            }
+        }
+        named
+    }
+
+    fn part<P, S>(&mut self, table: Table, fields: &[Field<P, S>], prefix: &str, part: &mut P) {
+        self.part_beside(table, fields, prefix, part, &[]);
+    }
+
+    /// Reads the settings of a part; `beside` are keys it could also have had.
+    fn part_beside<P, S>(
+        &mut self,
+        table: Table,
+        fields: &[Field<P, S>],
+        prefix: &str,
+        part: &mut P,
+        beside: &[&str],
+    ) {
+        let mut todo: Vec<(String, Entry)> =
+            table.into_iter().rev().map(|entry| (entry.key.clone(), entry)).collect();
+        while let Some((key, entry)) = todo.pop() {
+            let dotted = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            if let Some(field) = fields.iter().find(|field| field.key == key) {
+                self.apply(field, &dotted, &entry.node, part);
+                continue;
+            }
+            let group = format!("{key}.");
+            let inner: Vec<&str> =
+                fields.iter().filter_map(|field| field.key.strip_prefix(&group)).collect();
+            match entry.node.value {
+                Value::Table(table) if !inner.is_empty() => {
+                    let deeper = table.into_iter().rev();
+                    todo.extend(deeper.map(|entry| (format!("{group}{}", entry.key), entry)));
+                }
+                value if !inner.is_empty() => {
+                    let node = Node { value, span: entry.node.span };
+                    let title = format!("`{dotted}` is a table, not {}", node.kind());
+                    let label = format!("expected a table with {}", listed(&inner));
+                    self.mistakes.push(Mistake::new(title, node.span).label(label));
+                }
+                _ => {
+                    let unknown = unknown_key(&key, &dotted, fields, beside);
+                    self.mistakes.push(Mistake { at: Some(entry.key_span), ..unknown });
+                }
+            }
+        }
+    }
+
+    fn apply<P, S>(&mut self, field: &Field<P, S>, key: &str, node: &Node, part: &mut P) {
+        let text = &self.texts[node.span.text].text;
+        match (field.set)(part, node, text) {
+            Ok(()) => {
+                self.places.insert(key.to_owned(), node.span.clone());
+            }
+            Err(Wrong { message, label, help, at }) => {
+                let at = at.unwrap_or_else(|| node.span.clone());
+                if self.mistakes.iter().any(|other| other.touches(&at)) {
+                    return; // it could not even be read
+                }
+                let title = format!("`{key}`: {message}");
+                self.mistakes.push(Mistake::new(title, at).label(label).help(help));
+            }
+        }
+    }
+
+    /// Whether the texts could be read.
+    ///
+    /// # Errors
+    /// Every mistake that can be found without a program to hold them against.
+    pub fn check(&self) -> Result<(), Report> {
+        if self.mistakes.is_empty() { Ok(()) } else { Err(self.report(Vec::new())) }
+    }
+
+    /// What was found while reading, and what was found since.
+    pub(crate) fn report(&self, found: Vec<Mistake>) -> Report {
+        let mut mistakes: Vec<_> = self.mistakes.iter().cloned().chain(found).collect();
+        mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
+        Report { texts: self.texts.clone(), mistakes }
+    }
+}
+
+fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[&str]) -> Mistake {
+    let group = key.rsplit_once('.').map_or("", |(group, _)| group);
+    let level = fields.iter().filter_map(|field| match group {
+        "" => field.key.split('.').next(),
+        group => field.key.strip_prefix(group)?.strip_prefix('.'),
+    });
+    let mut level: Vec<&str> = level.chain(beside.iter().copied()).collect();
+    level.dedup();
+    let last = key.rsplit('.').next().unwrap_or(key);
+    // `capacity` may have been written beside `queue`, or the other way round.
+    let deeper = fields.iter().find(|field| field.key.rsplit('.').next() == Some(last));
+    let label = match (nearest(last, level.iter().copied()), deeper) {
+        (_, Some(field)) => format!("did you mean `{}`?", field.key),
+        (Some(near), None) => format!("did you mean `{near}`?"),
+        (None, None) => "nothing of that name".to_owned(),
+    };
+    let help = format!("there are {}", listed(&level));
+    Mistake::new(format!("there is no setting `{dotted}`"), None).label(label).help(help)
+}
+
+/// Lays `over` on `base`: tables are merged, anything else is replaced.
+fn merge(base: &mut Table, over: Table) {
+    for entry in over {
+        match base.iter_mut().find(|below| below.key == entry.key) {
+            None => base.push(entry),
+            Some(below) => match (&mut below.node.value, entry.node.value) {
+                (Value::Table(below), Value::Table(over)) => merge(below, over),
+                (_, value) => {
+                    below.node = Node { value, span: entry.node.span };
+                    below.key_span = entry.key_span;
+                }
+            },
+        }
+    }
+}
+
+/// Whether a key names something that is nobody's business.
+pub(crate) fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["password", "passwd", "secret", "token", "credential", "api_key", "apikey", "private_key"]
+        .iter()
+        .any(|word| key.contains(word))
+}
+
+fn hide_secrets(table: &Table, texts: &mut [Text]) {
+    for entry in table {
+        let Span { text, range } = &entry.node.span;
+        match &entry.node.value {
+            Value::Table(inner) if !is_secret(&entry.key) => hide_secrets(inner, texts),
+            _ if is_secret(&entry.key) => texts[*text].hidden.push(range.clone()),
+            _ => {}
+        }
+    }
+}
+
+impl PlanSpec {
+    /// Holds the texts, over what the program says itself, against the program's graph, on a
+    /// machine with so many CPUs.
+    ///
+    /// # Errors
+    /// Every mistake found, also while reading.
+    pub fn settle(&self, graph: &Graph, program: &Plan, cpus: usize) -> Result<Effective, Report> {
+        let plan = self.plan.clone().over(program);
+        let (settings, faults) = match plan.settle(graph, cpus) {
+            Ok(settings) => (Some(settings), Vec::new()),
+            Err(faults) => (None, faults),
+        };
+        let mut mistakes: Vec<Mistake> = Vec::new();
+        for mistake in faults.iter().map(|fault| self.mistake(fault)) {
+            let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
+            // What is said of every stage is wrong once, not once for every stage.
+            if !mistakes.iter().any(|other| twice(other) && other.label == mistake.label) {
+                mistakes.push(mistake);
+            }
+        }
+        match settings.filter(|_| self.mistakes.is_empty()) {
+            Some(settings) => Ok(Effective::new(graph, plan, settings, self)),
+            None => Err(self.report(mistakes)),
+        }
+    }
+
+    fn mistake(&self, fault: &PlanFault) -> Mistake {
+        let key = fault.key();
+        let text = fault.to_string();
+        let (title, hint) = match text.split_once(": did you mean") {
+            Some((title, hint)) => (title.to_owned(), format!("did you mean{hint}")),
+            None => match text.split_once(": use ") {
+                Some((title, range)) => (title.to_owned(), format!("expected {range}")),
+                None => (text, String::new()),
+            },
+        };
+        let at = self.place(&key).map(|span| match fault {
+            PlanFault::NoStage { name, .. } => self.word(&span, name),
+            _ => span,
+        });
+        let help = at.is_none().then(|| "the program says so itself".to_owned());
+        Mistake::new(title, at).label(hint).help(help)
+    }
+
+    /// Where a setting was said: itself, as one of every stage, or some setting of the same part.
+    fn place(&self, key: &str) -> Option<Span> {
+        let places = &self.places;
+        if let Some(span) = places.get(key) {
+            return Some(span.clone());
+        }
+        let fields = schema::STAGE.iter().map(|field| field.key);
+        let every =
+            fields.filter(|field| key.ends_with(&format!(".{field}"))).max_by_key(|f| f.len());
+        let of_every = every.and_then(|field| places.get(&format!("every.{field}")));
+        let within = || {
+            let prefix = format!("{key}.");
+            places.iter().find(|(place, _)| place.starts_with(&prefix)).map(|(_, span)| span)
+        };
+        let around = || {
+            let mut parents = key.char_indices().rev().filter(|(_, c)| *c == '.');
+            parents.find_map(|(at, _)| places.get(&key[..at]))
+        };
+        of_every.or_else(within).or_else(around).cloned()
+    }
+
+    /// The place of a word inside of a value, if it stands there.
+    fn word(&self, span: &Span, word: &str) -> Span {
+        let text = &self.texts[span.text].text;
+        let value = text.get(span.range.clone()).unwrap_or_default();
+        let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && !"_-.".contains(c));
+        let mut found = value.match_indices(word).filter(|(at, _)| {
+            is_end(value[..*at].chars().next_back())
+                && is_end(value[at + word.len()..].chars().next())
+        });
+        let range: Range<usize> = match found.next() {
+            Some((at, _)) => span.range.start + at..span.range.start + at + word.len(),
+            None => span.range.clone(),
+        };
+        Span { text: span.text, range }
+    }
+}

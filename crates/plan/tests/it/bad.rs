@@ -1,0 +1,97 @@
+//! Every file of `tests/bad` is a plan with a mistake; beside it stands the message it must get.
+//! `COMPORTA_BLESS=1 cargo test -p comporta-plan` writes the messages anew: read them before you
+//! commit them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::program::settle;
+
+#[test]
+fn every_bad_plan_gets_its_message() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+    let bless = std::env::var_os("COMPORTA_BLESS").is_some();
+    let mut plans: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    plans.retain(|path| path.extension().is_some_and(|ext| ext == "toml"));
+    plans.sort();
+    assert!(plans.len() >= 20, "only {} bad plans", plans.len());
+    let mut wrong = Vec::new();
+    for path in plans {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let said = match settle(&[(name, &text)]) {
+            Ok(_) => panic!("{name} is no bad plan"),
+            Err(report) => format!("{report}\n"),
+        };
+        let expected = path.with_extension("txt");
+        if bless {
+            fs::write(&expected, &said).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != said {
+            wrong.push(format!("{name}\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "these messages changed:\n\n{}", wrong.join("\n"));
+}
+
+fn message(texts: &[(&str, &str)]) -> String {
+    settle(texts).expect_err("a bad plan").to_string()
+}
+
+#[test]
+fn a_flag_is_marked_like_a_file() {
+    let said = message(&[("--set", "stage.splt.instances=4")]);
+    assert!(said.contains("the program has no stage `splt`"), "{said}");
+    assert!(said.contains("--> --set:1:7"), "{said}");
+    assert!(said.contains("did you mean `split`?"), "{said}");
+    let said = message(&[("--set", "threads")]);
+    assert!(said.contains("`--set threads` sets nothing"), "{said}");
+    assert!(said.contains("key=value"), "{said}");
+}
+
+#[test]
+fn a_mistake_in_what_the_program_says_itself_is_no_mistake_of_a_file() {
+    let spec = comporta_plan::PlanSpec::new();
+    let program = comporta_model::plan::Plan::new().stage("spilt", |s| s.instances(3));
+    let said = spec.settle(&crate::program::graph(), &program, 2).unwrap_err().to_string();
+    assert!(said.contains("no stage `spilt`") && said.contains("the program says so"), "{said}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.file(Path::new("no/such/plan.toml"));
+    spec.file(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let report = spec.check().unwrap_err();
+    assert_eq!(report.mistakes().len(), 2);
+    assert!(
+        report.mistakes()[0].title().starts_with("the plan `no/such/plan.toml` cannot be read")
+    );
+}
+
+#[test]
+fn a_secret_is_in_no_message() {
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only read")]
+    struct Own {
+        password: u64,
+    }
+    let tries = [
+        ("plan.toml", "[app]\npassword = 'hunter2'"),
+        ("plan.toml", "[app]\npassword = '${PASSWORD}'"),
+        ("--set", "app.password=hunter2"),
+    ];
+    for (name, text) in tries {
+        let mut spec = comporta_plan::PlanSpec::with_env(crate::program::env);
+        if name == "--set" {
+            spec.set(name, text);
+        } else {
+            spec.text(name, text);
+        }
+        let said = spec.app::<Own>().unwrap_err().to_string();
+        assert!(!said.contains("hunter2"), "{said}");
+        assert!(said.contains("password"), "{said}");
+    }
+    let said = message(&[("p.toml", "[cluster.main]\nthreads = '${PASSWORD}'")]);
+    assert!(!said.contains("hunter2") && said.contains("variable"), "{said}");
+}

@@ -1,0 +1,200 @@
+//! What a plan says is what holds; the effective plan tells who said it, and reads back as itself.
+
+use std::time::Duration;
+
+use comporta_model::plan::{OnPanic, Policy, WhenFull};
+use proptest::prelude::*;
+
+use crate::program::settle;
+
+const ALL: &str = r#"
+drain = "1m 30s"
+stuck_after = "250ms"
+
+[app]
+name = "of the program"
+token = "sesame"
+limits = { rate = 1.5, burst = "${FOUR}" }
+
+[cluster.main]
+threads = 3
+policy = { name = "srpt" }
+
+[cluster.side]
+stages = "all * (count + show)"
+policy = "fifo"
+
+[every]
+batch = 64
+instances = 3
+
+[stage.split]
+instances = "${FOUR}"
+priority = -2
+queue = { capacity = 10_000, when_full = "drop-oldest" }
+retry.tries = 3
+retry.backoff = "50ms"
+emit_max = "unlimited"
+failures_max = 0
+on_panic = "reset"
+
+[connector."count -> show"]
+when_full = "reject"
+"#;
+
+#[test]
+fn everything_a_plan_may_say_is_obeyed() {
+    let effective = settle(&[("all.toml", ALL)]).unwrap();
+    let settings = effective.settings();
+    assert_eq!(settings.drain, Duration::from_secs(90));
+    assert_eq!(settings.stuck_after, Duration::from_millis(250));
+    let pools: Vec<_> =
+        settings.pools.iter().map(|p| (p.name.as_str(), p.threads, p.policy)).collect();
+    assert_eq!(pools, [("main", 3, Policy::Srpt), ("side", 1, Policy::Single)]);
+    let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+    assert_eq!(of, [0, 0, 0, 1, 1, 0]);
+    let split = &settings.stages[2];
+    assert_eq!((split.instances, split.priority, split.batch), (4, -2, 64));
+    assert_eq!((split.capacity, split.when_full), (10_000, WhenFull::DropOldest));
+    assert_eq!((split.retry.tries, split.retry.backoff), (3, Duration::from_millis(50)));
+    assert_eq!((split.emit_max, split.failures_max), (usize::MAX, 0));
+    assert_eq!(split.on_panic, OnPanic::Reset);
+    // What is said of every stage gives way where a stage cannot have it.
+    assert_eq!((settings.stages[3].instances, settings.stages[5].instances), (1, 3));
+    assert_eq!(settings.connectors[4], [Some(WhenFull::Reject)]);
+}
+
+#[test]
+fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
+    let effective = settle(&[
+        ("a.toml", "[stage.split]\ninstances = 3\nqueue.capacity = 10"),
+        ("b.toml", "[stage.split]\ninstances = 5"),
+        ("--set", "stage.split.priority = 7"),
+        ("--set", "stage.split.queue.when_full=drop-newest"),
+    ])
+    .unwrap();
+    let split = &effective.settings().stages[2];
+    assert_eq!((split.instances, split.capacity, split.priority), (5, 10, 7));
+    assert_eq!(split.when_full, WhenFull::DropNewest);
+}
+
+#[test]
+fn the_effective_plan_tells_who_said_what() {
+    let shown = settle(&[
+        ("a.toml", "[every]\nbatch = 5\n[stage.log]\nqueue.capacity = 200"),
+        ("--threads", "cluster.main.threads=2"),
+    ])
+    .unwrap()
+    .to_string();
+    let line = |key: &str, from: &str| {
+        let section = &shown[shown.find(from).unwrap_or_else(|| panic!("{from}\n{shown}"))..];
+        let line = section.lines().find(|line| line.starts_with(key));
+        line.unwrap_or_else(|| panic!("{key}\n{shown}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("drain", "drain"), "drain = \"10s\" # default");
+    assert_eq!(line("threads", "[cluster.main]"), "threads = 2 # --threads");
+    assert_eq!(line("instances", "[stage.split]"), "instances = 2 # the program");
+    assert_eq!(line("batch", "[stage.split]"), "batch = 5 # a.toml:2, [every]");
+    assert_eq!(line("queue.capacity", "[stage.log]"), "queue.capacity = 200 # a.toml:4");
+    assert_eq!(line("priority", "[stage.read]"), "priority = 0 # default");
+    assert!(!shown.contains("[stage.push]"), "an input has nothing to set\n{shown}");
+}
+
+#[test]
+fn secrets_are_not_shown_and_variables_not_filled_in() {
+    let text = "[app]\npassword = 'hunter2'\ndb.token = '${PASSWORD}'\nuser = '${FOUR}'\nn = 1";
+    let shown = settle(&[("p.toml", text)]).unwrap().to_string();
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("db.token = \"${PASSWORD}\""), "{shown}");
+    assert!(shown.contains("password = \"***\""), "{shown}");
+    assert!(shown.contains("(not shown)") && shown.contains("\"${FOUR}\""), "{shown}");
+}
+
+#[test]
+fn the_effective_plan_reads_back_as_itself() {
+    let first = settle(&[("all.toml", ALL)]).unwrap();
+    let again = settle(&[("again.toml", &first.to_string())]).unwrap();
+    assert_eq!(again.settings(), first.settings());
+    assert!(again.differences(&first).is_empty());
+    let settings = |text: &str| {
+        text.lines().map(|l| l.split('#').next().unwrap().trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&again.to_string()), settings(&first.to_string()));
+}
+
+#[test]
+fn differences_are_told_setting_by_setting() {
+    let one = settle(&[("one.toml", "[stage.split]\npriority = 3")]).unwrap();
+    let two = settle(&[("two.toml", "drain = '1s'\n[cluster.side]\nstages = 'show'")]).unwrap();
+    let shown: Vec<_> = one.differences(&two).iter().map(ToString::to_string).collect();
+    assert_eq!(shown[0], "drain\n  - \"10s\"  # default\n  + \"1s\"  # two.toml:1\n");
+    assert!(
+        shown.iter().any(|d| d.starts_with("stage.split.priority\n  - 3  # one.toml:2\n  + 0"))
+    );
+    assert!(shown.iter().any(|d| d.contains("cluster.side.stages\n  + \"show\"")), "{shown:#?}");
+    assert!(one.differences(&one).is_empty());
+}
+
+#[test]
+fn the_programs_own_section_is_read_into_its_own_struct() {
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Own {
+        name: String,
+        #[serde(default)]
+        port: Option<u16>,
+        mode: Mode,
+        limits: Vec<f64>,
+    }
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        Fast,
+        File { path: String },
+    }
+    let read = |texts: &[&str]| {
+        let mut spec = comporta_plan::PlanSpec::with_env(crate::program::env);
+        texts.iter().for_each(|text| spec.text("own.toml", *text));
+        spec.app::<Own>().map_err(|report| report.to_string())
+    };
+    let text = "[app]\nname = '${FOUR}'\nport = '${FOUR}000'\nmode = 'fast'\nlimits = [1, 2.5]";
+    let name = "4".to_owned();
+    let own = Own { name, port: Some(4000), mode: Mode::Fast, limits: vec![1.0, 2.5] };
+    assert_eq!(read(&[text]), Ok(own));
+    let over = "[app]\nmode = { file = { path = 'x' } }";
+    let mode = Mode::File { path: "x".to_owned() };
+    assert_eq!(read(&[text, over]).unwrap().mode, mode);
+    let wrong = read(&[text, "[app]\nprot = 1"]).unwrap_err();
+    assert!(wrong.contains("own.toml:2:1") && wrong.contains("unknown field `prot`"), "{wrong}");
+    let wrong = read(&[text, "[app]\nport = 70000"]).unwrap_err();
+    assert!(wrong.contains("own.toml:2:8") && wrong.contains("70000"), "{wrong}");
+    let wrong = read(&["[app]\nname = 'x'"]).unwrap_err();
+    assert!(wrong.contains("missing field `mode`"), "{wrong}");
+}
+
+proptest! {
+    #[test]
+    fn any_plan_that_holds_reads_back_as_itself(
+        threads in 1usize..100,
+        instances in 1usize..1000,
+        capacity in 100usize..1_000_000,
+        rule in 0usize..4,
+        backoff_ns in 0u64..10_000_000_000_000,
+        priority in any::<i32>(),
+        set in "(all|none|show|count)( [-+*] (show|count|\\(all - show\\))){0,3}",
+    ) {
+        let rule = ["block", "reject", "drop-newest", "drop-oldest"][rule];
+        let text = format!(
+            "[cluster.main]\nthreads = {threads}\n[cluster.side]\nstages = \"({set}) * (show + count)\"\n\
+             [stage.split]\ninstances = {instances}\npriority = {priority}\n\
+             queue = {{ capacity = {capacity}, when_full = \"{rule}\" }}\nretry.backoff = \"{backoff_ns}ns\""
+        );
+        let first = settle(&[("p.toml", &text)]).unwrap();
+        let again = settle(&[("q.toml", &first.to_string())]).unwrap();
+        prop_assert_eq!(again.settings(), first.settings());
+        prop_assert!(first.differences(&again).is_empty());
+    }
+}
