@@ -110,6 +110,9 @@ pub(crate) struct Core {
     changed: Condvar,
 }
 
+/// Told once that the run has come to its end.
+pub(crate) type Herald = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 pub(crate) struct RunState {
     /// Nodes that have not ended.
@@ -117,10 +120,20 @@ pub(crate) struct RunState {
     /// Threads that have not ended.
     pub(crate) threads: usize,
     pub(crate) quit: bool,
+    /// Sources and inputs were closed: the end that follows is a drain's.
+    pub(crate) closed: bool,
+    /// What waits to be called at the end.
+    heralds: Vec<Herald>,
     pub(crate) result: Option<Box<dyn Any + Send>>,
     pub(crate) problems: Vec<String>,
     /// Problems past the bound.
     pub(crate) problems_more: usize,
+}
+
+impl RunState {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.live == 0 || self.quit
+    }
 }
 
 /// How many problems are remembered; the rest is counted.
@@ -380,7 +393,31 @@ impl Core {
         run.live -= 1;
         if run.live == 0 {
             self.changed.notify_all();
+            let heralds = std::mem::take(&mut run.heralds);
+            drop(run);
+            heralds.into_iter().for_each(|herald| herald());
         }
+    }
+
+    /// Has `herald` called at the end of the run; at once if that has come.
+    pub(crate) fn at_end(&self, herald: Herald) {
+        let mut run = self.run.lock();
+        if run.is_ended() {
+            drop(run);
+            herald();
+        } else {
+            run.heralds.push(herald);
+        }
+    }
+
+    /// Nothing more comes in from outside.
+    pub(crate) fn close(&self) {
+        self.run.lock().closed = true;
+        let mut wakes = Wakes::default();
+        for node in self.nodes() {
+            node.close(self, &mut wakes);
+        }
+        self.dispatch(wakes);
     }
 
     /// Something went wrong that costs no event and stops nothing.
@@ -557,8 +594,10 @@ impl Host for Core {
             run.result = Some(result);
         }
         self.changed.notify_all();
+        let heralds = std::mem::take(&mut run.heralds);
         drop(run);
         self.halt();
+        heralds.into_iter().for_each(|herald| herald());
     }
 }
 

@@ -10,7 +10,7 @@ use comporta_model::plan::{
 };
 
 use crate::app::StartError;
-use crate::core::Core;
+use crate::core::{Core, RunState};
 use crate::failure::Failure;
 use crate::path::admit::Wakes;
 use crate::snapshot::Snapshot;
@@ -129,13 +129,41 @@ impl Running {
     /// Whether it has come to its end.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        let run = self.core.run_state();
-        run.live == 0 || run.quit
+        self.core.run_state().is_ended()
+    }
+
+    /// Has `call` called once it has come to its end, or at once if it has: for those who wait for
+    /// more than that. It is called on a thread of the program, and should only pass the word on; it
+    /// is not called if the program is stopped.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// # use comporta::{App, Plan};
+    /// # let app = App::new("short");
+    /// # let numbers = app.source("numbers", || 0..9_u64);
+    /// # let show = app.sink("show", |_: u64| ());
+    /// # app.connect(numbers, show);
+    /// let running = app.start(&Plan::new())?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// running.on_end(move || drop(tell.send("ended"))); // others may send on the same channel
+    /// assert_eq!(told.recv(), Ok("ended"));
+    /// assert!(running.is_ended());
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn on_end(&self, call: impl FnOnce() + Send + 'static) {
+        self.core.at_end(Box::new(call));
+    }
+
+    /// Closes all sources and inputs and returns at once: a drain that can be watched. Then
+    /// [`wait`](Self::wait) for the end, or give up with [`drain_within`](Self::drain_within) a
+    /// duration of zero.
+    pub fn close(&self) {
+        self.core.close();
     }
 
     /// Waits for its end.
     pub fn wait(self) -> Summary {
-        self.core.wait_until(None, |run| run.live == 0 || run.quit);
+        self.core.wait_until(None, RunState::is_ended);
         self.summarise(Ended::Complete)
     }
 
@@ -144,7 +172,7 @@ impl Running {
     /// # Errors
     /// The running program.
     pub fn wait_for(self, bound: Duration) -> Result<Summary, Running> {
-        if self.core.wait_until(Some(bound), |run| run.live == 0 || run.quit) {
+        if self.core.wait_until(Some(bound), RunState::is_ended) {
             Ok(self.summarise(Ended::Complete))
         } else {
             Err(self)
@@ -160,12 +188,8 @@ impl Running {
 
     /// As [`drain`](Self::drain), within a bound of its own.
     pub fn drain_within(self, bound: Duration) -> Summary {
-        let mut wakes = Wakes::default();
-        for node in self.core.nodes() {
-            node.close(&self.core, &mut wakes);
-        }
-        self.core.dispatch(wakes);
-        let done = self.core.wait_until(Some(bound), |run| run.live == 0 || run.quit);
+        self.close();
+        let done = self.core.wait_until(Some(bound), RunState::is_ended);
         self.summarise(if done { Ended::Drained } else { Ended::TimedOut })
     }
 
@@ -186,13 +210,12 @@ impl Running {
         if run.problems_more > 0 {
             problems.push(format!("and {} more", run.problems_more));
         }
-        Summary {
-            ended: if run.quit { Ended::Quit } else { ended },
-            snapshot,
-            problems,
-            stuck,
-            result: run.result.take(),
-        }
+        let ended = match ended {
+            _ if run.quit => Ended::Quit,
+            Ended::Complete if run.closed => Ended::Drained,
+            _ => ended,
+        };
+        Summary { ended, snapshot, problems, stuck, result: run.result.take() }
     }
 }
 

@@ -238,6 +238,77 @@ fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
 }
 
 #[test]
+fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
+    let app = App::new("close");
+    let gate = Gate::default();
+    let (push, port) = app.input("in");
+    let endless = app.source("endless", || 0..u64::MAX);
+    let sink = app.sink("sink", {
+        let gate = gate.clone();
+        move |_: u64| gate.pass()
+    });
+    app.connect(port, sink);
+    app.connect(endless, sink);
+    let running = app.start(&Plan::new().threads(2)).unwrap();
+    gate.wait_for(1);
+    running.close();
+    assert!(push.push(8).is_err());
+    assert!(!running.is_ended(), "an event is still in a handler");
+    gate.open();
+    let summary = running.wait();
+    assert_eq!(summary.ended, Ended::Drained);
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let sent = stage(&summary.snapshot, "endless").counts.emitted;
+    assert_eq!(stage(&summary.snapshot, "sink").counts.handled, sent);
+}
+
+#[test]
+fn all_who_asked_hear_of_the_end_once_however_it_comes_and_however_late_they_ask() {
+    for quits in [false, true] {
+        let app = App::new("heard");
+        let gate = Gate::default();
+        let numbers = app.source("numbers", || 0..1u64);
+        let sink = app.stage("sink", AtGate { gate: gate.clone(), quits });
+        app.connect(numbers, sink);
+        let running = app.start(&Plan::new().threads(1)).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        for who in 0..2 {
+            let tell = tell.clone();
+            running.on_end(move || tell.send(who).unwrap());
+        }
+        gate.wait_for(1);
+        assert!(told.try_recv().is_err(), "it has not ended");
+        gate.open();
+        let hear = || told.recv_timeout(Duration::from_secs(30)); // the bound of a failure
+        assert_eq!((hear(), hear()), (Ok(0), Ok(1)));
+        assert!(running.is_ended());
+        running.on_end(move || tell.send(2).unwrap());
+        assert_eq!((hear(), told.try_recv().is_err()), (Ok(2), true));
+        let ended = if quits { Ended::Quit } else { Ended::Complete };
+        assert_eq!(running.wait().ended, ended);
+    }
+}
+
+/// Waits at a gate with each event; then quits, if it is one that does.
+#[derive(Clone)]
+struct AtGate {
+    gate: Gate,
+    quits: bool,
+}
+
+impl Stage for AtGate {
+    type In = u64;
+    type Ports = ();
+    fn handle(&mut self, _: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+        self.gate.pass();
+        if self.quits {
+            cx.quit(());
+        }
+        Ok(())
+    }
+}
+
+#[test]
 fn a_drain_whose_time_is_up_cancels_exactly_what_is_left() {
     let app = App::new("late");
     let gate = Gate::default();
