@@ -74,6 +74,7 @@ struct Inner {
     entries: Vec<Entry>,
     wiring: Wiring,
     copies: HashSet<(u32, usize)>,
+    plan: Plan,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -409,6 +410,17 @@ impl App {
         self.inner.borrow().graph.clone()
     }
 
+    /// How the program would have itself run, where nobody says otherwise: a plan given to
+    /// [`start`](Self::start), a file or a flag goes over it, setting by setting.
+    pub fn plan(&self, plan: Plan) {
+        self.inner.borrow_mut().plan = plan;
+    }
+
+    /// What was given to [`plan`](Self::plan).
+    pub fn own_plan(&self) -> Plan {
+        self.inner.borrow().plan.clone()
+    }
+
     /// Starts the program on threads of its own.
     ///
     /// # Errors
@@ -441,7 +453,8 @@ impl App {
 
     fn settings(&self, plan: &Plan) -> std::result::Result<Settings, StartError> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        plan.settle(&self.inner.borrow().graph, cpus).map_err(StartError::Plan)
+        let inner = self.inner.borrow();
+        plan.clone().over(&inner.plan).settle(&inner.graph, cpus).map_err(StartError::Plan)
     }
 
     /// Makes the nodes; nothing runs yet.

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use comporta_model::graph::StageId;
@@ -14,7 +15,7 @@ use crate::core::{Core, RunState};
 use crate::failure::Failure;
 use crate::path::admit::Wakes;
 use crate::snapshot::Snapshot;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// How long a stop waits for handlers that do not return before it goes without them.
 const GRACE: Duration = Duration::from_secs(1);
@@ -152,6 +153,40 @@ impl Running {
     /// ```
     pub fn on_end(&self, call: impl FnOnce() + Send + 'static) {
         self.core.at_end(Box::new(call));
+    }
+
+    /// A future of its end, for programs that run inside of an async runtime: once it is ready,
+    /// [`wait`](Self::wait) has nothing to wait for. Never ready if the program is stopped first.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// # use comporta::{App, Plan};
+    /// # async fn embedded(app: App) -> Result<(), comporta_runtime::StartError> {
+    /// let running = app.start(&Plan::new())?;
+    /// running.ended().await;
+    /// println!("{}", running.wait());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let end = Arc::new(Mutex::new((false, None::<Waker>)));
+        let told = end.clone();
+        self.on_end(move || {
+            let waker = {
+                let mut end = told.lock();
+                end.0 = true;
+                end.1.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        });
+        std::future::poll_fn(move |context| {
+            let mut end = end.lock();
+            if end.0 {
+                return Poll::Ready(());
+            }
+            end.1 = Some(context.waker().clone());
+            Poll::Pending
+        })
     }
 
     /// Closes all sources and inputs and returns at once: a drain that can be watched. Then

@@ -627,3 +627,42 @@ fn dropping_a_running_program_stops_it() {
     drop(app.start(&Plan::new().threads(2)).unwrap());
     until(|| Arc::strong_count(&finished) == 1); // every instance is gone
 }
+
+#[test]
+fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let summary = runtime.block_on(async {
+        let app = App::new("embedded");
+        let (push, port) = app.input::<u64>("in");
+        let sink = app.sink("sink", |_: u64| ());
+        app.connect(port, sink);
+        // A queue of one: the pusher waits as a future, on the runtime's only thread.
+        let plan = Plan::new().threads(2).stage("sink", |sink| sink.capacity(1));
+        let running = app.start(&plan).unwrap();
+        let ended = running.ended();
+        let pushed = tokio::spawn(async move {
+            for n in 0..1_000 {
+                push.push_async(n).await.unwrap();
+            }
+        });
+        ended.await;
+        pushed.await.unwrap();
+        running.ended().await; // and again, for whoever comes late
+        running.wait()
+    });
+    assert_eq!(summary.ended, Ended::Complete);
+    assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 1_000);
+}
+
+#[test]
+fn what_a_program_says_itself_gives_way_to_the_plan_it_is_started_with() {
+    let app = App::new("own");
+    let numbers = app.source("numbers", || 0..3u64);
+    let sink = app.sink("sink", |_: u64| ());
+    app.connect(numbers, sink);
+    app.plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
+    assert_eq!(app.own_plan().stages["sink"].instances, Some(2));
+    let plan = Plan::new().stage("sink", |sink| sink.instances(3));
+    let summary = app.run(&plan).unwrap();
+    assert_eq!(stage(&summary.snapshot, "sink").capacity, 7);
+}
