@@ -48,6 +48,10 @@ pub trait Stage: Send + 'static {
     /// Where it sends: `()`, `Out<T>`, or a struct with `#[derive(Ports)]`.
     type Ports: Ports;
 
+    /// Whether its state must see all events: then it has one instance, whatever the plan says, as
+    /// if its program had said `stateful` of it. For types that make no sense otherwise.
+    const STATEFUL: bool = false;
+
     /// Before the first event of an instance. An error keeps the program from starting.
     ///
     /// # Errors
@@ -210,6 +214,8 @@ pub trait Handler: Send + 'static {
     type Ports: Ports;
     /// Whether it is handed groups.
     const GROUPED: bool;
+    /// As [`Stage::STATEFUL`].
+    const STATEFUL: bool = false;
     /// Whether it changes events in place and sends each on: then nothing is copied, and what it
     /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
     const IN_PLACE: bool = false;
@@ -258,6 +264,7 @@ impl<S: Stage> Handler for Single<S> {
     type Item = S::In;
     type Ports = S::Ports;
     const GROUPED: bool = false;
+    const STATEFUL: bool = S::STATEFUL;
 
     fn init(&mut self, cx: &Cx) -> Result {
         self.0.init(cx)
@@ -340,6 +347,7 @@ impl<H: Handler<Item = Vec<T>>, T: Send + 'static> Handler for Grouped<H, T> {
     type Item = T;
     type Ports = H::Ports;
     const GROUPED: bool = true;
+    const STATEFUL: bool = H::STATEFUL;
 
     fn group(&self) -> Option<(usize, Duration)> {
         Some(self.group)

@@ -489,7 +489,9 @@ impl App {
         let key = self.add(name, Kind::Stage, takes, H::Ports::NAMES, move |site| {
             stage_node(site, group, maker)
         });
-        self.inner.borrow_mut().graph.stages[key.stage.index()].batched = group;
+        let spec = &mut self.inner.borrow_mut().graph.stages[key.stage.index()];
+        spec.batched = group;
+        spec.stateful = H::STATEFUL;
         StageRef { app: self, key, refs: H::Ports::refs(key), takes: PhantomData }
     }
 
