@@ -22,6 +22,7 @@
 //! | to | see |
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
+//! | gather events | [Windows](#windows), [`windows`], [`batched`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | say how it runs | [Plans](#plans), [`Plan`], [`Policy`], [`WhenFull`] |
@@ -94,7 +95,47 @@
 //!
 //! A stage declares what is true of it whatever the plan: [`stateful`](StageRef::stateful),
 //! [`ordered`](StageRef::ordered), [`retain`](StageRef::retain), [`autostart`](StageRef::autostart).
+//! A type that must never have two instances says so itself ([`Stage::STATEFUL`]).
 //! [`batched`] hands a stage its events in groups.
+//!
+//! # Windows
+//!
+//! [`windows`] are stages that gather the events of a stream: so many of them, or those of so much
+//! event time, whenever they came. They tumble, or slide and overlap. What came too late for its
+//! window leaves by a port of its own.
+//!
+//! ```
+//! use std::time::Duration;
+//! use comporta::windows::{self, Window};
+//! use comporta::{App, Plan};
+//!
+//! let app = App::new("speeds");
+//! // When, in milliseconds, and how fast. The third comes a second late, the last far too late.
+//! let speeds = app.source("speeds", || {
+//!     [(1_000, 50_u64), (61_000, 80), (60_000, 70), (125_000, 90), (2_000, 50)].into_iter()
+//! });
+//! let minute = app.stage(
+//!     "minute",
+//!     windows::by_time(|speed: &(i64, u64)| speed.0, Duration::from_secs(60))
+//!         .lateness(Duration::from_secs(2)),
+//! );
+//! let mean = app.map("mean", |minute: Window<(i64, u64)>| {
+//!     let sum: u64 = minute.events.iter().map(|(_, speed)| speed).sum();
+//!     (minute.start, sum / minute.events.len() as u64)
+//! });
+//! let late = app.sink("late", |speed: (i64, u64)| assert_eq!(speed.0, 2_000));
+//! let pairs = app.stage("pairs", windows::by_count(2).sliding(1)); // each mean and the next
+//! let rise = app.sink("rise", |pair: Window<(i64, u64)>| println!("{:?}", pair.events));
+//! app.connect(speeds, minute);
+//! app.connect(minute.windows, mean);
+//! app.connect(minute.late, late);
+//! app.connect(mean, pairs);
+//! app.connect(pairs, rise);
+//! let summary = app.run(&Plan::new())?;
+//! assert_eq!(summary.snapshot.stage("mean").unwrap().counts.handled, 3); // minutes 0, 1 and 2
+//! assert_eq!(summary.snapshot.stage("late").unwrap().counts.handled, 1);
+//! # Ok::<(), comporta::StartError>(())
+//! ```
 //!
 //! # Sources and inputs
 //!
@@ -251,6 +292,7 @@ pub use comporta_model::plan::{
 pub use comporta_model::port::{AsInput, AsPort, Out, Port};
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
+pub use comporta_model::window as windows;
 pub use comporta_runtime::{
     App, Control, ControlError, Counts, Ended, Failure, PoolSnapshot, Push, PushError, Reason,
     Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError, Summary, sources,

@@ -7,6 +7,7 @@
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |
+//! | [`window`] | stages that gather events by count or by event time |
 //! | [`source`] | where events come from |
 //! | [`graph`] | stages joined by connectors; what makes a graph valid |
 //! | [`plan`] | how a graph is run; what makes a plan valid for a graph |
@@ -18,6 +19,7 @@ pub mod event;
 pub mod chunk;
 pub mod port;
 pub mod stage;
+pub mod window;
 pub mod source;
 pub mod graph;
 pub mod plan;

@@ -13,5 +13,6 @@ mod endings;
 mod retries;
 mod found;
 mod batched;
+mod windows;
 mod live;
 mod compile_fail;

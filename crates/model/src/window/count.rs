@@ -1,0 +1,111 @@
+//! Windows by count: every so many events, in order of arrival.
+//! Memory: at most `size` events, each once; a sliding window is copied when it leaves.
+//! Invariant: `held` begins with the first event of the window that leaves next.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::{OPEN_MAX, Window, steps};
+use crate::error::{Error, Result};
+use crate::event::Ev;
+use crate::port::Out;
+use crate::stage::{Cx, Stage};
+
+/// Windows of `size` events each: 0 to size - 1, size to 2 size - 1, ... The last one holds what
+/// was left when the stream ended.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::{plan::Plan, window as windows}; pub use comporta_model::window::Window; }
+/// use comporta::windows::{self, Window};
+///
+/// let mut pairs = windows::by_count::<u64>(2);
+/// let mut overlapping = windows::by_count::<u64>(10).sliding(5); // 0..10, 5..15, 10..20, ...
+/// ```
+#[must_use]
+pub fn by_count<T>(size: usize) -> ByCount<T> {
+    ByCount { size, step: size, copy: None, start: 0, held: VecDeque::new() }
+}
+
+/// See [`by_count`].
+#[derive(Clone)]
+pub struct ByCount<T> {
+    size: usize,
+    step: usize,
+    /// How to copy an event that the next window needs too; not needed where windows tumble.
+    copy: Option<fn(&T) -> T>,
+    /// The number of the first event held.
+    start: i64,
+    held: VecDeque<T>,
+}
+
+impl<T: Clone> ByCount<T> {
+    /// A window begins every `step` events, 1 to the size. The last ones end with the stream: as
+    /// many as have begun.
+    #[must_use]
+    pub fn sliding(self, step: usize) -> Self {
+        ByCount { step, copy: Some(T::clone), ..self }
+    }
+}
+
+impl<T> ByCount<T> {
+    /// Sends the window that begins at `start`, and moves to the next.
+    fn close(&mut self, out: &mut Out<Window<T>>) {
+        let held = self.held.len();
+        let leaving = self.step.min(held);
+        let events: Vec<T> = if leaving == held {
+            // They move on where they lie: this is what makes tumbling windows cheap.
+            std::mem::replace(&mut self.held, VecDeque::with_capacity(held)).into()
+        } else {
+            let mut events = Vec::with_capacity(held);
+            events.extend(self.held.drain(..leaving));
+            events.extend(self.copy.iter().flat_map(|copy| self.held.iter().map(copy)));
+            events
+        };
+        let (start, len) = (self.start, events.len() as i64);
+        out.send(Window { start, end: start + len, events });
+        self.start += leaving as i64;
+    }
+}
+
+impl<T: Send + 'static> Stage for ByCount<T> {
+    type In = T;
+    type Ports = Out<Window<T>>;
+    const STATEFUL: bool = true;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        let open = steps(self.size as u64, self.step as u64, "events").map_err(Error::msg)?;
+        if open > OPEN_MAX {
+            return Err(Error::msg(format!(
+                "a window of {} events, one every {}, has {open} open at once: use at most {OPEN_MAX}",
+                self.size, self.step
+            )));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Ev<'_, T>, out: &mut Out<Window<T>>, _: &Cx) -> Result {
+        self.held.push_back(event.take());
+        if self.held.len() >= self.size {
+            self.close(out);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Out<Window<T>>, _: &Cx) -> Result {
+        while !self.held.is_empty() {
+            self.close(out);
+        }
+        Ok(())
+    }
+}
+
+impl<T> fmt::Debug for ByCount<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByCount")
+            .field("size", &self.size)
+            .field("step", &self.step)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,280 @@
+//! Windows by event time: a window is the events of so many milliseconds, whenever they came.
+//!
+//! The *watermark* is the greatest event time seen less the lateness allowed. A window leaves when
+//! the watermark reaches its end. An event behind the watermark is late: it leaves by the port
+//! `late`, whether or not a window would still have had a place for it, so that what is late
+//! depends on the stream alone and not on where windows begin.
+//!
+//! Memory: the events of the span size + lateness, each once, at most `held_max`; a sliding window
+//! is copied when it leaves. Windows nothing is in cost nothing, so a jump in event time closes
+//! what is open and no more.
+//! Invariants: no event held is behind the watermark's windows; windows leave in order of start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::{OPEN_MAX, Window, steps};
+use crate::error::{Error, Result};
+use crate::event::Ev;
+use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
+use crate::stage::{Cx, Stage};
+
+/// Windows of `size` of event time each, which `time` tells in milliseconds since any moment,
+/// before or after it: what `timestamp_millis` and its like return. Windows begin at multiples of
+/// the size, whatever the first event. Their events are in order of event time, those of the same
+/// millisecond in order of arrival.
+///
+/// Time is what the events say. One whose clock is far ahead closes every window, and makes late
+/// all that come after it: where clocks are not to be trusted, let a stage before this one look at
+/// them.
+///
+/// Sizes, steps and lateness are whole milliseconds. Times beyond 2^61 ms either way (73 million
+/// years) count as that.
+///
+/// ```
+/// use std::time::Duration;
+/// # mod comporta { pub use comporta_model::window as windows; }
+/// use comporta::windows;
+///
+/// // A minute's windows, one every ten seconds, for readings that come up to five seconds late.
+/// let readings = windows::by_time(|reading: &(i64, f64)| reading.0, Duration::from_secs(60))
+///     .sliding(Duration::from_secs(10))
+///     .lateness(Duration::from_secs(5));
+/// ```
+#[must_use]
+pub fn by_time<T, F: Fn(&T) -> i64>(time: F, size: Duration) -> ByTime<T, F> {
+    ByTime {
+        time,
+        size,
+        step: size,
+        lateness: Duration::ZERO,
+        held_max: HELD_MAX,
+        copy: None,
+        ms: Spans::default(),
+        greatest: None,
+        next: i64::MIN,
+        arrived: 0,
+        held: BTreeMap::new(),
+    }
+}
+
+/// Events held at most, unless said otherwise.
+const HELD_MAX: usize = 1 << 20;
+/// The greatest time, size, step and lateness, so that their sums fit: 73 million years.
+const TIME_MAX: i64 = 1 << 61;
+
+/// See [`by_time`].
+#[derive(Clone)]
+pub struct ByTime<T, F> {
+    time: F,
+    size: Duration,
+    step: Duration,
+    lateness: Duration,
+    held_max: usize,
+    /// How to copy an event that the next window needs too; not needed where windows tumble.
+    copy: Option<fn(&T) -> T>,
+    ms: Spans,
+    greatest: Option<i64>,
+    /// Windows that begin before this have left.
+    next: i64,
+    arrived: u64,
+    /// By time, then by arrival.
+    held: BTreeMap<(i64, u64), T>,
+}
+
+/// In milliseconds, once they are known to make sense.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spans {
+    size: i64,
+    step: i64,
+    lateness: i64,
+}
+
+/// Where windows by time leave, and what came too late for them.
+pub struct Timed<T> {
+    /// Windows, in order of start.
+    pub windows: Out<Window<T>>,
+    /// Events behind the watermark, as they come.
+    pub late: Out<T>,
+}
+
+/// Handles to the ports of [`Timed`], for `connect`.
+pub struct TimedRefs<T> {
+    /// Windows, in order of start.
+    pub windows: Port<Window<T>>,
+    /// Events behind the watermark, as they come.
+    pub late: Port<T>,
+}
+
+impl<T: Clone, F> ByTime<T, F> {
+    /// A window begins every `step`, 1 ms to the size, at the multiples of it.
+    #[must_use]
+    pub fn sliding(self, step: Duration) -> Self {
+        ByTime { step, copy: Some(T::clone), ..self }
+    }
+}
+
+impl<T, F> ByTime<T, F> {
+    /// How far behind the latest event another may be and still count; nothing by default. One
+    /// that is behind by exactly so much counts.
+    #[must_use]
+    pub fn lateness(self, lateness: Duration) -> Self {
+        ByTime { lateness, ..self }
+    }
+
+    /// How many events may be held at once; 1,048,576 by default. One more than that fails, and is
+    /// set aside with this as its reason, unless it closes a window and so makes room.
+    #[must_use]
+    pub fn held_max(self, events: usize) -> Self {
+        ByTime { held_max: events, ..self }
+    }
+
+    fn spans(&self) -> Result<Spans, String> {
+        let size = millis("window", self.size)?;
+        let step = millis("step", self.step)?;
+        let lateness = millis("lateness", self.lateness)?;
+        steps(size, step, "ms")?;
+        let open = (size + lateness).div_ceil(step) + 1;
+        if open > OPEN_MAX {
+            return Err(format!(
+                "a window of {size} ms, one every {step}, {lateness} ms late, has {open} open at once: use at most {OPEN_MAX}"
+            ));
+        }
+        if self.held_max == 0 {
+            return Err("a window that may hold 0 events holds nothing: use at least 1".to_owned());
+        }
+        Ok(Spans { size: size as i64, step: step as i64, lateness: lateness as i64 })
+    }
+
+    /// The start of the first window that ends after `time`.
+    fn first_start(&self, time: i64) -> i64 {
+        let Spans { size, step, .. } = self.ms;
+        ((time - size).div_euclid(step) + 1) * step
+    }
+
+    /// Sends every window that ends by `watermark`.
+    fn close(&mut self, watermark: i64, out: &mut Out<Window<T>>) {
+        let Spans { size, step, .. } = self.ms;
+        while let Some(((oldest, _), _)) = self.held.first_key_value() {
+            let start = self.first_start(*oldest).max(self.next);
+            if start + size > watermark {
+                return;
+            }
+            self.next = start + step;
+            let after = self.held.split_off(&(self.next, 0));
+            let mut events: Vec<T> =
+                std::mem::replace(&mut self.held, after).into_values().collect();
+            if let Some(copy) = self.copy {
+                let shared = self.held.range(..(start + size, 0));
+                events.extend(shared.map(|(_, event)| copy(event)));
+            }
+            out.send(Window { start, end: start + size, events });
+        }
+    }
+}
+
+/// A span as whole milliseconds, or why it is none.
+fn millis(what: &str, span: Duration) -> Result<u64, String> {
+    if !span.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(format!("a {what} of {span:?}: event time goes by whole milliseconds"));
+    }
+    u64::try_from(span.as_millis())
+        .ok()
+        .filter(|ms| *ms <= TIME_MAX as u64)
+        .ok_or_else(|| format!("a {what} of {span:?}: use at most {TIME_MAX} ms"))
+}
+
+impl<T, F> Stage for ByTime<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T) -> i64 + Send + 'static,
+{
+    type In = T;
+    type Ports = Timed<T>;
+    const STATEFUL: bool = true;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        self.ms = self.spans().map_err(Error::msg)?;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Ev<'_, T>, out: &mut Timed<T>, _: &Cx) -> Result {
+        let time = (self.time)(&event).clamp(-TIME_MAX, TIME_MAX);
+        let greatest = self.greatest.map_or(time, |greatest| greatest.max(time));
+        let watermark = greatest - self.ms.lateness;
+        if time < watermark {
+            out.late.send(event.take());
+            return Ok(());
+        }
+        // Before anything has changed: an event that fails takes back what it sent.
+        if self.held.len() >= self.held_max
+            && let Some(((oldest, _), _)) = self.held.first_key_value()
+            && *oldest >= self.first_start(watermark)
+        {
+            let held = self.held.len();
+            return Err(Error::msg(format!("{held} events are held already (`held_max`)")));
+        }
+        self.greatest = Some(greatest);
+        self.close(watermark, &mut out.windows);
+        self.held.insert((time, self.arrived), event.take());
+        self.arrived += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Timed<T>, _: &Cx) -> Result {
+        self.close(i64::MAX, &mut out.windows);
+        Ok(())
+    }
+}
+
+impl<T, F> fmt::Debug for ByTime<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByTime")
+            .field("size", &self.size)
+            .field("step", &self.step)
+            .field("lateness", &self.lateness)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// By hand what `#[derive(Ports)]` writes: that names types of the facade, and takes no generics.
+impl<T: Send + 'static> Ports for Timed<T> {
+    type Refs = TimedRefs<T>;
+    const NAMES: &'static [&'static str] = &["windows", "late"];
+
+    fn new() -> Self {
+        let turns = Turns::shared();
+        Timed { windows: Out::one_of(&turns, 0), late: Out::one_of(&turns, 1) }
+    }
+
+    fn refs(of: StageKey) -> TimedRefs<T> {
+        TimedRefs { windows: Port::of(of, 0), late: Port::of(of, 1) }
+    }
+
+    #[inline(always)]
+    fn each<V: PortVisitor>(&mut self, visitor: &mut V) {
+        visitor.port(0, &mut self.windows);
+        visitor.port(1, &mut self.late);
+    }
+}
+
+impl<T> Clone for TimedRefs<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for TimedRefs<T> {}
+
+impl<T> fmt::Debug for TimedRefs<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimedRefs").field("of", &self.windows.of).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Timed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timed").field("windows", &self.windows).field("late", &self.late).finish()
+    }
+}
