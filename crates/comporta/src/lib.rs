@@ -281,6 +281,8 @@
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 
+#[cfg(feature = "cli")]
+pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
 pub use comporta_model::error::{Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Settled, Time};
@@ -298,6 +300,12 @@ pub use comporta_runtime::{
     Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError, Summary, sources,
     testing,
 };
+
+/// Plans as files (feature `plan`): read, checked, shown and compared.
+#[cfg(feature = "plan")]
+pub mod plan {
+    pub use comporta_plan::{Difference, Effective, Mistake, PlanSpec, Report, keys};
+}
 
 /// What `#[derive(Ports)]` implements, and the names its code uses.
 pub mod ports {

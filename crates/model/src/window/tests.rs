@@ -151,17 +151,23 @@ fn timed_naively(times: &[i64], shape: Shape) -> (Vec<Left>, Vec<(i64, usize)>) 
     let Shape { size, step, lateness } = shape;
     let watermark = |n: usize| times[..=n].iter().max().unwrap() - lateness;
     let all = times.iter().enumerate().map(|(n, time)| (*time, n));
-    let (late, mut kept): (Vec<_>, Vec<_>) = all.partition(|(time, n)| *time < watermark(*n));
+    let last_end = |time: i64| time.div_euclid(step) * step + size;
+    let (late, mut kept): (Vec<_>, Vec<_>) =
+        all.partition(|(time, n)| last_end(*time) <= watermark(*n));
     kept.sort_unstable();
+    // An event is in the windows around it that had not ended when it came.
+    let is_in = |(time, n): (i64, usize), start: i64| {
+        (start..start + size).contains(&time) && start + size > watermark(n)
+    };
     let starts: BTreeSet<i64> = kept
         .iter()
-        .flat_map(|(time, _)| time - size + 1..=*time)
+        .flat_map(|event| (event.0 - size + 1..=event.0).filter(|start| is_in(*event, *start)))
         .filter(|start| start.rem_euclid(step) == 0)
         .collect();
     let windows = starts.into_iter().map(|start| {
         let end = start + size;
         let when = (0..times.len()).find(|n| watermark(*n) >= end).unwrap_or(times.len());
-        let inside = kept.iter().filter(|(time, _)| (start..end).contains(time));
+        let inside = kept.iter().filter(|event| is_in(**event, start));
         (when, window(start, end, inside.copied()))
     });
     (windows.collect(), late)
@@ -214,11 +220,11 @@ fn an_event_on_a_boundary_belongs_to_the_window_that_begins() {
 }
 
 #[test]
-fn an_event_late_by_exactly_the_lateness_counts_and_one_later_does_not() {
+fn a_straggler_counts_until_its_window_has_waited_long_enough() {
     let shape = Shape { lateness: 5, ..TENS };
-    let (left, late) = timed(&[14, 9, 8], shape);
-    assert_eq!(left, [(3, window(0, 10, [(9, 1)])), (3, window(10, 20, [(14, 0)]))]);
-    assert_eq!(late, [(8, 2)]);
+    let (left, late) = timed(&[14, 3, 15, 4], shape);
+    assert_eq!(left, [(2, window(0, 10, [(3, 1)])), (4, window(10, 20, [(14, 0), (15, 2)]))]);
+    assert_eq!(late, [(4, 3)]);
 }
 
 #[test]
@@ -228,9 +234,16 @@ fn a_window_leaves_when_the_watermark_reaches_its_end() {
 }
 
 #[test]
-fn an_event_behind_the_watermark_is_late_even_if_its_window_is_open() {
+fn an_event_out_of_order_is_not_late_while_its_window_is_open() {
     let (left, late) = timed(&[5, 4], TENS);
-    assert_eq!((left.len(), late), (1, vec![(4, 1)]));
+    assert_eq!((left, late), (vec![(2, window(0, 10, [(4, 1), (5, 0)]))], vec![]));
+}
+
+#[test]
+fn an_event_is_not_in_a_window_that_ended_before_it_came() {
+    let (left, late) = timed(&[12, 8], Shape { size: 10, step: 5, lateness: 0 });
+    assert_eq!(left[0], (2, window(5, 15, [(8, 1), (12, 0)])));
+    assert_eq!((left.len(), late), (2, vec![]));
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! Windows by event time: a window is the events of so many milliseconds, whenever they came.
 //!
 //! The *watermark* is the greatest event time seen less the lateness allowed. A window leaves when
-//! the watermark reaches its end. An event behind the watermark is late: it leaves by the port
-//! `late`, whether or not a window would still have had a place for it, so that what is late
-//! depends on the stream alone and not on where windows begin.
+//! the watermark reaches its end. An event is late when all of its windows have ended: it leaves by
+//! the port `late`. One of which only some have ended counts in the others.
 //!
 //! Memory: the events of the span size + lateness, each once, at most `held_max`; a sliding window
 //! is copied when it leaves. Windows nothing is in cost nothing, so a jump in event time closes
 //! what is open and no more.
-//! Invariants: no event held is behind the watermark's windows; windows leave in order of start.
+//! Invariants: every event held has a window that has not ended; windows leave in order of start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +75,7 @@ pub struct ByTime<T, F> {
     copy: Option<fn(&T) -> T>,
     ms: Spans,
     greatest: Option<i64>,
-    /// Windows that begin before this have left.
+    /// Windows that begin before this have ended.
     next: i64,
     arrived: u64,
     /// By time, then by arrival.
@@ -95,7 +94,7 @@ struct Spans {
 pub struct Timed<T> {
     /// Windows, in order of start.
     pub windows: Out<Window<T>>,
-    /// Events behind the watermark, as they come.
+    /// Events whose windows had all ended, as they come.
     pub late: Out<T>,
 }
 
@@ -103,7 +102,7 @@ pub struct Timed<T> {
 pub struct TimedRefs<T> {
     /// Windows, in order of start.
     pub windows: Port<Window<T>>,
-    /// Events behind the watermark, as they come.
+    /// Events whose windows had all ended, as they come.
     pub late: Port<T>,
 }
 
@@ -116,8 +115,8 @@ impl<T: Clone, F> ByTime<T, F> {
 }
 
 impl<T, F> ByTime<T, F> {
-    /// How far behind the latest event another may be and still count; nothing by default. One
-    /// that is behind by exactly so much counts.
+    /// How long a window waits for stragglers: it ends when an event comes that lies so far behind
+    /// its end. Nothing by default.
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         ByTime { lateness, ..self }
@@ -203,7 +202,8 @@ where
         let time = (self.time)(&event).clamp(-TIME_MAX, TIME_MAX);
         let greatest = self.greatest.map_or(time, |greatest| greatest.max(time));
         let watermark = greatest - self.ms.lateness;
-        if time < watermark {
+        let Spans { size, step, .. } = self.ms;
+        if time.div_euclid(step) * step + size <= watermark {
             out.late.send(event.take());
             return Ok(());
         }
@@ -217,6 +217,8 @@ where
         }
         self.greatest = Some(greatest);
         self.close(watermark, &mut out.windows);
+        // Those that nothing was in have ended too.
+        self.next = self.next.max(self.first_start(watermark));
         self.held.insert((time, self.arrived), event.take());
         self.arrived += 1;
         Ok(())

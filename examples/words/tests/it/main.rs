@@ -41,9 +41,9 @@ fn what_cannot_be_read_to_its_end_is_said_and_exit_code_1() {
 #[test]
 fn bad_usage_is_exit_code_2_with_a_hint() {
     for (args, hint) in [
-        (&["--policy", "strp"][..], "did you mean `srpt`?"),
+        (&["--policy", "strp"][..], "a similar value exists: 'srpt'"),
         (&["--generate", "many"], "--generate"),
-        (&["--threads", "0"], "use 1 to 1,024"),
+        (&["--threads", "0"], "expected 1 to 1,024"),
         (&["a.txt", "--seed", "3"], "cannot be used with"),
     ] {
         let output = words(args);
@@ -59,7 +59,10 @@ fn one_seed_prints_one_result_whatever_the_plan() {
         assert_eq!(output.status.code(), Some(0));
         text(&output.stdout)
     };
-    let one = run(&["--threads", "1", "--instances", "1"]);
+    let one = run(&["--threads", "1", "--set", "stage.split.instances=1"]);
     assert_eq!(one.lines().count(), 10);
-    assert_eq!(one, run(&["--threads", "3", "--instances", "4", "--policy", "single"]));
+    assert_eq!(
+        one,
+        run(&["--threads", "3", "--set", "stage.count.instances=4", "--policy", "single"])
+    );
 }

@@ -1,0 +1,254 @@
+//! The command line that every program gets for nothing: `main(build)`.
+//!
+//! 1. `build`: what a program hands over.
+//! 2. `args`: what can be asked of it.
+//! 3. here: what is done then; plans are read by `comporta-plan`.
+//! 4. `show`: a run, its progress, its end.
+//! 5. `draw`: the graph, as text and as a picture.
+
+mod build;
+mod args;
+pub mod show;
+pub mod draw;
+
+use std::io::Write;
+use std::path::Path;
+
+use comporta_model::error::Error;
+use comporta_model::plan::Policy;
+use comporta_plan::{Effective, PlanSpec, Report, keys};
+use comporta_runtime::{App, StartError};
+
+pub use build::{Build, IntoApp, Nothing};
+pub use show::Exit;
+
+use args::{GraphArgs, PlanArgs, RunArgs, ShowPlanArgs, Verb};
+use draw::Picture;
+
+/// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `policies`, `completions`,
+/// beside the program's own arguments. Without a command the program is run.
+///
+/// ```no_run
+/// # mod comporta { pub use comporta_cli::{Exit, main}; pub use comporta_runtime::App; }
+/// use comporta::{App, Exit};
+///
+/// /// Prints squares.
+/// #[derive(clap::Args)]
+/// struct Args {
+///     /// How many
+///     #[arg(default_value_t = 10)]
+///     count: u64,
+/// }
+///
+/// fn build(args: Args) -> App {
+///     let app = App::new("squares");
+///     let numbers = app.source("numbers", move || 1..=args.count);
+///     let show = app.sink("show", |n: u64| println!("{}", n * n));
+///     app.connect(numbers, show);
+///     app
+/// }
+///
+/// fn main() -> Exit {
+///     comporta::main(build)
+/// }
+/// ```
+pub fn main<M, B: Build<M>>(build: B) -> Exit {
+    let mut args = std::env::args_os();
+    let program = args.next().unwrap_or_default();
+    let name = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| "program".to_owned());
+    let (verb, own) = match args::parse::<B::Args>(&name, args) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Refused } else { Exit::Done };
+        }
+    };
+    let done = match (verb, own) {
+        (Verb::Policies, _) => print(&policies()),
+        (Verb::Completions { shell }, _) => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
+            print(&String::from_utf8_lossy(&text))
+        }
+        (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
+        (verb, Some(own)) => about(verb, build, own),
+        (_, None) => Ok(Exit::Done), // every other verb is about the program
+    };
+    done.unwrap_or_else(Refusal::tell)
+}
+
+/// Why nothing was done.
+enum Refusal {
+    Plan(Report),
+    Graph(Vec<String>, Option<Report>),
+    Build(Error),
+    Output(std::io::Error),
+}
+
+/// Does what is asked of the program.
+fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Refusal> {
+    let spec = spec(match &verb {
+        Verb::Run(RunArgs { plan, .. })
+        | Verb::Check(plan)
+        | Verb::Graph(GraphArgs { plan, .. })
+        | Verb::Plan(ShowPlanArgs { plan, .. }) => plan,
+        Verb::Policies | Verb::Completions { .. } => return Ok(Exit::Done),
+    });
+    let own = spec.app::<B::Own>().map_err(Refusal::Plan)?;
+    let app = build.build(args, own).map_err(|error| match spec.check() {
+        Ok(()) => Refusal::Build(error),
+        Err(report) => Refusal::Plan(report),
+    })?;
+    let settled = settle(&app, &spec);
+    let warnings = app.check().map_err(|error| {
+        let faults = match error {
+            StartError::Graph(faults) => faults.iter().map(ToString::to_string).collect(),
+            error => vec![error.to_string()],
+        };
+        Refusal::Graph(faults, spec.check().err())
+    })?;
+    let effective = settled.map_err(Refusal::Plan)?;
+    match verb {
+        Verb::Run(run) => {
+            let options = show::Options {
+                json: run.json,
+                quiet: run.quiet,
+                limit: run.limit,
+                progress: show::When::Auto,
+            };
+            Ok(show::run(app, effective.plan(), &options))
+        }
+        Verb::Graph(args) => draw_graph(&app, &effective, &args),
+        Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
+            let mut over = PlanSpec::new();
+            over.file(&other);
+            let other = settle(&app, &over).map_err(Refusal::Plan)?;
+            let differences = effective.differences(&other);
+            let text: String = differences.iter().map(ToString::to_string).collect();
+            print(if text.is_empty() { "the plans are alike\n" } else { &text })
+        }
+        Verb::Plan(_) => print(&effective.to_string()),
+        Verb::Check(_) | Verb::Policies | Verb::Completions { .. } => {
+            let graph = app.graph();
+            let mut text: String =
+                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+            text += &format!(
+                "{}: {}, {}, {}: the plan fits the program\n",
+                graph.name,
+                counted(graph.stages.len(), "stage"),
+                counted(graph.connectors.len(), "connector"),
+                counted(effective.settings().pools.len(), "cluster"),
+            );
+            print(&text)
+        }
+    }
+}
+
+fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    spec.settle(&app.graph(), &app.own_plan(), cpus)
+}
+
+/// Files first, then flags; the particular flags before the general one.
+fn spec(args: &PlanArgs) -> PlanSpec {
+    let mut spec = PlanSpec::new();
+    args.plan.iter().for_each(|path| spec.file(path));
+    let rest = spec.rest().to_owned();
+    if let Some(policy) = &args.policy {
+        spec.set("--policy", &format!("cluster.\"{rest}\".policy={policy}"));
+    }
+    if let Some(threads) = args.threads {
+        spec.set("--threads", &format!("cluster.\"{rest}\".threads={threads}"));
+    }
+    if let Some(batch) = args.batch {
+        spec.set("--batch", &format!("every.batch={batch}"));
+    }
+    args.set.iter().for_each(|said| spec.set("--set", said));
+    spec
+}
+
+fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit, Refusal> {
+    let graph = app.graph();
+    let mut picture = Picture::of(&graph);
+    let settings = effective.settings();
+    picture.groups = settings.pools.iter().map(|pool| pool.name.clone()).collect();
+    for (node, settled) in picture.nodes.iter_mut().zip(&settings.stages) {
+        node.group = Some(settled.pool);
+        if settled.instances > 1 {
+            node.notes.insert(0, format!("x{}", settled.instances));
+        }
+    }
+    let text = if args.svg {
+        draw::svg(&picture)
+    } else if args.dot {
+        draw::dot(&picture)
+    } else {
+        draw::text(&picture, width(), args.ascii)
+    };
+    match &args.out {
+        None => print(&text),
+        Some(path) => std::fs::write(path, text).map(|()| Exit::Done).map_err(|error| {
+            Refusal::Output(std::io::Error::other(format!("{}: {error}", path.display())))
+        }),
+    }
+}
+
+fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// How wide a line may be; where there is no terminal, as wide as people read with ease.
+fn width() -> usize {
+    match show::wide() {
+        usize::MAX => 100,
+        wide => wide,
+    }
+}
+
+fn policies() -> String {
+    let line = |(_, names, about): &(Policy, &[&str], &str)| {
+        let others = match &names[1..] {
+            [] => String::new(),
+            others => format!(" (also {})", others.join(", ")),
+        };
+        format!("{:12}{about}{others}\n", names[0])
+    };
+    let mut text: String = Policy::ALL.iter().map(line).collect();
+    text += "\nChoose one with `--policy NAME`, or in a plan: `cluster.main.policy = \"NAME\"`.\n";
+    text
+}
+
+fn known_keys() -> String {
+    let keys = keys();
+    let width = keys.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
+    keys.iter().map(|(key, about)| format!("{key:width$}  {about}\n")).collect()
+}
+
+/// Prints to standard output. A reader that has seen enough is no failure.
+fn print(text: &str) -> Result<Exit, Refusal> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Refusal::Output(error)),
+        _ => Ok(Exit::Done),
+    }
+}
+
+impl Refusal {
+    fn tell(self) -> Exit {
+        let mut stderr = std::io::stderr();
+        let (width, colours) = (width(), show::colours());
+        let (text, exit) = match self {
+            Refusal::Plan(report) => (report.render(width, colours), Exit::Refused),
+            Refusal::Graph(faults, report) => {
+                let mut text: Vec<_> =
+                    faults.iter().map(|fault| format!("error: {fault}")).collect();
+                text.extend(report.map(|report| report.render(width, colours)));
+                (text.join("\n"), Exit::Refused)
+            }
+            Refusal::Build(error) => (format!("error: {error}"), Exit::Problems),
+            Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
+        };
+        let _ = writeln!(stderr, "{text}");
+        exit
+    }
+}

@@ -1,0 +1,259 @@
+//! The report as one line of JSON, for programs. The fields are these structs, in this order; their
+//! names do not change, new ones may be added. Times are in seconds.
+
+use comporta_model::plan::Policy;
+use comporta_runtime::{Ended, PoolSnapshot, Shed, StageSnapshot, StartError};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::pace::per_second;
+use super::report::{Asked, Report, held_or_cancelled};
+
+/// A run.
+#[derive(Serialize)]
+struct Run<'a> {
+    app: &'a str,
+    /// `complete`, `quit`, `drained`, `timed_out` or `stopped`; `refused` if the graph or the plan was
+    /// not valid, `not_started` if a stage could not be made or a source not opened.
+    ended: &'static str,
+    /// Who asked it to end: `SIGINT`, `SIGTERM`, `--for`, or nobody.
+    asked_by: Option<String>,
+    exit_code: u8,
+    elapsed_s: f64,
+    /// Sent by sources and inputs.
+    events_in: u64,
+    /// Handled by stages that lead nowhere.
+    events_out: u64,
+    events_in_per_s: f64,
+    events_out_per_s: f64,
+    /// Whether every event is accounted for, in every stage.
+    adds_up: bool,
+    stages: Vec<Stage<'a>>,
+    pools: Vec<Pool<'a>>,
+    /// What went wrong beside events that failed.
+    problems: Vec<String>,
+    /// Stages whose handlers had not returned.
+    stuck: &'a [String],
+    /// Why events failed, as far as it is still known.
+    failures: Vec<Failure<'a>>,
+}
+
+/// `offered = refused + shed at the door + arrived`, and
+/// `arrived = handled + shed later + failed + cancelled + queued + in_flight + outboxed`.
+#[derive(Serialize)]
+struct Stage<'a> {
+    name: &'a str,
+    offered: u64,
+    refused: u64,
+    arrived: u64,
+    handled: u64,
+    emitted: u64,
+    unrouted: u64,
+    failed: u64,
+    cancelled: u64,
+    retried: u64,
+    replayed: u64,
+    shed: ShedBy,
+    /// `cancelled + queued + in_flight + outboxed`: what came, but came to no end.
+    left: u64,
+    queued: usize,
+    in_flight: usize,
+    outboxed: usize,
+    capacity: usize,
+    /// When it began.
+    instances: usize,
+    priority: i32,
+    visits: u64,
+    service_s: f64,
+    failures_kept: usize,
+    failures_forgotten: u64,
+    finished: bool,
+}
+
+/// At the door: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`.
+#[derive(Serialize)]
+struct ShedBy {
+    rejected: u64,
+    drop_newest: u64,
+    drop_oldest: u64,
+    disabled: u64,
+    cycle: u64,
+    ended: u64,
+}
+
+#[derive(Serialize)]
+struct Pool<'a> {
+    name: &'a str,
+    /// When it began.
+    threads: usize,
+    policy: String,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    stage: &'a str,
+    reason: &'a str,
+    count: u64,
+}
+
+/// The line, with its end.
+pub(super) fn json(report: &Report) -> String {
+    let snapshot = &report.snapshot;
+    let failures = report.failed.iter().flat_map(|failed| {
+        let reasons = failed.reasons.iter();
+        reasons.map(|(reason, count)| Failure { stage: &failed.stage, reason, count: *count })
+    });
+    line(&Run {
+        app: &snapshot.app,
+        ended: ended(report.ended),
+        asked_by: report.asked.map(Asked::name),
+        exit_code: report.exit.code(),
+        elapsed_s: snapshot.elapsed.as_secs_f64(),
+        events_in: report.entered,
+        events_out: report.left,
+        events_in_per_s: per_second(report.entered, snapshot.elapsed),
+        events_out_per_s: per_second(report.left, snapshot.elapsed),
+        adds_up: snapshot.adds_up(),
+        stages: snapshot.stages.iter().zip(&report.first.stages).map(stage).collect(),
+        pools: report.first.pools.iter().map(pool).collect(),
+        problems: report.problems.clone(),
+        stuck: &report.stuck,
+        failures: failures.collect(),
+    })
+}
+
+/// The line of a program that did not start.
+pub(super) fn refusal(app: &str, error: &StartError, exit: Exit) -> String {
+    let problems = match error {
+        StartError::Graph(faults) => faults.iter().map(ToString::to_string).collect(),
+        StartError::Plan(faults) => faults.iter().map(ToString::to_string).collect(),
+        other => vec![other.to_string()],
+    };
+    line(&Run {
+        app,
+        ended: if exit == Exit::Refused { "refused" } else { "not_started" },
+        asked_by: None,
+        exit_code: exit.code(),
+        elapsed_s: 0.0,
+        events_in: 0,
+        events_out: 0,
+        events_in_per_s: 0.0,
+        events_out_per_s: 0.0,
+        adds_up: true,
+        stages: Vec::new(),
+        pools: Vec::new(),
+        problems,
+        stuck: &[],
+        failures: Vec::new(),
+    })
+}
+
+fn line(run: &Run<'_>) -> String {
+    let text = serde_json::to_string(run);
+    text.expect("a struct of numbers, texts and lists has a JSON form") + "\n"
+}
+
+fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Complete => "complete",
+        Ended::Quit => "quit",
+        Ended::Drained => "drained",
+        Ended::TimedOut => "timed_out",
+        Ended::Stopped => "stopped",
+        _ => "ended",
+    }
+}
+
+fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
+    let counts = &stage.counts;
+    Stage {
+        name: &stage.name,
+        offered: counts.offered,
+        refused: counts.refused,
+        arrived: counts.arrived,
+        handled: counts.handled,
+        emitted: counts.emitted,
+        unrouted: counts.unrouted,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+        retried: counts.retried,
+        replayed: counts.replayed,
+        shed: ShedBy {
+            rejected: counts.shed(Shed::Rejected),
+            drop_newest: counts.shed(Shed::Newest),
+            drop_oldest: counts.shed(Shed::Oldest),
+            disabled: counts.shed(Shed::Disabled),
+            cycle: counts.shed(Shed::Cycle),
+            ended: counts.shed(Shed::Ended),
+        },
+        left: held_or_cancelled(stage),
+        queued: stage.queued,
+        in_flight: stage.in_flight,
+        outboxed: stage.outboxed,
+        capacity: stage.capacity,
+        instances: first.instances,
+        priority: stage.priority,
+        visits: counts.visits,
+        service_s: stage.service.as_secs_f64(),
+        failures_kept: stage.failures_kept,
+        failures_forgotten: stage.failures_forgotten,
+        finished: stage.ended,
+    }
+}
+
+fn pool(pool: &PoolSnapshot) -> Pool<'_> {
+    let policy: Policy = pool.policy;
+    Pool { name: &pool.name, threads: pool.threads, policy: policy.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+
+    #[test]
+    fn a_run_is_one_line_whose_fields_keep_their_names_and_order() {
+        let text = json(&samples::lossy_report());
+        assert_eq!(text.matches('\n').count(), 1);
+        let expected = concat!(
+            r#"{"app":"lossy","ended":"complete","asked_by":null,"exit_code":1,"elapsed_s":0.0,"#,
+            r#""events_in":10,"events_out":2,"events_in_per_s":0.0,"events_out_per_s":0.0,"#,
+            r#""adds_up":true,"stages":[{"name":"numbers","#,
+        );
+        assert_eq!(&text[..expected.len()], expected);
+        let parse = concat!(
+            r#"{"name":"parse","offered":10,"refused":0,"arrived":10,"handled":2,"emitted":0,"#,
+            r#""unrouted":0,"failed":2,"cancelled":0,"retried":0,"replayed":0,"#,
+            r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"#,
+            r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
+            r#""priority":-1,"visits":1,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
+            r#""finished":true}],"pools":[{"name":"main","threads":1,"policy":"stealing"}],"#,
+            r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
+            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}]}"#,
+            "\n"
+        );
+        assert_eq!(&text[text.len() - parse.len()..], parse);
+    }
+
+    #[test]
+    fn a_run_that_was_asked_to_end_says_by_whom() {
+        let text = json(&samples::report());
+        let says = r#""ended":"drained","asked_by":"SIGTERM","exit_code":0,"elapsed_s":2.0,"#;
+        assert!(text.contains(says), "{text}");
+    }
+
+    #[test]
+    fn every_mistake_of_a_refused_plan_is_a_problem_of_its_own() {
+        let app = comporta_runtime::App::new("refused");
+        let numbers = app.source("numbers", || 0..1_u64);
+        app.connect(numbers, app.sink("show", |_: u64| ()));
+        let plan = comporta_model::plan::Plan::new().stage("a", |s| s).stage("b", |s| s);
+        let error = app.start(&plan).unwrap_err();
+        let text = refusal("refused", &error, Exit::Refused);
+        assert!(text.contains(r#""ended":"refused""#), "{text}");
+        assert!(
+            text.contains("`a`") && text.contains(r#"","the program has no stage `b`"#),
+            "{text}"
+        );
+    }
+}

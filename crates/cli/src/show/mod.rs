@@ -1,0 +1,60 @@
+//! Runs a program and shows it: progress while it runs, a summary at its end.
+//!
+//! 1. `run`: the life of a run; waits for its end, for signals and for time at once.
+//! 2. `signals`: what a signal asks for.
+//! 3. `pace`: rates, queues and bottlenecks, from snapshots.
+//! 4. `progress`: the picture of a moment, as lines.
+//! 5. `terminal`: draws them in place, below what the program prints.
+//! 6. `report`: what is left of a run.
+//! 7. `summary`: the report as text.
+//! 8. `json`: the report as JSON.
+//! 9. `table`, `units`: columns that fit, and numbers people can read.
+//! 10. `exit`: what the process says when it leaves.
+//!
+//! All that makes text is a pure function of snapshots, time and width; only `run`, `signals` and
+//! `terminal` touch the world.
+
+mod run;
+mod signals;
+mod pace;
+mod progress;
+mod terminal;
+mod report;
+mod summary;
+mod json;
+mod table;
+mod units;
+mod exit;
+#[cfg(test)]
+mod samples;
+
+use std::time::Duration;
+
+pub use exit::{EXIT_CODES, Exit, exit_codes};
+pub use run::run;
+pub(crate) use terminal::{colours, wide};
+
+/// How a run is shown, and for how long it lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// One JSON object on the last line of standard output, in place of the summary.
+    pub json: bool,
+    /// Only what went wrong is told.
+    pub quiet: bool,
+    /// After this long it is drained.
+    pub limit: Option<Duration>,
+    /// When progress is shown.
+    pub progress: When,
+}
+
+/// When progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// If standard error is a terminal, and neither `json` nor `quiet` is asked for.
+    #[default]
+    Auto,
+    /// Always: where there is no terminal, as a line every few seconds.
+    Always,
+    /// Never.
+    Never,
+}

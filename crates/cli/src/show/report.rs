@@ -1,0 +1,108 @@
+//! What is left of a run: its end, its numbers, what went wrong; and which exit that makes.
+
+use std::time::Duration;
+
+use comporta_runtime::{Control, Ended, Reason, Snapshot, StageSnapshot, Summary};
+
+use super::exit::Exit;
+use super::signals;
+
+/// Who asked the run to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A signal.
+    Signal(u8),
+    /// `--for`, after this long.
+    Limit(Duration),
+}
+
+impl Asked {
+    /// Its name in a sentence.
+    pub(super) fn name(self) -> String {
+        match self {
+            Asked::Signal(signal) => signals::name(signal),
+            Asked::Limit(_) => "--for".to_owned(),
+        }
+    }
+}
+
+/// Why events of a stage failed, in the order first seen, and how often each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) stage: String,
+    pub(super) reasons: Vec<(String, u64)>,
+    /// Failed events whose reasons are no longer known.
+    pub(super) forgotten: u64,
+}
+
+/// What is left of a run.
+pub(super) struct Report {
+    pub(super) ended: Ended,
+    pub(super) asked: Option<Asked>,
+    pub(super) exit: Exit,
+    /// As it began: with the threads and instances that have left by the end.
+    pub(super) first: Snapshot,
+    /// As it ended.
+    pub(super) snapshot: Snapshot,
+    /// How many events came into the program.
+    pub(super) entered: u64,
+    /// How many were handled by a stage that leads nowhere.
+    pub(super) left: u64,
+    pub(super) problems: Vec<String>,
+    pub(super) stuck: Vec<String>,
+    pub(super) failed: Vec<Failed>,
+}
+
+/// Which exit an end makes; `stopped` is the signal that stopped it at once.
+pub(super) fn exit(summary: &Summary, stopped: Option<u8>) -> Exit {
+    let left = summary.snapshot.stages.iter().any(|stage| held_or_cancelled(stage) > 0);
+    match stopped {
+        Some(signal) => Exit::Stopped(signal),
+        None if summary.ended == Ended::TimedOut && left => Exit::Left,
+        None if summary.problems.is_empty() && summary.stuck.is_empty() => Exit::Done,
+        None => Exit::Problems,
+    }
+}
+
+/// The events of a stage that came, but came to no end.
+pub(super) fn held_or_cancelled(stage: &StageSnapshot) -> u64 {
+    stage.counts.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64
+}
+
+/// The reasons of all failures that are still kept.
+pub(super) fn failed(snapshot: &Snapshot, control: &Control) -> Vec<Failed> {
+    let failing = snapshot.stages.iter().filter(|stage| stage.counts.failed > 0);
+    failing
+        .map(|stage| {
+            let failures = control.failures(&stage.name).unwrap_or_default();
+            Failed {
+                stage: stage.name.clone(),
+                reasons: grouped(failures.into_iter().map(|failure| failure.reason)),
+                forgotten: stage.failures_forgotten,
+            }
+        })
+        .collect()
+}
+
+fn grouped(reasons: impl Iterator<Item = Reason>) -> Vec<(String, u64)> {
+    let mut groups: Vec<(String, u64)> = Vec::new();
+    for reason in reasons.map(|reason| reason.to_string()) {
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((reason, 1)),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_in_the_order_first_seen() {
+        let reason = |text: &str| Reason::Error(text.to_owned());
+        let groups = grouped(["b", "a", "b", "b"].map(reason).into_iter());
+        assert_eq!(groups, [("b".to_owned(), 3), ("a".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,279 @@
+//! The life of a run, from its start to its exit. It waits at one place for all that may happen:
+//! the end, a signal, the end of its time, the next picture.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use comporta_model::plan::{Plan, defaults};
+use comporta_runtime::{App, Running, StartError, Summary};
+
+use super::exit::Exit;
+use super::pace::{Pace, Shape};
+use super::progress::{Phase, line, picture};
+use super::report::{self, Asked, Report};
+use super::signals::{self, Signals, Stand, Word};
+use super::terminal::{self, Terminal, say};
+use super::units::span;
+use super::{Options, When, json, summary};
+
+/// From picture to picture, and from the start to the first: often enough to look alive, seldom
+/// enough to be read, and nothing flashes up for a program that is over at once.
+const FRAME: Duration = Duration::from_millis(125);
+/// From line to line where there is no terminal.
+const LINE: Duration = Duration::from_secs(5);
+
+/// The time: what is shown follows the clock on the wall, whatever clock the program has.
+#[expect(clippy::disallowed_methods, reason = "the one place the command line has time from")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Starts `app` under `plan`, shows how it goes on standard error, obeys signals and says how it
+/// ended.
+///
+/// The first SIGINT (Ctrl-C) or SIGTERM, or the end of `options.limit`, closes its sources and gives
+/// what is in it as long to settle as the plan says; a signal during that stops it at once.
+pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
+    let shape = Shape::of(&app.graph());
+    let name = app.graph().name.to_string();
+    let view = View::choose(options);
+    let (tell, told) = mpsc::channel();
+    let signals = Signals::listen(tell.clone(), matches!(view, View::Picture(_)));
+    let running = match app.start(plan) {
+        Ok(running) => running,
+        Err(error) => return refuse(&name, &error, options),
+    };
+    signals.stand(Stand::Running);
+    running.on_end(move || {
+        let _ = tell.send(Word::Ended);
+    });
+
+    let control = running.control();
+    let start = now();
+    let first = running.snapshot();
+    let mut life = Life {
+        told,
+        options,
+        name,
+        drain: plan.drain.unwrap_or(defaults::DRAIN),
+        ends: options.limit.and_then(|limit| start.checked_add(limit)),
+        draining: None,
+        asked: None,
+        shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
+    };
+    let (summary, stopped) = life.live(running);
+    signals.stand(Stand::Over);
+
+    let (shape, exit) = (&life.shown.shape, report::exit(&summary, stopped));
+    let report = Report {
+        ended: summary.ended,
+        asked: life.asked,
+        exit,
+        first,
+        entered: shape.entered(&summary.snapshot),
+        left: shape.left(&summary.snapshot),
+        failed: report::failed(&summary.snapshot, &control),
+        snapshot: summary.snapshot,
+        problems: summary.problems,
+        stuck: summary.stuck,
+    };
+    tell_end(&report, options);
+    exit
+}
+
+fn tell_end(report: &Report, options: &Options) {
+    if options.quiet || options.json {
+        say(&summary::complaints(report));
+    } else {
+        say(&summary::summary(report, terminal::wide(), terminal::colours()));
+    }
+    if options.json {
+        print(&json::json(report));
+    }
+}
+
+fn refuse(name: &str, error: &StartError, options: &Options) -> Exit {
+    let exit = match error {
+        StartError::Graph(_) | StartError::Plan(_) => Exit::Refused,
+        _ => Exit::Problems,
+    };
+    say(&format!("{name}: {error}\n"));
+    if options.json {
+        print(&json::refusal(name, error, exit));
+    }
+    exit
+}
+
+/// Writes to standard output. If nobody reads it any more, there is nobody to tell.
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A run between its start and its end.
+struct Life<'a> {
+    told: Receiver<Word>,
+    options: &'a Options,
+    name: String,
+    /// How long a drain may take.
+    drain: Duration,
+    /// When it is drained by itself.
+    ends: Option<Instant>,
+    /// When its drain is given up.
+    draining: Option<Instant>,
+    /// Who asked it to end.
+    asked: Option<Asked>,
+    shown: Shown,
+}
+
+impl Life<'_> {
+    /// Lives until the end; says which signal stopped it at once, if one did.
+    fn live(&mut self, running: Running) -> (Summary, Option<u8>) {
+        loop {
+            match self.wait() {
+                Some(Word::Ended) => {
+                    self.shown.clear();
+                    return (running.wait(), None);
+                }
+                Some(Word::Signal(signal)) if self.draining.is_some() => {
+                    self.shown.clear();
+                    self.asked = Some(Asked::Signal(signal));
+                    say(self.fresh_line());
+                    return (running.stop(), Some(signal));
+                }
+                Some(Word::Signal(signal)) => self.begin_drain(&running, Asked::Signal(signal)),
+                Some(Word::Suspend) => {
+                    self.shown.clear();
+                    signals::suspend();
+                }
+                None => {}
+            }
+            let now = now();
+            if self.draining.is_some_and(|end| end <= now) {
+                self.shown.clear();
+                return (running.drain_within(Duration::ZERO), None);
+            }
+            if let Some(limit) = self.limit_at(now) {
+                self.begin_drain(&running, Asked::Limit(limit));
+            }
+            self.shown.look(&running, self.phase(now), now);
+        }
+    }
+
+    /// Waits for a word, or until there is something to do. The run itself holds an end of the
+    /// channel until it has ended and said so, so that there is always somebody to wait for.
+    fn wait(&self) -> Option<Word> {
+        let ends = self.ends.filter(|_| self.draining.is_none());
+        let next = [ends, self.draining, self.shown.next()].into_iter().flatten().min();
+        match next {
+            None => self.told.recv().ok(),
+            Some(next) => self.told.recv_timeout(next.saturating_duration_since(now())).ok(),
+        }
+    }
+
+    /// The limit, if it has come to it.
+    fn limit_at(&self, now: Instant) -> Option<Duration> {
+        let over = self.draining.is_none() && self.ends.is_some_and(|end| end <= now);
+        self.options.limit.filter(|_| over)
+    }
+
+    fn begin_drain(&mut self, running: &Running, asked: Asked) {
+        running.close();
+        let now = now();
+        // A drain of any length fits into what clocks can say, but for those meant as "for ever".
+        let for_ever = now + Duration::from_secs(365 * 24 * 3600);
+        self.draining = Some(now.checked_add(self.drain).unwrap_or(for_ever));
+        self.asked = Some(asked);
+        if self.options.quiet {
+            return;
+        }
+        let (why, next) = match asked {
+            Asked::Signal(2) => ("asked by Ctrl-C".to_owned(), "another Ctrl-C"),
+            Asked::Signal(_) => (format!("asked by {}", asked.name()), "a second one"),
+            Asked::Limit(limit) => (format!("{} are over", span(limit)), "Ctrl-C"),
+        };
+        let (fresh, name, bound) = (self.fresh_line(), &self.name, span(self.drain));
+        say(&format!("{fresh}{name}: {why}: draining for at most {bound}; {next} stops at once\n"));
+    }
+
+    /// A terminal has just shown `^C`: what is said next begins on a line of its own.
+    fn fresh_line(&self) -> &'static str {
+        if self.asked == Some(Asked::Signal(2)) && self.shown.is_picture() { "\n" } else { "" }
+    }
+
+    fn phase(&self, now: Instant) -> Phase {
+        match (self.draining, self.ends) {
+            (Some(end), _) => Phase::Draining(end.saturating_duration_since(now)),
+            (None, ends) => Phase::Running(ends.map(|end| end.saturating_duration_since(now))),
+        }
+    }
+}
+
+/// Where progress is shown.
+enum View {
+    None,
+    /// A line now and then.
+    Lines,
+    /// A picture at the bottom of the terminal.
+    Picture(Terminal),
+}
+
+impl View {
+    fn choose(options: &Options) -> Self {
+        let asked = match options.progress {
+            When::Auto => !options.quiet && !options.json,
+            When::Always => true,
+            When::Never => false,
+        };
+        match (asked, options.progress) {
+            (false, _) => View::None,
+            (true, When::Always) => Terminal::find().map_or(View::Lines, View::Picture),
+            (true, _) => Terminal::find().map_or(View::None, View::Picture),
+        }
+    }
+}
+
+/// What has been shown of a run, and when there will be more.
+struct Shown {
+    view: View,
+    shape: Shape,
+    pace: Pace,
+    next: Instant,
+}
+
+impl Shown {
+    fn next(&self) -> Option<Instant> {
+        (!matches!(self.view, View::None)).then_some(self.next)
+    }
+
+    fn is_picture(&self) -> bool {
+        matches!(self.view, View::Picture(_))
+    }
+
+    /// Shows the run as it is now, if it is time.
+    fn look(&mut self, running: &Running, phase: Phase, now: Instant) {
+        if matches!(self.view, View::None) || now < self.next {
+            return;
+        }
+        self.pace.see(running.snapshot());
+        let (pace, shape) = (&self.pace, &self.shape);
+        match &mut self.view {
+            View::None => {}
+            View::Lines => {
+                self.next = now + LINE;
+                say(&(line(pace, shape, phase) + "\n"));
+            }
+            View::Picture(terminal) => {
+                self.next = now + FRAME;
+                terminal.draw(|room| picture(pace, shape, phase, room));
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        if let View::Picture(terminal) = &mut self.view {
+            terminal.clear();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Snapshots for the tests of what is shown: taken from real programs that are stepped, then set
+//! to the numbers of the case.
+
+use std::time::Duration;
+
+use comporta_model::plan::{Plan, WhenFull};
+use comporta_runtime::testing::Kit;
+use comporta_runtime::{App, Ended, Snapshot};
+
+use super::exit::Exit;
+use super::pace::Shape;
+use super::report::{Asked, Failed, Report};
+
+/// A source `numbers`, then `work` (two instances) and `show`, with queues of 100.
+pub(super) fn pipeline() -> (Shape, Snapshot) {
+    let app = App::new("sample");
+    let numbers = app.source("numbers", || 0..0_u64);
+    let work = app.map("work", |n: u64| n);
+    let show = app.sink("show", |_: u64| ());
+    app.connect(numbers, work);
+    app.connect(work, show);
+    let shape = Shape::of(&app.graph());
+    let plan = Plan::new().threads(2).every(|s| s.capacity(100)).stage("work", |s| s.instances(2));
+    (shape, Kit::new(app, &plan).unwrap().snapshot())
+}
+
+/// That moment of it, with so much done by each stage.
+pub(super) fn at(of: &Snapshot, elapsed_ms: u64, done: &[u64]) -> Snapshot {
+    let mut snapshot = of.clone();
+    snapshot.elapsed = Duration::from_millis(elapsed_ms);
+    for (stage, done) in snapshot.stages.iter_mut().zip(done) {
+        stage.counts.emitted = *done;
+        if stage.capacity > 0 {
+            (stage.counts.offered, stage.counts.arrived) = (*done, *done);
+            stage.counts.handled = *done;
+        }
+    }
+    snapshot
+}
+
+/// The same with so much in each queue.
+pub(super) fn queued(of: &Snapshot, queued: &[usize]) -> Snapshot {
+    let mut snapshot = of.clone();
+    for (stage, queued) in snapshot.stages.iter_mut().zip(queued) {
+        stage.queued = *queued;
+        if *queued > 0 {
+            stage.idle = 0;
+        }
+    }
+    snapshot
+}
+
+/// Ten events came at once to a queue of four that drops the oldest: six were shed, two of the
+/// others failed. As it began, and as it ended.
+pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
+    let app = App::new("lossy");
+    let numbers = app.source("numbers", || 0..10_u64);
+    let spread = app.flat_map("spread", |n: u64| [n]);
+    let parse =
+        app.sink("parse", |n: u64| if n < 8 { Ok(()) } else { "x".parse::<u64>().map(drop) });
+    app.connect(numbers, spread);
+    app.connect(spread, parse);
+    let shape = Shape::of(&app.graph());
+    let plan = Plan::new()
+        .threads(1)
+        .stage("parse", |s| s.capacity(4).when_full(WhenFull::DropOldest).priority(-1));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    let first = kit.snapshot();
+    kit.hold("parse");
+    kit.settle();
+    kit.resume("parse");
+    kit.settle();
+    let mut snapshot = kit.snapshot();
+    snapshot.stages.iter_mut().for_each(|stage| stage.service = Duration::ZERO);
+    (shape, first, snapshot)
+}
+
+/// What is left of the pipeline after a drain.
+pub(super) fn report() -> Report {
+    let (shape, first) = pipeline();
+    let mut snapshot = at(&first, 2_000, &[1_250_000, 1_250_000, 1_240_000]);
+    snapshot.stages[1].service = Duration::from_nanos(1_250);
+    Report {
+        ended: Ended::Drained,
+        asked: Some(Asked::Signal(15)),
+        exit: Exit::Done,
+        first,
+        entered: shape.entered(&snapshot),
+        left: shape.left(&snapshot),
+        snapshot,
+        problems: Vec::new(),
+        stuck: Vec::new(),
+        failed: Vec::new(),
+    }
+}
+
+/// What is left of the lossy one, with a problem and a handler that does not return.
+pub(super) fn lossy_report() -> Report {
+    let (shape, first, snapshot) = lossy();
+    let reason = "invalid digit found in string".to_owned();
+    Report {
+        ended: Ended::Complete,
+        asked: None,
+        exit: Exit::Problems,
+        first,
+        entered: shape.entered(&snapshot),
+        left: shape.left(&snapshot),
+        snapshot,
+        problems: vec!["`numbers`: the disk is full".to_owned()],
+        stuck: vec!["parse".to_owned()],
+        failed: vec![Failed {
+            stage: "parse".to_owned(),
+            reasons: vec![(reason, 2)],
+            forgotten: 0,
+        }],
+    }
+}

@@ -1,0 +1,201 @@
+//! The report as text, for people.
+
+use anstyle::{AnsiColor, Style};
+use comporta_runtime::{Ended, Shed, StageSnapshot};
+
+use super::pace::per_second;
+use super::report::{Asked, Failed, Report, held_or_cancelled};
+use super::table::{Cell, Column, paint, table};
+use super::units::{amount, events, span, thousands};
+
+/// Reasons told per stage; the rest is counted.
+const REASONS_MAX: usize = 3;
+
+/// The whole summary, a line each.
+pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
+    let style = |style: Style| if colour { style } else { Style::new() };
+    let app = paint(&report.snapshot.app, style(Style::new().bold()));
+    let mut lines = vec![format!("{app}: {}", how(report)), through(report)];
+    let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
+    lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
+    lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
+    let red = style(AnsiColor::Red.on_default());
+    lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
+    lines.extend(troubles(report).map(|line| paint(&line, red)));
+    lines.join("\n") + "\n"
+}
+
+/// Only what went wrong: what is told when all else is to be quiet.
+pub(super) fn complaints(report: &Report) -> String {
+    let app = &report.snapshot.app;
+    let end = (report.ended == Ended::TimedOut).then(|| how(report));
+    end.into_iter().chain(troubles(report)).map(|line| format!("{app}: {line}\n")).collect()
+}
+
+/// How it ended, and after how long.
+fn how(report: &Report) -> String {
+    let asked = match (report.ended, report.asked) {
+        (Ended::Drained | Ended::TimedOut | Ended::Stopped, Some(asked @ Asked::Signal(_))) => {
+            format!(" on {}", asked.name())
+        }
+        (Ended::Drained | Ended::TimedOut, Some(Asked::Limit(_))) => {
+            ", its time was up,".to_owned()
+        }
+        _ => String::new(),
+    };
+    let end = match report.ended {
+        Ended::Complete => "complete",
+        Ended::Quit => "quit",
+        Ended::Drained => "drained",
+        Ended::TimedOut => "not drained in time",
+        Ended::Stopped => "stopped",
+        _ => "ended",
+    };
+    format!("{end}{asked} after {}", span(report.snapshot.elapsed))
+}
+
+/// How much has passed through it.
+fn through(report: &Report) -> String {
+    let rate = |n| amount(per_second(n, report.snapshot.elapsed));
+    let (into, out) = (report.entered, report.left);
+    format!("{} in ({}/s), {} out ({}/s)", events(into), rate(into), thousands(out), rate(out))
+}
+
+fn columns() -> [Column; 8] {
+    let right = |head, rank| Column { head, right: true, least: 0, rank };
+    [
+        Column { head: "stage", right: false, least: 0, rank: 0 },
+        right("arrived", 5),
+        right("handled", 1),
+        right("emitted", 6),
+        right("shed", 4),
+        right("failed", 2),
+        right("left", 3),
+        right("service", 7),
+    ]
+}
+
+fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
+    let counts = &stage.counts;
+    let number = |n: u64| Cell::from(thousands(n));
+    let trouble = |n: u64, colour: AnsiColor| {
+        let plain = if n == 0 { Style::new().dimmed() } else { colour.on_default() };
+        Cell::styled(thousands(n), style(plain))
+    };
+    let blank = || Cell::default();
+    let service = if stage.service.is_zero() { String::new() } else { span(stage.service) };
+    let shed = counts.shed_at_door() + counts.shed_later();
+    // Where events enter there is no queue, so nothing arrives.
+    let queue = stage.capacity > 0;
+    vec![
+        Cell::from(stage.name.clone()),
+        if queue { number(counts.arrived) } else { blank() },
+        if queue { number(counts.handled) } else { blank() },
+        number(counts.emitted),
+        if queue { trouble(shed, AnsiColor::Yellow) } else { blank() },
+        if queue { trouble(counts.failed, AnsiColor::Red) } else { blank() },
+        if queue { trouble(held_or_cancelled(stage), AnsiColor::Yellow) } else { blank() },
+        Cell::from(service),
+    ]
+}
+
+/// `shed: log: 1,204 drop-oldest, 3 rejected`.
+fn shed(report: &Report) -> impl Iterator<Item = String> {
+    report.snapshot.stages.iter().filter_map(|stage| {
+        let reasons = Shed::ALL.map(|reason| (stage.counts.shed(reason), reason.name()));
+        let told: Vec<_> = reasons
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, name)| format!("{} {name}", thousands(*n)))
+            .collect();
+        (!told.is_empty()).then(|| format!("shed at `{}`: {}", stage.name, told.join(", ")))
+    })
+}
+
+fn failed(failed: &Failed) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (reason, count) in failed.reasons.iter().take(REASONS_MAX) {
+        // A reason may have many lines; the first says what it is.
+        let reason = reason.lines().next().unwrap_or_default();
+        lines.push(format!("failed at `{}`: {} × {reason}", failed.stage, thousands(*count)));
+    }
+    let other: u64 = failed.reasons.iter().skip(REASONS_MAX).map(|(_, count)| count).sum();
+    if other + failed.forgotten > 0 {
+        let more = events(other + failed.forgotten);
+        let why = if other == 0 { "whose reasons were not kept" } else { "with other reasons" };
+        lines.push(format!("failed at `{}`: {more} {why}", failed.stage));
+    }
+    lines
+}
+
+fn troubles(report: &Report) -> impl Iterator<Item = String> {
+    let problems = report.problems.iter().map(|problem| format!("problem: {problem}"));
+    let stuck = report.stuck.iter();
+    problems.chain(stuck.map(|stage| format!("stuck: a handler of `{stage}` has not returned")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples;
+
+    #[test]
+    fn a_summary_says_how_it_ended_and_what_every_stage_did() {
+        assert_eq!(
+            summary(&samples::report(), usize::MAX, false),
+            "\
+sample: drained on SIGTERM after 2 s
+1,250,000 events in (625 k/s), 1,240,000 out (620 k/s)
+stage      arrived    handled    emitted  shed  failed  left  service
+numbers                        1,250,000
+work     1,250,000  1,250,000  1,250,000     0       0     0  1.25 µs
+show     1,240,000  1,240,000  1,240,000     0       0     0
+"
+        );
+    }
+
+    #[test]
+    fn what_was_shed_and_what_failed_is_told_with_reasons_and_problems_come_last() {
+        let report = samples::lossy_report();
+        let text = summary(&report, usize::MAX, false);
+        let lines: Vec<_> = text.lines().skip(5).collect();
+        assert_eq!(
+            lines,
+            [
+                "parse         10        2        0     6       2     0",
+                "shed at `parse`: 6 drop-oldest",
+                "failed at `parse`: 2 × invalid digit found in string",
+                "problem: `numbers`: the disk is full",
+                "stuck: a handler of `parse` has not returned",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_the_first_few_reasons_are_told_and_the_rest_is_counted() {
+        let reasons = ["a\nat length", "b", "c", "d", "e"].map(|reason| (reason.to_owned(), 1_000));
+        let mut stage = Failed { stage: "s".to_owned(), reasons: reasons.to_vec(), forgotten: 7 };
+        let told = failed(&stage);
+        assert_eq!((told.len(), told[0].as_str()), (4, "failed at `s`: 1,000 × a"));
+        assert_eq!(told[3], "failed at `s`: 2,007 events with other reasons");
+        stage.reasons.truncate(1);
+        assert_eq!(failed(&stage)[1], "failed at `s`: 7 events whose reasons were not kept");
+    }
+
+    #[test]
+    fn a_narrow_summary_keeps_what_was_handled_failed_and_left() {
+        let text = summary(&samples::report(), 40, false);
+        let heads: Vec<_> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(heads, ["stage", "handled", "shed", "failed", "left"]);
+    }
+
+    #[test]
+    fn when_quiet_only_what_went_wrong_is_told() {
+        assert_eq!(complaints(&samples::report()), "");
+        assert_eq!(
+            complaints(&samples::lossy_report()),
+            "lossy: problem: `numbers`: the disk is full\n\
+             lossy: stuck: a handler of `parse` has not returned\n"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Columns that fit: a table as lines no wider than asked, aligned; the least important columns go
+//! first when there is no room for all.
+
+use anstyle::Style;
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A first column is not made narrower than this for others' sake.
+const NAME_MIN: usize = 8;
+
+/// What is known of a column.
+pub(super) struct Column {
+    pub(super) head: &'static str,
+    pub(super) right: bool,
+    /// It is at least this wide, so that it does not jump when its numbers grow.
+    pub(super) least: usize,
+    /// The greater, the sooner it goes when there is no room; 0 stays.
+    pub(super) rank: u8,
+}
+
+/// What stands in one place.
+#[derive(Clone, Default)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) style: Style,
+}
+
+impl Cell {
+    pub(super) fn styled(text: impl Into<String>, style: Style) -> Self {
+        Cell { text: text.into(), style }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Cell::styled(text, Style::new())
+    }
+}
+
+/// How wide a text is, if no character is wider than one.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text, with `…` for what does not fit.
+pub(super) fn clip(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
+    if room > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// The text in a style, if it has one.
+pub(super) fn paint(text: &str, style: Style) -> String {
+    if style == Style::new() { text.to_owned() } else { format!("{style}{text}{style:#}") }
+}
+
+/// A line of heads, and one for each row. A column in which nothing stands is left out.
+pub(super) fn table(
+    columns: &[Column],
+    rows: &[Vec<Cell>],
+    head: Style,
+    room: usize,
+) -> Vec<String> {
+    let mut shown: Vec<(usize, usize)> = Vec::new();
+    for (at, column) in columns.iter().enumerate() {
+        let widest = rows.iter().map(|row| width(&row[at].text)).max().unwrap_or(0);
+        if widest > 0 || at == 0 {
+            shown.push((at, widest.max(width(column.head)).max(column.least)));
+        }
+    }
+    let total = |shown: &[(usize, usize)]| -> usize {
+        shown.iter().map(|(_, wide)| wide + GAP).sum::<usize>().saturating_sub(GAP)
+    };
+    while total(&shown) > room {
+        let over = total(&shown) - room;
+        if shown[0].1.saturating_sub(over) >= NAME_MIN.max(room / 4) {
+            shown[0].1 -= over;
+            break;
+        }
+        let Some(last) = (1..shown.len()).max_by_key(|i| columns[shown[*i].0].rank) else {
+            shown[0].1 = room;
+            break;
+        };
+        shown.remove(last);
+    }
+    let line = |cells: &dyn Fn(usize) -> Cell| -> String {
+        let mut line = String::new();
+        for (nth, (at, wide)) in shown.iter().enumerate() {
+            let cell = cells(*at);
+            let text = clip(&cell.text, *wide);
+            let pad = " ".repeat(wide - width(&text));
+            let painted = paint(&text, cell.style);
+            let gap = if nth == 0 { "" } else { "  " };
+            line += &if columns[*at].right {
+                format!("{gap}{pad}{painted}")
+            } else {
+                format!("{gap}{painted}{pad}")
+            };
+        }
+        line.trim_end().to_owned()
+    };
+    let heads = line(&|at| Cell::styled(columns[at].head, head));
+    let body = rows.iter().map(|row| line(&|at| row[at].clone()));
+    std::iter::once(heads).chain(body).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(room: usize) -> Vec<String> {
+        let column = |head, right, rank| Column { head, right, least: 0, rank };
+        let columns = [
+            column("stage", false, 0),
+            column("n", true, 1),
+            column("none", true, 3),
+            column("note", false, 2),
+        ];
+        let row = |cells: [&str; 4]| cells.map(Cell::from).to_vec();
+        let rows = [row(["split", "1,024", "", "fine"]), row(["a-long-name", "7", "", ""])];
+        table(&columns, &rows, Style::new(), room)
+    }
+
+    #[test]
+    fn columns_are_aligned_and_an_empty_one_is_left_out() {
+        assert_eq!(
+            drawn(80),
+            [
+                "stage            n  note", //
+                "split        1,024  fine",
+                "a-long-name      7",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_name_is_clipped_before_a_column_goes_and_no_line_is_too_wide() {
+        assert_eq!(
+            drawn(22),
+            [
+                "stage          n  note", //
+                "split      1,024  fine",
+                "a-long-n…      7",
+            ]
+        );
+        assert_eq!(drawn(16), ["stage          n", "split      1,024", "a-long-n…      7"]);
+        assert_eq!(drawn(4), ["sta…", "spl…", "a-l…"]);
+        for room in 0..40 {
+            assert!(drawn(room).iter().all(|line| width(line) <= room), "{room}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Every command, as a person types it; `squares` is a program with arguments and settings of its
+//! own. Nothing is run that does not have to be.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// What a command printed and how it left.
+struct Done {
+    out: String,
+    err: String,
+    code: Option<i32>,
+}
+
+fn squares(args: &[&str]) -> Done {
+    let output = Command::new(env!("CARGO_BIN_EXE_shown"))
+        .env("COMPORTA_SHOWN", "squares")
+        .env("SQUARES", "4")
+        .env_remove("NO_SUCH")
+        .args(args)
+        .output();
+    let Output { status, stdout, stderr } = output.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Done { out: text(stdout), err: text(stderr), code: status.code() }
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("commands");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn help_says_what_the_program_is_for_and_what_can_be_done() {
+    let done = squares(&["--help"]);
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+    assert!(done.out.starts_with("Prints squares\n"), "{}", done.out);
+    for word in ["run", "check", "graph", "plan", "policies", "completions", "Exit codes", "143"] {
+        assert!(done.out.contains(word), "{word}\n{}", done.out);
+    }
+    let run = squares(&["run", "--help"]);
+    for word in ["--count <N>", "--plan <FILE>", "--set <KEY=VALUE>", "--for <TIME>", "--json"] {
+        assert!(run.out.contains(word), "{word}\n{}", run.out);
+    }
+}
+
+#[test]
+fn without_a_command_the_program_is_run_with_its_own_arguments() {
+    let done = squares(&["--count", "3", "--quiet"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "1\n4\n9\n"));
+    let done = squares(&["run", "--count", "2", "-q", "--threads", "1", "--policy", "fifo"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "1\n4\n"));
+}
+
+#[test]
+fn the_programs_own_section_reaches_the_program() {
+    let plan = file("own.toml", "[app]\ntimes = '${SQUARES}'\n[stage.show]\nqueue.capacity = 5");
+    let done = squares(&["--count", "2", "-q", "--plan", plan.to_str().unwrap()]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "4\n16\n"), "{}", done.err);
+    let done = squares(&["--count", "1", "-q", "--set", "app.times=7"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "7\n"), "{}", done.err);
+    let done = squares(&["--set", "app.tims=7"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("unknown field `tims`, expected `times`"), "{}", done.err);
+}
+
+#[test]
+fn check_says_that_the_plan_fits_or_why_it_does_not() {
+    let done = squares(&["check"]);
+    assert_eq!(done.code, Some(0));
+    assert_eq!(done.out, "squares: 3 stages, 2 connectors, 1 cluster: the plan fits the program\n");
+    let plan = file("slip.toml", "[stage.sqare]\ninstances = 2\n[cluster.main]\nthread = 3\n");
+    let done = squares(&["check", "-p", plan.to_str().unwrap(), "--set", "every.batch=none"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
+    for word in [
+        "slip.toml:1:8",
+        "did you mean `square`?",
+        "slip.toml:4:1",
+        "did you mean `threads`?",
+        "--> --set:1:13",
+        "`none` does not fit here",
+    ] {
+        assert!(done.err.contains(word), "{word}\n{}", done.err);
+    }
+    let done = squares(&["check", "--plan", "no/such.toml"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("`no/such.toml` cannot be read"), "{}", done.err);
+}
+
+#[test]
+fn wrong_usage_leaves_with_2_and_nothing_runs() {
+    for args in [&["run", "--no-such"][..], &["run", "--count", "many"], &["--for", "soon"]] {
+        let done = squares(args);
+        assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(done.err.contains("--help"), "{}", done.err);
+    }
+    let done = squares(&["--policy", "lifo"]);
+    assert!(done.err.contains("stealing, single, srpt"), "{}", done.err);
+}
+
+#[test]
+fn the_graph_is_drawn_with_what_the_plan_says_of_it() {
+    let done = squares(&["graph", "--set", "stage.square.instances=3"]);
+    for word in ["numbers", "square", "x3", "show", "►"] {
+        assert!(done.out.contains(word), "{word}\n{}", done.out);
+    }
+    let ascii = squares(&["graph", "--ascii"]).out;
+    assert!(ascii.is_ascii() && ascii.contains("numbers"), "{ascii}");
+    let svg = squares(&["graph", "--svg"]).out;
+    roxmltree::Document::parse(&svg).unwrap();
+    assert!(squares(&["graph", "--dot"]).out.starts_with("digraph"));
+    let path = file("graph.svg", "");
+    let done = squares(&["graph", "--svg", "-o", path.to_str().unwrap()]);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), ""));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), svg);
+    let done = squares(&["graph", "--svg", "-o", "no/such/folder/x.svg"]);
+    assert_eq!(done.code, Some(1));
+    assert!(done.err.contains("no/such/folder/x.svg"), "{}", done.err);
+}
+
+#[test]
+fn the_plan_is_printed_read_back_and_compared() {
+    let printed = squares(&["plan", "--threads", "3", "--batch", "5"]).out;
+    assert!(printed.contains("threads = 3           # --threads"), "{printed}");
+    assert!(printed.contains("# --batch, [every]"), "{printed}");
+    let path = file("printed.toml", &printed);
+    let path = path.to_str().unwrap();
+    let alike = squares(&["plan", "--threads", "3", "--batch", "5", "--diff", path]);
+    assert_eq!(alike.out, "the plans are alike\n");
+    let other = squares(&["plan", "--threads", "4", "--batch", "5", "--diff", path]);
+    let expected = "cluster.main.threads\n  - 4  # --threads\n  + 3  # ";
+    assert!(other.out.starts_with(expected), "{}", other.out);
+    let keys = squares(&["plan", "--keys"]).out;
+    assert!(keys.contains("stage.NAME.queue.capacity") && keys.contains("connector."), "{keys}");
+}
+
+#[test]
+fn policies_and_completions_are_listed() {
+    let policies = squares(&["policies"]).out;
+    assert!(policies.contains("stealing") && policies.contains("also fifo"), "{policies}");
+    for shell in ["bash", "zsh", "fish"] {
+        let done = squares(&["completions", shell]);
+        assert!(done.out.contains("threads") && done.out.contains("count"), "{shell}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_built_says_why() {
+    let done = squares(&["--count", "0"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(1), ""));
+    assert_eq!(done.err, "error: no squares of nothing\n");
+}

@@ -1,0 +1,6 @@
+//! Drawings of graphs.
+
+mod samples;
+mod trace;
+mod text;
+mod formats;

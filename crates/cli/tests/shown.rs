@@ -1,0 +1,201 @@
+//! A program for the tests of the command line, in several characters: `shown KIND [OPTION]...`.
+//! It prints a line when it is where a test wants it; `hold` and `open` wait for a line of standard
+//! input (or its end) there. With `COMPORTA_SHOWN` set it is `squares`, a whole command line.
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use comporta_cli::show::{Exit, Options, When, run};
+use comporta_model::error::Error;
+use comporta_model::plan::Plan;
+use comporta_runtime::App;
+
+fn main() -> Exit {
+    if std::env::var_os("COMPORTA_SHOWN").is_some() {
+        return comporta_cli::main(squares);
+    }
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_default();
+    let (mut options, mut plan) = (Options::default(), Plan::new().threads(2));
+    let time = |text: Option<String>| {
+        let ms = text.and_then(|text| text.parse().ok());
+        Duration::from_millis(ms.expect("a number of milliseconds follows"))
+    };
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--json" => options.json = true,
+            "--quiet" => options.quiet = true,
+            "--always" => options.progress = When::Always,
+            "--never" => options.progress = When::Never,
+            "--for" => options.limit = Some(time(args.next())),
+            "--drain" => plan = plan.drain(time(args.next())),
+            other => panic!("no option {other}"),
+        }
+    }
+    let app = App::new("shown");
+    match kind.as_str() {
+        "end" => end(&app),
+        "flow" => flow(&app),
+        "work" => plan = work(&app, plan),
+        "hold" => hold(&app),
+        "open" => open(&app),
+        "fails" => fails(&app),
+        "closed" => closed(&app),
+        "misfit" => {
+            end(&app);
+            plan = plan.stage("shwo", |stage| stage.instances(2));
+        }
+        other => panic!("no kind {other}"),
+    }
+    run(app, &plan, &options)
+}
+
+/// Prints squares.
+#[derive(clap::Args)]
+struct Squares {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    count: u64,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Own {
+    #[serde(default = "once")]
+    times: u64,
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
+    if args.count == 0 {
+        return Err(Error::msg("no squares of nothing"));
+    }
+    let app = App::new("squares");
+    let numbers = app.source("numbers", move || 1..=args.count);
+    let square = app.map("square", move |n: u64| n * n * own.times);
+    let show = app.sink("show", |n: u64| say(&n.to_string()));
+    app.connect(numbers, square);
+    app.connect(square, show);
+    Ok(app)
+}
+
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Waits for a line of standard input, or for its end.
+fn wait() {
+    let _ = io::stdin().read_line(&mut String::new());
+}
+
+/// Comes to its end by itself; some events fail.
+fn end(app: &App) {
+    let numbers = app.source("numbers", || 0..1_000_u64);
+    let show = app.sink("show", |n: u64| match n % 100 {
+        7 => Err(Error::msg("no sevens")),
+        _ => Ok(()),
+    });
+    app.connect(numbers, show);
+}
+
+/// Goes on for ever; says `flows` once it does.
+fn flow(app: &App) {
+    let numbers = app.source("numbers", || 0..u64::MAX);
+    let pass = app.map("pass", |n: u64| n);
+    let show = app.sink("show", |n: u64| {
+        if n == 1_000 {
+            say("flows");
+        }
+    });
+    app.connect(numbers, pass);
+    app.connect(pass, show);
+}
+
+/// Goes on for ever, with something to look at: one slow stage, one that fails, one that sheds.
+fn work(app: &App, plan: Plan) -> Plan {
+    let slow = |time| {
+        // A sleep stands for work that waits for something else.
+        #[expect(clippy::disallowed_methods, reason = "this is a show")]
+        thread::sleep(time);
+    };
+    let numbers = app.source("numbers", || 0..u64::MAX);
+    let parse = app.each("parse", |n: u64, out| match n % 1_000 {
+        7 => Err(Error::msg("no sevens")),
+        _ => {
+            out.send(n);
+            Ok(())
+        }
+    });
+    let resize = app.map("resize", move |n: u64| {
+        slow(Duration::from_micros(500));
+        n
+    });
+    let store = app.sink("store", |n: u64| {
+        if n.is_multiple_of(1_000) {
+            say(&format!("stored {n}"));
+        }
+    });
+    let log = app.sink("log-everything", move |_: u64| slow(Duration::from_millis(2)));
+    app.connect(numbers, parse);
+    app.connect(parse, resize);
+    app.connect(resize, store);
+    app.connect(resize, log);
+    plan.threads(4)
+        .every(|stage| stage.capacity(10_000))
+        .stage("resize", |stage| stage.instances(2))
+        .stage("log-everything", |stage| {
+            stage.capacity(100).when_full(comporta_model::plan::WhenFull::DropOldest)
+        })
+}
+
+/// Its first event says `holds` and waits for standard input; others wait behind it.
+fn hold(app: &App) {
+    let numbers = app.source("numbers", || 0..100_u64);
+    let show = app.sink("show", |n: u64| {
+        if n == 0 {
+            say("holds");
+            wait();
+        }
+    });
+    app.connect(numbers, show);
+}
+
+/// Its source says `opens` and waits for standard input while it is opened.
+fn open(app: &App) {
+    let numbers = app.source("numbers", || {
+        say("opens");
+        wait();
+        0..u64::MAX
+    });
+    let show = app.sink("show", |_: u64| ());
+    app.connect(numbers, show);
+}
+
+/// Its source breaks after ten events.
+fn fails(app: &App) {
+    let numbers = app.source("numbers", || {
+        let left = Mutex::new(0..10_u64);
+        std::iter::from_fn(move || match left.lock().ok()?.next() {
+            Some(n) => Some(n),
+            None => panic!("the disk is full"),
+        })
+    });
+    let show = app.sink("show", |_: u64| ());
+    app.connect(numbers, show);
+}
+
+/// Its source cannot be opened.
+fn closed(app: &App) {
+    let numbers = app.source("numbers", || {
+        let file = std::fs::File::open("/no/such/file");
+        file.map(|_| 0..10_u64)
+    });
+    let show = app.sink("show", |_: u64| ());
+    app.connect(numbers, show);
+}
