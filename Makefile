@@ -54,6 +54,8 @@ tests:
 # In release, as users run it: more events pass than a test in debug has time for.
 examples:
 	$(CARGO) run -q --release -p comporta-example-words
+	rm -rf target/weblog
+	$(CARGO) run -q --release -p comporta-example-weblog -- --lines 200000 --verify --out target/weblog
 
 # Interleavings of the runtime's own locks and threads, explored by shuttle.
 models:

@@ -1,0 +1,211 @@
+//! Alarms, while the log goes by. `filter` picks the suspicious entries out of a window, any number
+//! of windows at once but in their order; `alarm`, of which there is one, raises an alarm when a
+//! client has had [`TIMES`] of a kind within [`SPAN`]. One alarm for a client and a kind is enough.
+//!
+//! Memory of `alarm`: a record of at most [`TIMES`] moments and [`SAMPLES`] lines for each client
+//! that was ever suspicious.
+
+use std::collections::{HashMap, VecDeque};
+
+use comporta::{Cx, Ev, Out, Result, Stage};
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Entry, Shared};
+use crate::show::Said;
+
+/// So many suspicious requests ...
+pub const TIMES: usize = 10;
+/// ... within so many seconds raise an alarm.
+pub const SPAN: i64 = 600;
+/// Lines shown with an alarm.
+pub const SAMPLES: usize = 3;
+
+/// What no visitor asks for: the ends and parts of paths that give a probe away.
+const PROBES: [&str; 12] = [
+    "wp-login.php",
+    ".env",
+    ".git/",
+    "phpmyadmin",
+    "admin.php",
+    "xmlrpc.php",
+    "backup.zip",
+    "server-status",
+    "cgi-bin/",
+    "phpunit",
+    "shell.php",
+    "etc/passwd",
+];
+
+/// Why an entry is suspicious.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Suspicion {
+    /// It asks for what only intruders ask for.
+    Probe,
+    /// It was refused.
+    Refused,
+}
+
+/// A suspicious entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspect {
+    client: String,
+    why: Suspicion,
+    time: i64,
+    line: String,
+}
+
+/// A client that should be looked at, and the evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// Who.
+    pub client: String,
+    /// Why.
+    pub why: Suspicion,
+    /// When, in seconds since 1970.
+    pub span: (i64, i64),
+    /// The first lines of those that raised it.
+    pub lines: Vec<String>,
+}
+
+/// What was watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {
+    /// Probes.
+    pub probes: u64,
+    /// Refusals.
+    pub refusals: u64,
+    /// Clients that had any.
+    pub clients: u64,
+}
+
+/// Whether an entry is suspicious.
+#[must_use]
+pub fn suspicion(entry: &Entry<'_>) -> Option<Suspicion> {
+    match entry.status {
+        401 | 403 => Some(Suspicion::Refused),
+        // Only what is not there: a server that has such a page knows why.
+        404 if PROBES.iter().any(|probe| entry.path.contains(probe)) => Some(Suspicion::Probe),
+        _ => None,
+    }
+}
+
+/// The stage `filter`: takes windows, sends their suspicious entries.
+pub fn filter(batch: Shared, out: &mut Out<Suspect>) {
+    for entry in batch.entries() {
+        if let Some(why) = suspicion(&entry) {
+            let (client, line) = (entry.client.to_owned(), entry.line.to_owned());
+            out.send(Suspect { client, why, time: entry.time, line });
+        }
+    }
+}
+
+/// The stage `alarm`: takes suspicious entries in the order of the log, sends alarms at once and
+/// what it watched at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    watched: Watched,
+    clients: HashMap<String, [Trail; 2]>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Trail {
+    raised: bool,
+    /// The latest moments and their lines, at most [`TIMES`].
+    latest: VecDeque<(i64, String)>,
+}
+
+impl Trail {
+    /// Another moment; gives the evidence if it is the one that raises the alarm.
+    fn add(&mut self, time: i64, line: String) -> Option<((i64, i64), Vec<String>)> {
+        if self.raised {
+            return None;
+        }
+        if self.latest.len() == TIMES {
+            self.latest.pop_front();
+        }
+        self.latest.push_back((time, line));
+        let (first, _) = self.latest.front()?;
+        if self.latest.len() < TIMES || time - first > SPAN {
+            return None;
+        }
+        self.raised = true;
+        let span = (*first, time);
+        let lines = std::mem::take(&mut self.latest);
+        Some((span, lines.into_iter().take(SAMPLES).map(|(_, line)| line).collect()))
+    }
+}
+
+impl Stage for Watch {
+    type In = Suspect;
+    type Ports = Out<Said>;
+    const STATEFUL: bool = true;
+
+    fn handle(&mut self, suspect: Ev<'_, Suspect>, out: &mut Out<Said>, _: &Cx) -> Result {
+        let Suspect { client, why, time, line } = suspect.take();
+        if !self.clients.contains_key(&client) {
+            self.clients.insert(client.clone(), Default::default());
+            self.watched.clients += 1;
+        }
+        match why {
+            Suspicion::Probe => self.watched.probes += 1,
+            Suspicion::Refused => self.watched.refusals += 1,
+        }
+        let trail = self.clients.get_mut(&client).map(|trails| &mut trails[why as usize]);
+        if let Some((span, lines)) = trail.and_then(|trail| trail.add(time, line)) {
+            out.send(Said::Alarm(Alarm { client, why, span, lines }));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Out<Said>, _: &Cx) -> Result {
+        out.send(Said::Watched(self.watched));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use comporta::testing::Probe;
+
+    fn alarms(times: impl IntoIterator<Item = i64>) -> Vec<(i64, i64)> {
+        let mut watch = Probe::new(Watch::default());
+        for time in times {
+            let (client, line) = ("c".to_owned(), format!("line at {time}"));
+            watch.push(Suspect { client, why: Suspicion::Refused, time, line }).unwrap();
+        }
+        let said = watch.out.drain().map(|said| match said {
+            Said::Alarm(alarm) => {
+                assert_eq!(alarm.lines.len(), SAMPLES);
+                assert_eq!(alarm.lines[0], format!("line at {}", alarm.span.0));
+                alarm.span
+            }
+            other => panic!("{other:?}"),
+        });
+        said.collect()
+    }
+
+    #[test]
+    fn enough_within_the_span_raise_one_alarm_and_no_second() {
+        let step = SPAN / (TIMES as i64 - 1);
+        let last = step * (TIMES as i64 - 1);
+        assert_eq!(alarms((0..30).map(|n| n * step)), [(0, last)]);
+        assert_eq!(alarms((0..TIMES as i64 - 1).map(|n| n * step)), []);
+    }
+
+    #[test]
+    fn exactly_the_span_is_within_it() {
+        let last_at = |last| std::iter::repeat_n(0, TIMES - 1).chain([last]);
+        assert_eq!(alarms(last_at(SPAN)), [(0, SPAN)]);
+        assert_eq!(alarms(last_at(SPAN + 1)), []);
+    }
+
+    #[test]
+    fn as_many_over_a_longer_time_raise_none() {
+        let step = SPAN / (TIMES as i64 - 1) + 1;
+        assert_eq!(alarms((0..1_000).map(|n| n * step)), []);
+        // Until they come faster.
+        let faster = (0..50).map(|n| n * step).chain((0..TIMES as i64).map(|n| 50 * step + n));
+        assert_eq!(alarms(faster).len(), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! The same results by one loop over the whole log: no stages, no windows that travel, nothing
+//! joined or merged. Only what a line says ([`parse`], and what is suspicious) is asked of the
+//! same functions as in the program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::alarm::{self, Alarm, Suspicion, Watched};
+use crate::batch::Entry;
+use crate::correlate::{GAP, Hunt, Intent, REFUSALS, Report, SCAN_PATHS, Session, Totals};
+use crate::parse;
+
+/// All that is found in a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Sums, sessions, scans.
+    pub report: Report,
+    /// Alarms, in the order of the log.
+    pub alarms: Vec<Alarm>,
+    /// What was watched for them.
+    pub watched: Watched,
+    /// Bytes of all lines, with their ends.
+    pub stored_bytes: u64,
+}
+
+type Times = BTreeMap<String, Vec<i64>>;
+type Moments = BTreeMap<(String, Suspicion), Vec<(i64, String)>>;
+
+/// Finds it, in windows of `size` lines.
+pub fn find(lines: impl Iterator<Item = String>, size: usize) -> Found {
+    let lines: Vec<String> = lines.collect();
+    let mut found = Found::default();
+    let (mut times, mut hunts) = (Times::new(), BTreeMap::new());
+    let mut moments = Moments::new();
+    let mut totals = Totals { lines: lines.len() as u64, ..Totals::default() };
+    for (number, window) in lines.chunks(size).enumerate() {
+        let mut told = Vec::new();
+        for text in window {
+            found.stored_bytes += text.len() as u64 + 1;
+            let Some(line) = parse::line(text) else {
+                totals.malformed += 1;
+                continue;
+            };
+            let parse::Line { client, path, time, bytes, status, .. } = line;
+            let entry = Entry { line: text, client, path, time, bytes, status };
+            totals.count(status, bytes);
+            times.entry(client.to_owned()).or_default().push(time);
+            watch(&entry, &mut moments, &mut found);
+            if matches!(status, 401 | 403 | 404) {
+                told.push(entry);
+            }
+        }
+        hunt(number as u64, &told, &mut hunts);
+    }
+    let clients: BTreeSet<&String> = moments.keys().map(|(client, _)| client).collect();
+    found.watched.clients = clients.len() as u64;
+    let sessions: Vec<(String, Vec<Session>)> =
+        times.into_iter().map(|(client, times)| (client, sessions(times))).collect();
+    let sessions = sessions.iter().map(|(client, sessions)| (&**client, &**sessions));
+    found.report = Report::new(totals, sessions, hunts);
+    found
+}
+
+fn sessions(mut times: Vec<i64>) -> Vec<Session> {
+    times.sort_unstable();
+    let runs = times.chunk_by(|a, b| b - a <= GAP);
+    let session =
+        |run: &[i64]| Session { start: run[0], end: run[run.len() - 1], hits: run.len() as u64 };
+    runs.map(session).collect()
+}
+
+fn watch(entry: &Entry<'_>, moments: &mut Moments, found: &mut Found) {
+    let Some(why) = alarm::suspicion(entry) else { return };
+    match why {
+        Suspicion::Probe => found.watched.probes += 1,
+        Suspicion::Refused => found.watched.refusals += 1,
+    }
+    let all = moments.entry((entry.client.to_owned(), why)).or_default();
+    all.push((entry.time, entry.line.to_owned()));
+    let known = found.alarms.iter().any(|alarm| alarm.client == entry.client && alarm.why == why);
+    if let Some(start) = all.len().checked_sub(alarm::TIMES)
+        && !known
+        && entry.time - all[start].0 <= alarm::SPAN
+    {
+        let lines = all[start..].iter().take(alarm::SAMPLES).map(|(_, line)| line.clone());
+        found.alarms.push(Alarm {
+            client: entry.client.to_owned(),
+            why,
+            span: (all[start].0, entry.time),
+            lines: lines.collect(),
+        });
+    }
+}
+
+fn hunt(number: u64, told: &[Entry<'_>], hunts: &mut BTreeMap<(String, Intent), Hunt>) {
+    let clients: BTreeSet<&str> = told.iter().map(|entry| entry.client).collect();
+    for client in clients {
+        let by = |statuses: &'static [u16]| {
+            told.iter().filter(move |e| e.client == client && statuses.contains(&e.status))
+        };
+        let mut met = BTreeSet::new();
+        let missing: Vec<_> = by(&[404]).filter(|entry| met.insert(entry.path)).collect();
+        let refused: Vec<_> = by(&[401, 403]).collect();
+        for (intent, entries, enough) in
+            [(Intent::Scan, missing, SCAN_PATHS), (Intent::BreakIn, refused, REFUSALS)]
+        {
+            if entries.len() < enough {
+                continue;
+            }
+            let times = entries.iter().map(|entry| entry.time);
+            let from = times.clone().min().unwrap_or_default();
+            let to = times.max().unwrap_or_default();
+            let known = hunts.entry((client.to_owned(), intent)).or_insert_with(|| Hunt {
+                windows: 0,
+                window: number,
+                most: 0,
+                span: (from, to),
+                paths: first_paths(&entries),
+            });
+            known.windows += 1;
+            known.most = known.most.max(entries.len() as u64);
+            known.span = (known.span.0.min(from), known.span.1.max(to));
+        }
+    }
+}
+
+fn first_paths(entries: &[&Entry<'_>]) -> Vec<String> {
+    let mut met = BTreeSet::new();
+    let once = entries.iter().filter(|entry| met.insert(entry.path));
+    once.take(3).map(|entry| entry.path.to_owned()).collect()
+}

@@ -1,0 +1,181 @@
+//! The program: how the stages are joined. Nothing here says how it runs.
+//!
+//! ```text
+//!                                   ┌─▶ persist ──────────────┐
+//! source ─▶ window ─▶ parse ────────┼─▶ correlate ─▶ report ──┼─▶ show
+//!                                   └─▶ filter ────▶ alarm ───┘
+//! ```
+//!
+//! `parse` and `filter` may run many times at once but keep the order of the log, so that alarms
+//! are the same under every plan; `persist` and `correlate` need no order.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use comporta::windows::{self, Window};
+use comporta::{App, Error, Result, Stage, sources};
+
+use crate::alarm::{self, Watch};
+use crate::batch::Batch;
+use crate::correlate::{self, Reporter};
+use crate::generate::generate;
+use crate::persist::{self, Persist};
+use crate::show::{Said, Show};
+
+/// Where lines come from.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// So many lines made up from a seed.
+    Generated {
+        /// How many.
+        lines: usize,
+        /// From what.
+        seed: u64,
+    },
+    /// The lines of a file.
+    File(PathBuf),
+    /// The lines of standard input.
+    Stdin,
+}
+
+impl Input {
+    /// Its lines, all of them at hand: for comparing.
+    ///
+    /// # Errors
+    /// When they cannot be read, or were read already.
+    pub fn lines(&self) -> Result<Box<dyn Iterator<Item = String>>> {
+        match self {
+            Input::Generated { lines, seed } => Ok(Box::new(generate(*seed).take(*lines))),
+            Input::File(path) => {
+                let text = std::fs::read(path)?;
+                let text = String::from_utf8_lossy(&text).into_owned();
+                // As `sources::lines` reads them: a last line need not end.
+                let ended = text.strip_suffix('\n').unwrap_or(&text);
+                let line = |line: &str| line.strip_suffix('\r').unwrap_or(line).to_owned();
+                let lines: Vec<String> = match &*text {
+                    "" => Vec::new(),
+                    _ => ended.split('\n').map(line).collect(),
+                };
+                Ok(Box::new(lines.into_iter()))
+            }
+            Input::Stdin => Err(Error::msg("standard input cannot be read twice")),
+        }
+    }
+}
+
+/// What the program is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to read.
+    pub input: Input,
+    /// Lines in a window.
+    pub window: usize,
+    /// Where segments go.
+    pub folder: PathBuf,
+    /// How many segments an instance of `persist` keeps.
+    pub keep: usize,
+}
+
+/// Joins the stages; `show` is handed all that is found.
+pub fn app<S>(settings: Settings, show: S) -> App
+where
+    S: Stage<In = Said, Ports = ()> + Clone + Sync,
+{
+    let Settings { input, window: size, folder, keep } = settings;
+    let app = App::new("weblog");
+    let source = match input {
+        Input::Generated { lines, seed } => {
+            app.source("source", move || generate(seed).take(lines))
+        }
+        Input::File(path) => app.source("source", move || sources::lines(path)),
+        Input::Stdin => app.source("source", || sources::lines_of("standard input", io::stdin())),
+    };
+    let window = app.stage("window", windows::by_count(size));
+    let read = move |window: Window<String>| Arc::new(Batch::read(&window, size));
+    let parse = app.map("parse", read).ordered();
+    let persist = app.stage("persist", Persist::new(folder, keep));
+    let correlate = app.stage("correlate", correlate::stage);
+    let report = app.stage("report", Reporter::default());
+    let filter = app.stage("filter", alarm::filter).ordered();
+    let alarm = app.stage("alarm", Watch::default());
+    let show = app.stage("show", show);
+    app.connect(source, window);
+    app.connect(window, parse);
+    app.connect(parse, persist); // one port, three times: each is handed the same window
+    app.connect(parse, correlate);
+    app.connect(parse, filter);
+    app.connect(correlate, report);
+    app.connect(filter, alarm);
+    app.connect(persist, show);
+    app.connect(report, show);
+    app.connect(alarm, show);
+    app
+}
+
+/// Watches the access log of a web server (combined or common log format): raises alarms while it
+/// goes by, stores it in segments, and tells at the end who came, and who scanned.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// The log to read, `-` for standard input; a made-up log if there is none
+    log: Option<PathBuf>,
+
+    /// How many lines to make up
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "log")]
+    lines: usize,
+
+    /// What to make them up from
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "log")]
+    seed: u64,
+
+    /// Lines in a window
+    #[arg(long, value_name = "LINES", default_value_t = 1_000)]
+    window: usize,
+
+    /// Where to store segments [default: a new folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// How many segments, of 32 MiB, each instance of `persist` keeps
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    keep: usize,
+
+    /// Compare all that was found with what one plain loop finds
+    #[arg(long)]
+    verify: bool,
+}
+
+/// The program, as told on the command line.
+///
+/// # Errors
+/// What was told makes no sense.
+pub fn build(args: Args) -> Result<App> {
+    let Args { log, lines, seed, window, out, keep, verify } = args;
+    let input = match log {
+        None => Input::Generated { lines, seed },
+        Some(path) if path.as_os_str() == "-" => Input::Stdin,
+        Some(path) => Input::File(path),
+    };
+    if verify && matches!(input, Input::Stdin) {
+        return Err(Error::msg("--verify reads the log twice: name a file instead of `-`"));
+    }
+    if keep == 0 {
+        return Err(Error::msg("--keep 0 would remove every segment: use at least 1"));
+    }
+    let folder = out.unwrap_or_else(new_folder);
+    if let Some(segment) = persist::left_behind(&folder) {
+        let folder = folder.display();
+        let message = format!("{folder} holds {segment} from another run: name another folder");
+        return Err(Error::msg(message));
+    }
+    let verify = verify.then(|| (input.clone(), window));
+    let show = Show::new(folder.clone(), verify);
+    Ok(app(Settings { input, window, folder, keep }, show))
+}
+
+/// The name of a folder that is not there yet; `persist` makes it when the program starts.
+fn new_folder() -> PathBuf {
+    let base = std::env::temp_dir();
+    let named = |n| base.join(format!("weblog-{}-{n}", std::process::id()));
+    (0u32..).map(named).find(|folder| !folder.exists()).unwrap_or(base.clone())
+}

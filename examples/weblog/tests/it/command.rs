@@ -1,0 +1,126 @@
+//! The command as its user meets it: output, messages, exit codes.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn weblog(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weblog"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary is built with its tests");
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the output is text")
+}
+
+fn scratch(name: &str) -> String {
+    let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    let _ = fs::remove_dir_all(&path);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+/// Two visitors, one of them twice; one who probes; one line of rubbish.
+fn log() -> String {
+    let mut lines = vec![
+        r#"10.0.0.1 - - [04/Mar/2024:08:00:00 +0000] "GET / HTTP/1.1" 200 1000 "-" "a""#.to_owned(),
+        r#"2001:db8::2 - - [04/Mar/2024:08:00:10 +0000] "GET / HTTP/1.1" 304 - "-" "b \"c\"""#
+            .to_owned(),
+        "rubbish".to_owned(),
+        r#"10.0.0.1 - - [04/Mar/2024:08:30:01 +0000] "GET /x HTTP/1.1" 200 500"#.to_owned(),
+    ];
+    lines.extend((0..20).map(|n| {
+        format!(
+            r#"203.0.113.9 - - [04/Mar/2024:08:31:{n:02} +0000] "GET /{n}/.env HTTP/1.1" 404 9"#
+        )
+    }));
+    lines.join("\n")
+}
+
+fn has(output: &str, wanted: &[&str]) {
+    wanted.iter().for_each(|wanted| assert!(output.contains(wanted), "no `{wanted}` in\n{output}"));
+}
+
+#[test]
+fn a_log_is_told_and_its_intruder_raises_an_alarm() {
+    let (file, out) = (scratch("told.log"), scratch("told"));
+    fs::write(&file, log()).unwrap();
+    let output = weblog(&[&file, "--out", &out, "--verify", "--threads", "2"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(
+        &text(&output.stdout),
+        &[
+            "ALARM 2024-03-04 08:31:00  203.0.113.9: 10 probes for what only intruders ask for within 9 s\n",
+            "      | 203.0.113.9 - - [04/Mar/2024:08:31:00 +0000] \"GET /0/.env HTTP/1.1\" 404 9\n",
+            "lines       24, 1 could not be read\n",
+            "answers     2 2xx, 1 3xx, 20 4xx, 0 5xx, 0 1xx, 0 other; 1680 bytes\n",
+            "sessions    4 of 3 clients, 5.8 requests each\n",
+            "203.0.113.9      20 missing paths: /0/.env /1/.env /2/.env ...\n",
+            "20 probes and 0 refusals, from 1 clients; alarms: 1\n",
+            "verified: ",
+        ],
+    );
+    has(&text(&output.stderr), &["weblog: complete after "]);
+    let segment = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+    let stored = fs::read_to_string(segment).unwrap();
+    assert_eq!(stored.trim_end(), log());
+
+    // A second run does not write over the first.
+    let again = weblog(&[&file, "--out", &out], "");
+    assert_eq!(again.status.code(), Some(2));
+    has(&text(&again.stderr), &["00000.log from another run: name another folder"]);
+}
+
+#[test]
+fn strange_line_ends_and_bytes_are_read_as_they_are() {
+    let (file, out) = (scratch("strange.log"), scratch("strange"));
+    let first = log().lines().next().unwrap().to_owned();
+    let bytes = [first.as_bytes(), b"\r\n\n\xFF\xFE\r\n", first.as_bytes(), b"\r"].concat();
+    fs::write(&file, bytes).unwrap();
+    let output = weblog(&[&file, "--out", &out, "--verify"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(&text(&output.stdout), &["lines       4, 2 could not be read\n", "verified: "]);
+}
+
+#[test]
+fn standard_input_is_read_too_even_if_it_is_empty() {
+    let output = weblog(&["-", "--out", &scratch("stdin")], &log());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(&text(&output.stdout), &["lines       24, 1 could not be read\n"]);
+    let output = weblog(&["-", "--out", &scratch("nothing")], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(&text(&output.stdout), &["lines       0, 0 could not be read\n"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_a_line() {
+    let blocked = scratch("blocked");
+    fs::write(&blocked, "a file, not a folder").unwrap();
+    let fine = scratch("fine");
+    for (args, code, hint) in [
+        (&["no/such/access.log", "--out", &fine][..], 1, "no/such/access.log"),
+        (&["--lines", "10", "--out", &blocked], 1, "`persist` could not start"),
+        (
+            &["--lines", "10", "--window", "0", "--out", &fine],
+            1,
+            "a window of 0 events holds nothing",
+        ),
+        (&["-", "--verify"], 2, "--verify reads the log twice"),
+        (&["--keep", "0"], 2, "use at least 1"),
+        (&["--threads", "0"], 2, "use 1 to 1,024"),
+        (&["--lines", "many"], 2, "--lines"),
+        (&["access.log", "--seed", "3"], 2, "cannot be used with"),
+    ] {
+        let output = weblog(args, "");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
+        has(&text(&output.stderr), &[hint]);
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+    }
+}
