@@ -21,7 +21,7 @@ use crate::show::Said;
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// What one instance has stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// Lines.
     pub lines: u64,
@@ -31,6 +31,8 @@ pub struct Stored {
     pub segments: u64,
     /// Segments removed again, to make room.
     pub removed: u64,
+    /// What first kept a window from being stored.
+    pub fault: Option<String>,
 }
 
 /// The stage: takes windows; says what it stored after the last.
@@ -144,7 +146,11 @@ impl Stage for Persist {
     }
 
     fn handle(&mut self, batch: Ev<'_, Shared>, _: &mut Out<Said>, _: &Cx) -> Result {
-        self.write(&batch.text).map_err(|error| self.named(error))?;
+        if let Err(error) = self.write(&batch.text) {
+            let error = self.named(error);
+            self.stored.fault.get_or_insert_with(|| error.to_string());
+            return Err(error);
+        }
         self.stored.lines += batch.lines;
         self.stored.bytes += batch.text.len() as u64;
         Ok(())
@@ -152,7 +158,7 @@ impl Stage for Persist {
 
     fn finish(&mut self, out: &mut Out<Said>, _: &Cx) -> Result {
         self.close().map_err(|error| self.named(error))?;
-        out.send(Said::Stored(self.stored));
+        out.send(Said::Stored(self.stored.clone()));
         Ok(())
     }
 }
@@ -219,5 +225,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         let failed = persist.push(batch("a\n", 1)).unwrap_err();
         assert!(format!("{failed:?}").contains("weblog-gone"), "{failed:?}");
+        persist.finish().unwrap();
+        let said: Vec<_> = persist.out.drain().collect();
+        assert!(matches!(&said[..], [Said::Stored(Stored { lines: 0, fault: Some(_), .. })]));
     }
 }

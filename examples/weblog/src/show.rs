@@ -43,12 +43,13 @@ impl Gathered {
             Said::Alarm(alarm) => self.found.alarms.push(alarm),
             Said::Watched(watched) => self.found.watched = watched,
             Said::Report(report) => self.found.report = report,
-            Said::Stored(Stored { lines, bytes, segments, removed }) => {
+            Said::Stored(Stored { lines, bytes, segments, removed, fault }) => {
                 self.found.stored_bytes += bytes;
                 self.stored.lines += lines;
                 self.stored.bytes += bytes;
                 self.stored.segments += segments;
                 self.stored.removed += removed;
+                self.stored.fault = self.stored.fault.take().or(fault);
             }
         }
     }
@@ -104,6 +105,12 @@ impl Stage for Show {
     fn finish(&mut self, (): &mut (), _: &Cx) -> Result {
         let mut out = io::stdout().lock();
         digest(&mut out, &self.gathered, &self.folder)?;
+        let Gathered { found, stored } = &self.gathered;
+        if stored.lines != found.report.totals.lines {
+            let lost = grouped(found.report.totals.lines.saturating_sub(stored.lines));
+            let fault = stored.fault.as_deref().unwrap_or("see the failures of `persist`");
+            return Err(Error::msg(format!("{lost} lines could not be stored: {fault}")));
+        }
         let Some((input, window)) = &self.verify else { return Ok(()) };
         let plain = plain::find(input.lines()?, *window);
         if let Some(what) = self.gathered.differs_from(&plain) {
@@ -158,7 +165,7 @@ fn digest(out: &mut impl Write, all: &Gathered, folder: &Path) -> io::Result<()>
         [watched.probes, watched.refusals, watched.clients].map(grouped);
     let suspicious = format!("{probes} probes and {refusals} refusals, from {clients} clients");
     row(out, "suspicious", format!("{suspicious}; alarms: {}", alarms.len()))?;
-    let Stored { lines, bytes, segments, removed } = *stored;
+    let Stored { lines, bytes, segments, removed, .. } = *stored;
     let (lines, bytes, folder) = (grouped(lines), size(bytes), folder.display());
     let gone = if removed > 0 { format!(" ({removed} removed again)") } else { String::new() };
     row(out, "stored", format!("{lines} lines, {bytes}; segments: {segments}{gone}, in {folder}"))
@@ -215,5 +222,46 @@ fn size(bytes: u64) -> String {
         10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
         10_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use comporta::testing::Probe;
+
+    fn reported(lines: u64) -> Said {
+        let mut report = Report::default();
+        report.totals.lines = lines;
+        Said::Report(report)
+    }
+
+    #[test]
+    fn lines_that_were_not_stored_are_a_problem_with_its_reason() {
+        let mut show = Probe::new(Show::new("folder".into(), None));
+        show.push(reported(5_000)).unwrap();
+        let fault = Some("no space left".to_owned());
+        show.push(Said::Stored(Stored { lines: 3_000, fault, ..Stored::default() })).unwrap();
+        show.push(Said::Stored(Stored { lines: 1_000, ..Stored::default() })).unwrap();
+        let problem = format!("{:?}", show.finish().unwrap_err());
+        assert!(problem.contains("1,000 lines could not be stored: no space left"), "{problem}");
+    }
+
+    #[test]
+    fn what_differs_from_the_plain_loop_is_named() {
+        let mut gathered = Gathered::default();
+        assert_eq!(gathered.differs_from(&Found::default()), None);
+        gathered.add(reported(1));
+        assert_eq!(gathered.differs_from(&Found::default()), Some("the totals"));
+        let mut show =
+            Probe::new(Show::new("f".into(), Some((Input::Generated { lines: 1, seed: 1 }, 1))));
+        let problem = format!("{:?}", show.finish().unwrap_err());
+        assert!(problem.contains("the totals differ from what a plain loop finds"), "{problem}");
+    }
+
+    #[test]
+    fn long_numbers_are_grouped_by_three() {
+        let numbers = [0, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
     }
 }
