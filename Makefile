@@ -56,6 +56,7 @@ examples:
 	$(CARGO) run -q --release -p comporta-example-words
 	rm -rf target/weblog
 	$(CARGO) run -q --release -p comporta-example-weblog -- --lines 200000 --verify --out target/weblog
+	$(CARGO) run -q --release -p comporta-example-extrusion
 
 # Interleavings of the runtime's own locks and threads, explored by shuttle.
 models:
