@@ -13,8 +13,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: toolchain ## build and run the first example: count the words of a generated text
-	$(CARGO) run --release -p comporta-example-words
+run: toolchain ## build and run the main example: sessions, scans and alarms of a made-up web log
+	$(CARGO) run --release -p comporta-example-weblog
 
 test: toolchain format lint docs tests examples models smoke ## everything that must pass
 	@echo "all checks passed"

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use comporta_model::error::Error;
 use comporta_model::plan::Policy;
-use comporta_plan::{Effective, PlanSpec, Report, keys};
+use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
 use comporta_runtime::{App, StartError};
 
 pub use build::{Build, IntoApp, Nothing};
@@ -154,12 +154,12 @@ fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
 fn spec(args: &PlanArgs) -> PlanSpec {
     let mut spec = PlanSpec::new();
     args.plan.iter().for_each(|path| spec.file(path));
-    let rest = spec.rest().to_owned();
+    let rest = bare(spec.rest());
     if let Some(policy) = &args.policy {
-        spec.set("--policy", &format!("cluster.\"{rest}\".policy={policy}"));
+        spec.set("--policy", &format!("cluster.{rest}.policy={policy}"));
     }
     if let Some(threads) = args.threads {
-        spec.set("--threads", &format!("cluster.\"{rest}\".threads={threads}"));
+        spec.set("--threads", &format!("cluster.{rest}.threads={threads}"));
     }
     if let Some(batch) = args.batch {
         spec.set("--batch", &format!("every.batch={batch}"));
@@ -245,7 +245,7 @@ impl Refusal {
                 text.extend(report.map(|report| report.render(width, colours)));
                 (text.join("\n"), Exit::Refused)
             }
-            Refusal::Build(error) => (format!("error: {error}"), Exit::Problems),
+            Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
             Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
         };
         let _ = writeln!(stderr, "{text}");

@@ -7,7 +7,7 @@ use comporta_model::graph::{Graph, Kind};
 use comporta_model::plan::{Plan, Settings, StagePlan};
 
 use crate::report::Span;
-use crate::schema::{self, Field, quoted};
+use crate::schema::{self, Field, bare, quoted};
 use crate::spec::{PlanSpec, is_secret};
 use crate::tree::{Table, Value};
 
@@ -290,12 +290,6 @@ fn fields<P, S>(
         origin: origin(field),
     };
     fields.iter().map(row).collect()
-}
-
-/// A key as TOML spells it.
-fn bare(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quoted(name) }
 }
 
 /// A value as it was written.

@@ -18,6 +18,7 @@ mod report;
 
 pub use effective::{Difference, Effective};
 pub use report::{Mistake, Report};
+pub use schema::bare;
 pub use spec::PlanSpec;
 
 /// Every key a plan file may have, with what it means.

@@ -265,6 +265,13 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
+/// A key as TOML spells it: quoted where it must be.
+#[must_use]
+pub fn bare(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quoted(name) }
+}
+
 macro_rules! field {
     ($key:literal, $name:ident from $($settled:ident).+, $about:literal) => {
         Field {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use comporta::{App, Error, Result};
+use comporta::{App, Error, Plan, Result};
 
 use crate::extrude::Extrude;
 use crate::generate::{SCENE, Storm};
@@ -132,7 +132,10 @@ pub fn build(args: Args) -> Result<App> {
             _ => Ok(()),
         }
     };
-    Ok(app(args, Arc::new(report)))
+    let app = app(args, Arc::new(report));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    app.plan(Plan::new().stage("extrusion", |stage| stage.instances(cpus)));
+    Ok(app)
 }
 
 /// The program.

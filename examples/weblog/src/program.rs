@@ -1,4 +1,4 @@
-//! The program: how the stages are joined. Nothing here says how it runs.
+//! The program: how the stages are joined, and how it runs where nobody says otherwise.
 //!
 //! ```text
 //!                                   ┌─▶ persist ──────────────┐
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use comporta::windows::{self, Window};
-use comporta::{App, Error, Result, Stage, sources};
+use comporta::{App, Error, Plan, Result, Stage, sources};
 
 use crate::alarm::{self, Watch};
 use crate::batch::Batch;
@@ -170,7 +170,23 @@ pub fn build(args: Args) -> Result<App> {
     }
     let verify = verify.then(|| (input.clone(), window));
     let show = Show::new(folder.clone(), verify);
-    Ok(app(Settings { input, window, folder, keep }, show))
+    let app = app(Settings { input, window, folder, keep }, show);
+    app.plan(plan());
+    Ok(app)
+}
+
+/// How it runs where nobody says otherwise.
+fn plan() -> Plan {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    // Few places: most stages are handed whole windows, of some 150 kB each.
+    let mut plan = Plan::new().every(|stage| stage.capacity(8));
+    for name in ["window", "alarm"] {
+        plan = plan.stage(name, |stage| stage.capacity(4_096)); // of lines
+    }
+    for name in ["parse", "persist", "correlate", "filter"] {
+        plan = plan.stage(name, |stage| stage.instances(cpus));
+    }
+    plan
 }
 
 /// The name of a folder that is not there yet; `persist` makes it when the program starts.

@@ -21,15 +21,17 @@ pub enum Exit {
 /// Every exit code, and what it says.
 pub const EXIT_CODES: [(u8, &str); 6] = [
     (0, "the program came to its end, or was asked to end and everything in it settled"),
-    (1, "it ran and met problems, or could not start (a source that cannot be opened)"),
+    (
+        1,
+        "it ran and met problems (a source that failed; events that failed, if it came to its own end), or could not start",
+    ),
     (2, "it was refused before anything ran: usage, graph or plan"),
     (3, "the time of the drain was up, and events were left"),
     (130, "a second Ctrl-C (SIGINT) stopped it at once"),
     (143, "a second SIGTERM stopped it at once"),
 ];
 
-/// The exit codes as a table, for `--help`. Events that failed are counted and set aside: alone
-/// they are no reason for another code than 0.
+/// The exit codes as a table, for `--help`.
 #[must_use]
 pub fn exit_codes() -> String {
     EXIT_CODES.iter().map(|(code, says)| format!("  {code:>3}  {says}\n")).collect()

@@ -56,11 +56,15 @@ pub(super) struct Report {
 /// Which exit an end makes; `stopped` is the signal that stopped it at once.
 pub(super) fn exit(summary: &Summary, stopped: Option<u8>) -> Exit {
     let left = summary.snapshot.stages.iter().any(|stage| held_or_cancelled(stage) > 0);
+    let failed = summary.snapshot.stages.iter().any(|stage| stage.counts.failed > 0);
     match stopped {
         Some(signal) => Exit::Stopped(signal),
         None if summary.ended == Ended::TimedOut && left => Exit::Left,
-        None if summary.problems.is_empty() && summary.stuck.is_empty() => Exit::Done,
-        None => Exit::Problems,
+        None if !summary.problems.is_empty() || !summary.stuck.is_empty() => Exit::Problems,
+        // Of a program that came to its own end, what failed is missing from the result. One that
+        // serves until it is asked to end has done its work; what failed is told.
+        None if matches!(summary.ended, Ended::Complete | Ended::Quit) && failed => Exit::Problems,
+        None => Exit::Done,
     }
 }
 

@@ -29,7 +29,9 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
 pub(super) fn complaints(report: &Report) -> String {
     let app = &report.snapshot.app;
     let end = (report.ended == Ended::TimedOut).then(|| how(report));
-    end.into_iter().chain(troubles(report)).map(|line| format!("{app}: {line}\n")).collect()
+    let failures = report.failed.iter().flat_map(failed);
+    let all = end.into_iter().chain(failures).chain(troubles(report));
+    all.map(|line| format!("{app}: {line}\n")).collect()
 }
 
 /// How it ended, and after how long.
@@ -194,7 +196,8 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
         assert_eq!(complaints(&samples::report()), "");
         assert_eq!(
             complaints(&samples::lossy_report()),
-            "lossy: problem: `numbers`: the disk is full\n\
+            "lossy: failed at `parse`: 2 × invalid digit found in string\n\
+             lossy: problem: `numbers`: the disk is full\n\
              lossy: stuck: a handler of `parse` has not returned\n"
         );
     }

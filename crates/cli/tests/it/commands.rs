@@ -148,6 +148,6 @@ fn policies_and_completions_are_listed() {
 #[test]
 fn a_program_that_cannot_be_built_says_why() {
     let done = squares(&["--count", "0"]);
-    assert_eq!((done.code, done.out.as_str()), (Some(1), ""));
+    assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
     assert_eq!(done.err, "error: no squares of nothing\n");
 }

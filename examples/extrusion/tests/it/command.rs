@@ -119,7 +119,7 @@ fn bad_usage_is_exit_code_2_with_a_hint() {
         (&["--ahead", "0"], "--ahead"),
         (&["--segments", "0"], "use 1 to 99999"),
         (&["--thicken", "0"], "use a number above 0"),
-        (&["--threads", "0"], "use 1 to 1,024"),
+        (&["--threads", "0"], "expected 1 to 1,024"),
         (&["storm.txt", "--seed", "3"], "cannot be used with"),
     ] {
         let output = extrusion(&out, args);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use comporta::testing::{Kit, Probe};
-use comporta::{Ended, Plan, Policy, PoolPlan, Retry};
+use comporta::{ClusterPlan, Ended, Plan, Policy, Retry};
 use comporta_example_extrusion::extrude::Prism;
 use comporta_example_extrusion::generate::{SCENE, Storm};
 use comporta_example_extrusion::picture::{Painter, player};
@@ -82,13 +82,15 @@ fn every_plan_draws_like_a_single_loop() {
         for (threads, instances, capacity) in [(1, 1, 1024), (2, 4, 8), (4, 3, 1)] {
             for apart in [false, true] {
                 let out = folder(&format!("plan-{policy}-{threads}-{apart}"));
-                let pool = PoolPlan::default().threads(threads).stages(["extrusion"]);
                 let plan = Plan::new()
                     .threads(threads)
                     .policy(policy)
                     .every(|stage| stage.capacity(capacity))
                     .stage("extrusion", |stage| stage.instances(instances).batch(1));
-                let plan = if apart { plan.pool("own", pool.policy(policy)) } else { plan };
+                let own = |own: ClusterPlan| {
+                    own.threads(threads).policy(policy).stages("extrusion".into())
+                };
+                let plan = if apart { plan.cluster("own", own) } else { plan };
                 let (report, told) = report();
                 let summary = app(args(&out, line), report).run(&plan).unwrap();
                 assert_eq!(summary.ended, Ended::Complete);

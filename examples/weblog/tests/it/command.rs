@@ -114,7 +114,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         ),
         (&["-", "--verify"], 2, "--verify reads the log twice"),
         (&["--keep", "0"], 2, "use at least 1"),
-        (&["--threads", "0"], 2, "use 1 to 1,024"),
+        (&["--threads", "0"], 2, "expected 1 to 1,024"),
         (&["--lines", "many"], 2, "--lines"),
         (&["access.log", "--seed", "3"], 2, "cannot be used with"),
     ] {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use comporta::graph::Kind;
-use comporta::{Cx, Ended, Ev, Plan, Policy, PoolPlan, Result, Stage};
+use comporta::{Cx, Ended, Ev, Plan, Policy, Result, Stage};
 use weblog::generate::generate;
 use weblog::plain;
 use weblog::program::{Input, Settings, app};
@@ -47,12 +47,17 @@ fn plans() -> [(&'static str, Plan); 4] {
             .into_iter()
             .fold(plan, |plan, name| plan.stage(name, |stage| stage.instances(n)))
     };
-    let alone = PoolPlan::default().threads(2).stages(["correlate"]);
     [
         ("one", small().threads(1)),
         ("many", many(small().threads(3), 4)),
         ("srpt", many(small().threads(2).policy(Policy::Srpt), 3)),
-        ("two", many(small().threads(1).pool("correlate", alone), 2)),
+        (
+            "two",
+            many(
+                small().threads(1).cluster("alone", |c| c.threads(2).stages("correlate".into())),
+                2,
+            ),
+        ),
     ]
 }
 

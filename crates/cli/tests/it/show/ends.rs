@@ -5,9 +5,10 @@ use rustix::process::Signal;
 use super::started::{stage, start};
 
 #[test]
-fn a_program_that_comes_to_its_end_leaves_with_0_and_tells_what_failed() {
+fn a_program_that_comes_to_its_end_tells_what_failed_and_leaves_with_1_for_it() {
     let outcome = start(&["end"]).end();
-    assert_eq!((outcome.code(), outcome.stdout.as_str()), (Some(0), ""));
+    // What failed is missing from the result.
+    assert_eq!((outcome.code(), outcome.stdout.as_str()), (Some(1), ""));
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert!(lines[0].starts_with("shown: complete after "), "{lines:#?}");
     assert!(lines[1].starts_with("1,000 events in ("), "{lines:#?}");
@@ -22,8 +23,13 @@ fn a_program_that_comes_to_its_end_leaves_with_0_and_tells_what_failed() {
 
 #[test]
 fn what_is_quiet_says_nothing_if_nothing_is_wrong() {
+    let outcome = start(&["flow", "--quiet", "--for", "20"]).end();
+    assert_eq!(
+        (outcome.stdout.replace("flows\n", ""), outcome.stderr.as_str()),
+        (String::new(), "")
+    );
     let outcome = start(&["end", "--quiet"]).end();
-    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", ""));
+    assert_eq!(outcome.stderr, "shown: failed at `show`: 10 × no sevens\n");
     let outcome = start(&["fails", "--quiet"]).end();
     assert!(outcome.stderr.starts_with("shown: problem: "), "{}", outcome.stderr);
 }
