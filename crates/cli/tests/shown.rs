@@ -3,7 +3,7 @@
 //! input (or its end) there. With `COMPORTA_SHOWN` set it is `squares`, a whole command line.
 
 use std::io::{self, Write};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -89,9 +89,16 @@ fn say(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Waits for a line of standard input, or for its end.
+/// Waits for a line of standard input, or for its end; not for ever, so that a test whose signal
+/// is not heard fails.
 fn wait() {
-    let _ = io::stdin().read_line(&mut String::new());
+    let (tell, told) = mpsc::channel();
+    let body = move || {
+        let _ = io::stdin().read_line(&mut String::new());
+        let _ = tell.send(());
+    };
+    let _reader = thread::Builder::new().spawn(body).expect("there is room for one more thread");
+    let _ = told.recv_timeout(Duration::from_secs(30));
 }
 
 /// Comes to its end by itself; some events fail.

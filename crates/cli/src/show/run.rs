@@ -34,6 +34,19 @@ pub(super) fn now() -> Instant {
 ///
 /// The first SIGINT (Ctrl-C) or SIGTERM, or the end of `options.limit`, closes its sources and gives
 /// what is in it as long to settle as the plan says; a signal during that stops it at once.
+///
+/// ```
+/// use comporta_cli::show::{Exit, Options, run};
+/// use comporta_model::plan::Plan;
+/// use comporta_runtime::App;
+///
+/// let app = App::new("squares");
+/// let numbers = app.source("numbers", || 1..=10_u64);
+/// let show = app.sink("show", |n: u64| println!("{}", n * n));
+/// app.connect(numbers, show);
+/// let exit = run(app, &Plan::new(), &Options::default()); // `main` returns it
+/// assert_eq!(exit, Exit::Done);
+/// ```
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let shape = Shape::of(&app.graph());
     let name = app.graph().name.to_string();
@@ -127,22 +140,38 @@ struct Life<'a> {
     shown: Shown,
 }
 
+/// How a run is brought to its end.
+enum Last {
+    /// It is there.
+    Wait,
+    /// The time of its drain is up.
+    GiveUp,
+    /// A signal during its drain.
+    Stop(u8),
+}
+
 impl Life<'_> {
     /// Lives until the end; says which signal stopped it at once, if one did.
     fn live(&mut self, running: Running) -> (Summary, Option<u8>) {
+        let last = self.until_last(&running);
+        self.shown.clear(); // before the wait for handlers that do not return
+        match last {
+            Last::Wait => (running.wait(), None),
+            Last::GiveUp => (running.drain_within(Duration::ZERO), None),
+            Last::Stop(signal) => {
+                self.asked = Some(Asked::Signal(signal));
+                say(self.fresh_line());
+                (running.stop(), Some(signal))
+            }
+        }
+    }
+
+    fn until_last(&mut self, running: &Running) -> Last {
         loop {
             match self.wait() {
-                Some(Word::Ended) => {
-                    self.shown.clear();
-                    return (running.wait(), None);
-                }
-                Some(Word::Signal(signal)) if self.draining.is_some() => {
-                    self.shown.clear();
-                    self.asked = Some(Asked::Signal(signal));
-                    say(self.fresh_line());
-                    return (running.stop(), Some(signal));
-                }
-                Some(Word::Signal(signal)) => self.begin_drain(&running, Asked::Signal(signal)),
+                Some(Word::Ended) => return Last::Wait,
+                Some(Word::Signal(signal)) if self.draining.is_some() => return Last::Stop(signal),
+                Some(Word::Signal(signal)) => self.begin_drain(running, Asked::Signal(signal)),
                 Some(Word::Suspend) => {
                     self.shown.clear();
                     signals::suspend();
@@ -151,13 +180,12 @@ impl Life<'_> {
             }
             let now = now();
             if self.draining.is_some_and(|end| end <= now) {
-                self.shown.clear();
-                return (running.drain_within(Duration::ZERO), None);
+                return Last::GiveUp;
             }
             if let Some(limit) = self.limit_at(now) {
-                self.begin_drain(&running, Asked::Limit(limit));
+                self.begin_drain(running, Asked::Limit(limit));
             }
-            self.shown.look(&running, self.phase(now), now);
+            self.shown.look(running, self.phase(now), now);
         }
     }
 

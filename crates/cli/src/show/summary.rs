@@ -40,8 +40,8 @@ fn how(report: &Report) -> String {
         (Ended::Drained | Ended::TimedOut | Ended::Stopped, Some(asked @ Asked::Signal(_))) => {
             format!(" on {}", asked.name())
         }
-        (Ended::Drained | Ended::TimedOut, Some(Asked::Limit(_))) => {
-            ", its time was up,".to_owned()
+        (Ended::Drained | Ended::TimedOut, Some(Asked::Limit(limit))) => {
+            format!(" (--for {})", span(limit))
         }
         _ => String::new(),
     };
@@ -154,6 +154,13 @@ work     1,250,000  1,250,000  1,250,000     0       0     0  1.25 µs
 show     1,240,000  1,240,000  1,240,000     0       0     0
 "
         );
+    }
+
+    #[test]
+    fn a_run_that_had_its_time_says_how_long_that_was() {
+        let limit = std::time::Duration::from_millis(1_500);
+        let report = Report { asked: Some(Asked::Limit(limit)), ..samples::report() };
+        assert_eq!(how(&report), "drained (--for 1.5 s) after 2 s");
     }
 
     #[test]
