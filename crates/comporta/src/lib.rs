@@ -26,6 +26,7 @@
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | say how it runs | [Plans](#plans), [`Plan`], [`Policy`], [`WhenFull`] |
+//! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
 //! | deal with failures | [Failures](#failures), [`Failure`], [`Retry`] |
 //! | test it | [Tests](#tests), [`testing`] |
@@ -213,11 +214,43 @@
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 //!
+//! Clusters are sets of stages with threads of their own; sets have an algebra ([`StageSet`]). What
+//! a full queue does may also be said of one connector. Files say the same in TOML (feature `plan`);
+//! the repository's `docs/plans.md` is about them.
+//!
+//! # The command line
+//!
+//! With the feature `cli`, `comporta::main(build)` makes a command of a program: `run`, with live
+//! progress and a summary, `check`, `graph`, `plan`, `policies`, `completions`, beside its own
+//! arguments. `build` is a function of nothing, of the program's own arguments (`clap::Args`), or of
+//! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
+//! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
+//! go over it.
+//!
+//! ```no_run
+//! # #[cfg(feature = "cli")] mod program {
+//! use comporta::{App, Exit};
+//!
+//! fn build() -> App {
+//!     let app = App::new("squares");
+//!     let numbers = app.source("numbers", || 1..=10_u64);
+//!     let show = app.sink("show", |n: u64| println!("{}", n * n));
+//!     app.connect(numbers, show);
+//!     app
+//! }
+//!
+//! fn main() -> Exit {
+//!     comporta::main(build)
+//! }
+//! # }
+//! ```
+//!
 //! # While it runs
 //!
 //! [`App::start`] returns a [`Running`]: it gives [`Snapshot`]s, ends the program
 //! ([`wait`](Running::wait), [`drain`](Running::drain), [`stop`](Running::stop)), and hands out
-//! [`Control`]s, which change how it runs. A change that is refused has changed nothing.
+//! [`Control`]s, which change how it runs. Inside of an async runtime, await
+//! [`ended`](Running::ended) before `wait`. A change that is refused has changed nothing.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan, Policy};
@@ -313,6 +346,6 @@ pub mod ports {
 }
 
 /// The code blocks of `README.md`, compiled and run with the doc-tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

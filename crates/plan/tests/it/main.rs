@@ -4,3 +4,4 @@ mod program;
 mod bad;
 mod good;
 mod mangled;
+mod document;

@@ -128,3 +128,14 @@ fn bad_usage_is_exit_code_2_with_a_hint() {
     }
     assert!(files(&out).is_empty());
 }
+
+#[test]
+fn the_plans_beside_the_program_fit_it() {
+    for (plan, clusters) in [("one.toml", "1 cluster"), ("two.toml", "2 clusters")] {
+        let path = format!("{}/{plan}", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_extrusion"));
+        let output = command.args(["check", "--plan", &path]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains(clusters));
+    }
+}

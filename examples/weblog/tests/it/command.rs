@@ -124,3 +124,55 @@ fn what_cannot_be_done_is_said_in_a_line() {
         assert_eq!(text(&output.stdout), "", "{args:?}");
     }
 }
+
+#[test]
+fn the_plans_beside_the_program_fit_it() {
+    for (plan, clusters) in [("one.toml", "1 cluster"), ("two.toml", "2 clusters")] {
+        let path = format!("{}/{plan}", env!("CARGO_MANIFEST_DIR"));
+        let output = weblog(&["check", "--plan", &path], "");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        has(&text(&output.stdout), &[clusters, "the plan fits the program"]);
+        let out = scratch(plan);
+        let run = ["--plan", &path, "--lines", "5000", "--verify", "-q", "--out", &out];
+        let output = weblog(&run, "");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        has(&text(&output.stdout), &["verified: a plain loop"]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_sigterm_in_the_middle_lets_what_is_begun_be_finished_and_every_event_is_accounted_for() {
+    use std::io::{BufRead, BufReader, Read};
+    let out = scratch("terminated");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weblog"))
+        .args(["run", "--lines", "1000000000", "--json", "--out", &out])
+        .args(["--set", "drain=1m", "--keep", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap(); // an alarm: it is in the middle of its work
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    let json: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!(json["ended"], "drained");
+    let stages = json["stages"].as_array().unwrap();
+    let count = |name: &str, key: &str| {
+        let stage = stages.iter().find(|stage| stage["name"] == name).unwrap();
+        stage[key].as_u64().unwrap_or_else(|| panic!("no {key} in {stage}"))
+    };
+    for (from, to) in [("source", "window"), ("window", "parse"), ("filter", "alarm")] {
+        assert_eq!(count(from, "emitted"), count(to, "arrived"), "{from} -> {to}");
+    }
+    for stage in stages.iter().filter(|stage| stage["name"] != "source") {
+        assert_eq!(stage["arrived"], stage["handled"], "{stage}");
+    }
+    assert_eq!(count("window", "emitted"), count("persist", "handled"));
+    has(&rest, &["sessions", "stored"]); // the digest of what was seen
+}
