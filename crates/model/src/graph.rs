@@ -54,6 +54,29 @@ pub struct StageSpec {
     pub batched: Option<(usize, Duration)>,
 }
 
+impl StageSpec {
+    /// A stage of which nothing special is declared.
+    #[must_use]
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        kind: Kind,
+        takes: &'static str,
+        ports: &'static [&'static str],
+    ) -> Self {
+        StageSpec {
+            name: name.into(),
+            kind,
+            takes,
+            ports,
+            stateful: false,
+            ordered: false,
+            autostart: false,
+            retain: false,
+            batched: None,
+        }
+    }
+}
+
 /// How a connector chooses among its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -436,16 +459,9 @@ mod tests {
     use super::*;
 
     fn graph(edges: &[(u32, u32)], stages: u32) -> Graph {
-        let spec = |n: u32| StageSpec {
-            name: format!("s{n}").into(),
-            kind: if n == 0 { Kind::Source } else { Kind::Stage },
-            takes: "u32",
-            ports: &["out"],
-            stateful: false,
-            ordered: false,
-            autostart: false,
-            retain: false,
-            batched: None,
+        let spec = |n: u32| {
+            let kind = if n == 0 { Kind::Source } else { Kind::Stage };
+            StageSpec::new(format!("s{n}"), kind, "u32", &["out"])
         };
         Graph {
             name: "g".into(),

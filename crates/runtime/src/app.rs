@@ -505,17 +505,7 @@ impl App {
     ) -> StageKey {
         let mut inner = self.inner.borrow_mut();
         let stage = StageId(u32::try_from(inner.entries.len()).expect("fewer than 2^32 stages"));
-        inner.graph.stages.push(StageSpec {
-            name: name.into(),
-            kind,
-            takes,
-            ports,
-            stateful: false,
-            ordered: false,
-            autostart: false,
-            retain: false,
-            batched: None,
-        });
+        inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
         inner.entries.push(Entry { build: Box::new(build), first: None, retain: None });
         StageKey { app: self.identity(), stage }
     }

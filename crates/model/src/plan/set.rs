@@ -261,19 +261,11 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::{Kind, StageSpec};
 
     fn graph(names: &[&str]) -> Graph {
-        let stages = names.iter().map(|name| crate::graph::StageSpec {
-            name: (*name).into(),
-            kind: crate::graph::Kind::Stage,
-            takes: "u8",
-            ports: &[],
-            stateful: false,
-            ordered: false,
-            autostart: false,
-            retain: false,
-            batched: None,
-        });
+        let spec = |name: &&str| StageSpec::new(*name, Kind::Stage, "u8", &[]);
+        let stages = names.iter().map(spec);
         Graph { stages: stages.collect(), ..Graph::default() }
     }
 

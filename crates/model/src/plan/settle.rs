@@ -373,16 +373,10 @@ mod tests {
     use crate::plan::StageSet;
 
     fn graph(local: bool) -> Graph {
-        let spec = |name: &str, ports| StageSpec {
-            name: name.into(),
-            kind: if name == "read" { Kind::Source } else { Kind::Stage },
-            takes: "u32",
-            ports,
-            stateful: name == "sum",
-            ordered: false,
-            autostart: false,
-            retain: false,
-            batched: None,
+        let spec = |name: &str, ports| {
+            let kind = if name == "read" { Kind::Source } else { Kind::Stage };
+            let stateful = name == "sum";
+            StageSpec { stateful, ..StageSpec::new(name, kind, "u32", ports) }
         };
         let joins = |from, port, to| Connector {
             from: StageId(from),

@@ -8,15 +8,9 @@ use std::time::Duration;
 /// `read` and `push` -> `split` -> `count` (two ports) -> `show`; `split` -> `log` (local).
 pub(crate) fn graph() -> Graph {
     let spec = |name: &str, kind, ports| StageSpec {
-        name: name.into(),
-        kind,
-        takes: "String",
-        ports,
         stateful: name == "count",
-        ordered: false,
-        autostart: false,
-        retain: false,
         batched: (name == "log").then_some((100, Duration::from_secs(1))),
+        ..StageSpec::new(name, kind, "String", ports)
     };
     let join = |from, port, to, local| Connector {
         from: StageId(from),

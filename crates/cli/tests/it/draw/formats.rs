@@ -160,17 +160,7 @@ fn edges_and_groups_that_name_nothing_are_left_out() {
 
 #[test]
 fn a_picture_of_a_graph_tells_what_its_stages_declare() {
-    let stage = |name: &str, kind, ports| StageSpec {
-        name: name.into(),
-        kind,
-        takes: "u32",
-        ports,
-        stateful: false,
-        ordered: false,
-        autostart: false,
-        retain: false,
-        batched: None,
-    };
+    let stage = |name: &str, kind, ports| StageSpec::new(name, kind, "u32", ports);
     let connector = |from, port, to: &[u32], route| Connector {
         from: StageId(from),
         port,
