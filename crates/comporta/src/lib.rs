@@ -329,9 +329,9 @@ pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
 pub use comporta_runtime::{
-    App, Control, ControlError, Counts, Ended, Failure, PoolSnapshot, Push, PushError, Reason,
-    Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError, Summary, sources,
-    testing,
+    App, Control, ControlError, Counts, Ended, Failure, Latency, PoolSnapshot, Push, PushError,
+    Reason, Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError, Summary,
+    sources, testing,
 };
 
 /// Plans as files (feature `plan`): read, checked, shown and compared.

@@ -25,6 +25,7 @@ use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Su
 use crate::core::{Core, Node, Wiring};
 use crate::env::Clock;
 use crate::failure::Failures;
+use crate::latency::Latency;
 use crate::path::admit::Desk;
 use crate::path::emit::{Edge, EdgeRoute, Tap, key_hash};
 use crate::path::enqueue::{Maker, Phase, StageNode, State};
@@ -587,6 +588,7 @@ fn stage_node<H: Handler>(
             on_panic: settings.on_panic,
             group,
             ordered: spec.ordered,
+            last: core.leads_nowhere(id),
             retain: retain.map(|retain| *retain),
         },
         maker,
@@ -604,6 +606,7 @@ fn stage_node<H: Handler>(
             in_flight: 0,
             stride: settings.batch,
             service_ns: 0,
+            latency: Latency::default(),
             open,
             phase: Phase::Open,
             gathering: false,

@@ -271,6 +271,11 @@ impl Core {
         own.any(|(port, to)| *seen.entry(*to).or_insert(*port) != *port)
     }
 
+    /// Whether nothing leads on from a stage.
+    pub(crate) fn leads_nowhere(&self, stage: u32) -> bool {
+        self.outgoing[stage as usize].is_empty()
+    }
+
     /// Whether several ends of a stage's connectors lead to the queue of `to`.
     pub(crate) fn reaches_twice(&self, stage: u32, to: StageId) -> bool {
         self.outgoing[stage as usize].iter().filter(|(_, other)| *other == to).count() > 1

@@ -24,6 +24,7 @@ mod shelf;
 mod cycle;
 mod failure;
 mod snapshot;
+mod latency;
 mod running;
 pub mod sources;
 pub mod testing;
@@ -32,6 +33,7 @@ mod models;
 
 pub use app::{App, StageOf, StageRef, StartError};
 pub use failure::{Failure, Reason};
+pub use latency::Latency;
 pub use path::admit::Shed;
 pub use path::push::{Push, PushError};
 pub use running::{Control, ControlError, Ended, Running, Summary};

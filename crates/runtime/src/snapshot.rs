@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comporta_model::plan::Policy;
 
+use crate::latency::Latency;
 use crate::path::admit::Shed;
 
 /// How many events came to a queue, and how they ended. They never go back.
@@ -91,6 +92,9 @@ pub struct StageSnapshot {
     pub priority: i32,
     /// Mean time a handler took lately.
     pub service: Duration,
+    /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
+    /// empty for others.
+    pub latency: Latency,
     /// Failed events kept for inspection.
     pub failures_kept: usize,
     /// Failed events that no longer could be.
@@ -113,6 +117,7 @@ impl StageSnapshot {
             idle: 0,
             priority,
             service: Duration::ZERO,
+            latency: Latency::default(),
             failures_kept: 0,
             failures_forgotten: 0,
             ended: false,
@@ -160,6 +165,15 @@ impl Snapshot {
     #[must_use]
     pub fn stage(&self, name: &str) -> Option<&StageSnapshot> {
         self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// How long events were in the program, over all stages that lead nowhere. Events that travel
+    /// together count as long as the oldest of them, which is 0.1 ms older at most.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        let mut all = Latency::default();
+        self.stages.iter().for_each(|stage| all.add(&stage.latency));
+        all
     }
 
     /// Whether every event of every stage is accounted for.

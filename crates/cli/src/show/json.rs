@@ -2,7 +2,7 @@
 //! names do not change, new ones may be added. Times are in seconds.
 
 use comporta_model::plan::Policy;
-use comporta_runtime::{Ended, PoolSnapshot, Shed, StageSnapshot, StartError};
+use comporta_runtime::{Ended, Latency, PoolSnapshot, Shed, StageSnapshot, StartError};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -26,6 +26,10 @@ struct Run<'a> {
     events_out: u64,
     events_in_per_s: f64,
     events_out_per_s: f64,
+    /// How long events were in the program, over all stages that lead nowhere.
+    latency: Taken,
+    /// Processor time of the process, if the system tells.
+    cpu_s: Option<f64>,
     /// Whether every event is accounted for, in every stage.
     adds_up: bool,
     stages: Vec<Stage<'a>>,
@@ -36,6 +40,35 @@ struct Run<'a> {
     stuck: &'a [String],
     /// Why events failed, as far as it is still known.
     failures: Vec<Failure<'a>>,
+}
+
+/// All 0 if no event was counted.
+#[derive(Default, Serialize)]
+struct Taken {
+    count: u64,
+    mean_s: f64,
+    deviation_s: f64,
+    p50_s: f64,
+    p90_s: f64,
+    p99_s: f64,
+    p999_s: f64,
+    max_s: f64,
+}
+
+impl Taken {
+    fn of(latency: &Latency) -> Self {
+        let quantile = |share| latency.quantile(share).as_secs_f64();
+        Taken {
+            count: latency.count(),
+            mean_s: latency.mean().as_secs_f64(),
+            deviation_s: latency.deviation().as_secs_f64(),
+            p50_s: quantile(0.5),
+            p90_s: quantile(0.9),
+            p99_s: quantile(0.99),
+            p999_s: quantile(0.999),
+            max_s: latency.max().as_secs_f64(),
+        }
+    }
 }
 
 /// `offered = refused + shed at the door + arrived`, and
@@ -113,6 +146,8 @@ pub(super) fn json(report: &Report) -> String {
         events_out: report.left,
         events_in_per_s: per_second(report.entered, snapshot.elapsed),
         events_out_per_s: per_second(report.left, snapshot.elapsed),
+        latency: Taken::of(&snapshot.latency()),
+        cpu_s: report.cpu.map(|cpu| cpu.as_secs_f64()),
         adds_up: snapshot.adds_up(),
         stages: snapshot.stages.iter().zip(&report.first.stages).map(stage).collect(),
         pools: report.first.pools.iter().map(pool).collect(),
@@ -139,6 +174,8 @@ pub(super) fn refusal(app: &str, error: &StartError, exit: Exit) -> String {
         events_out: 0,
         events_in_per_s: 0.0,
         events_out_per_s: 0.0,
+        latency: Taken::default(),
+        cpu_s: None,
         adds_up: true,
         stages: Vec::new(),
         pools: Vec::new(),
@@ -218,6 +255,8 @@ mod tests {
         let expected = concat!(
             r#"{"app":"lossy","ended":"complete","asked_by":null,"exit_code":1,"elapsed_s":0.0,"#,
             r#""events_in":10,"events_out":2,"events_in_per_s":0.0,"events_out_per_s":0.0,"#,
+            r#""latency":{"count":2,"mean_s":0.0,"deviation_s":0.0,"p50_s":0.0,"p90_s":0.0,"#,
+            r#""p99_s":0.0,"p999_s":0.0,"max_s":0.0},"cpu_s":null,"#,
             r#""adds_up":true,"stages":[{"name":"numbers","#,
         );
         assert_eq!(&text[..expected.len()], expected);

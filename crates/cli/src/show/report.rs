@@ -50,6 +50,8 @@ pub(super) struct Report {
     pub(super) left: u64,
     pub(super) problems: Vec<String>,
     pub(super) stuck: Vec<String>,
+    /// Processor time of the process.
+    pub(super) cpu: Option<Duration>,
     pub(super) failed: Vec<Failed>,
 }
 
@@ -97,6 +99,18 @@ fn grouped(reasons: impl Iterator<Item = Reason>) -> Vec<(String, u64)> {
         }
     }
     groups
+}
+
+/// Processor time this process has used.
+#[cfg(unix)]
+pub(super) fn cpu_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).ok()
+}
+
+#[cfg(not(unix))]
+pub(super) fn cpu_time() -> Option<Duration> {
+    None
 }
 
 #[cfg(test)]

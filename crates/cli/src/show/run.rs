@@ -86,6 +86,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         first,
         entered: shape.entered(&summary.snapshot),
         left: shape.left(&summary.snapshot),
+        cpu: report::cpu_time(),
         failed: report::failed(&summary.snapshot, &control),
         snapshot: summary.snapshot,
         problems: summary.problems,

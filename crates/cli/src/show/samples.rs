@@ -90,6 +90,7 @@ pub(super) fn report() -> Report {
         snapshot,
         problems: Vec::new(),
         stuck: Vec::new(),
+        cpu: None,
         failed: Vec::new(),
     }
 }
@@ -108,6 +109,7 @@ pub(super) fn lossy_report() -> Report {
         snapshot,
         problems: vec!["`numbers`: the disk is full".to_owned()],
         stuck: vec!["parse".to_owned()],
+        cpu: None,
         failed: vec![Failed {
             stage: "parse".to_owned(),
             reasons: vec![(reason, 2)],

@@ -60,7 +60,17 @@ fn how(report: &Report) -> String {
 fn through(report: &Report) -> String {
     let rate = |n| amount(per_second(n, report.snapshot.elapsed));
     let (into, out) = (report.entered, report.left);
-    format!("{} in ({}/s), {} out ({}/s)", events(into), rate(into), thousands(out), rate(out))
+    let latency = report.snapshot.latency();
+    let taken = match latency.count() {
+        0 => String::new(),
+        _ => {
+            let quantile = |share| span(latency.quantile(share));
+            let (p50, p99, max) = (quantile(0.5), quantile(0.99), span(latency.max()));
+            format!("; in the program p50 {p50}, p99 {p99}, max {max}")
+        }
+    };
+    let (through, out) = (format!("{} in ({}/s)", events(into), rate(into)), thousands(out));
+    format!("{through}, {out} out ({}/s){taken}", rate(report.left))
 }
 
 fn columns() -> [Column; 8] {

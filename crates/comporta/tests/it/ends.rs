@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use comporta::testing::Kit;
 use comporta::{
-    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError,
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError, sources,
 };
 
 use crate::seen::{Gate, collector, counts, stage, taken, until};
@@ -665,4 +665,31 @@ fn what_a_program_says_itself_gives_way_to_the_plan_it_is_started_with() {
     let plan = Plan::new().stage("sink", |sink| sink.instances(3));
     let summary = app.run(&plan).unwrap();
     assert_eq!(stage(&summary.snapshot, "sink").capacity, 7);
+}
+
+#[test]
+fn how_long_events_were_in_the_program_is_told_where_they_leave_it() {
+    for ordered in [false, true] {
+        let app = App::new("latency");
+        let ticks = app.source("ticks", || sources::every(Duration::from_secs(1)));
+        let pass = app.map("pass", |n: u64| n);
+        let show = app.sink("show", |_: u64| ());
+        let show = if ordered { show.ordered() } else { show };
+        app.connect(ticks, pass);
+        app.connect(pass, show);
+        let mut kit = Kit::new(app, &Plan::new()).unwrap();
+        kit.hold("show");
+        for _ in 0..4 {
+            kit.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
+        }
+        kit.resume("show");
+        kit.settle();
+        let snapshot = kit.snapshot();
+        assert_eq!(stage(&snapshot, "pass").latency.count(), 0, "nothing leaves there");
+        let latency = snapshot.latency();
+        assert_eq!((latency.count(), latency.max()), (4, Duration::from_secs(3)));
+        assert_eq!(latency.mean(), Duration::from_millis(1_500));
+        let p50 = latency.quantile(0.5).as_secs_f64();
+        assert!((p50 - 1.0).abs() <= 1.0 / 32.0, "{p50}");
+    }
 }

@@ -20,6 +20,7 @@ use comporta_model::stage::{Cx, Handler};
 use crate::core::{Core, Node};
 use crate::cycle::Cycle;
 use crate::failure::{Failure, Failures};
+use crate::latency::Latency;
 use crate::path::admit::{Desk, Drawn, Rest, Shed, Verdict, Wakes, Who};
 use crate::path::emit::{Inlet, Line, Parcel};
 use crate::path::handle::{Faults, Instance, Rules};
@@ -63,6 +64,8 @@ pub(crate) struct State<H: Handler> {
     /// Events per visit, from the usual service time.
     pub(crate) stride: usize,
     pub(crate) service_ns: u64,
+    /// How long what it handled had been in the program, if nothing leads on from it.
+    pub(crate) latency: Latency,
     /// Producers, outside of a cycle, that have not ended.
     pub(crate) open: usize,
     pub(crate) phase: Phase,
@@ -610,6 +613,7 @@ impl<H: Handler> Node for StageNode<H> {
             idle: state.idle.len(),
             priority,
             service: std::time::Duration::from_nanos(state.service_ns),
+            latency: state.latency.clone(),
             failures_kept,
             failures_forgotten,
             ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),

@@ -33,6 +33,8 @@ pub(crate) struct Rules<T> {
     pub(crate) on_panic: OnPanic,
     pub(crate) group: Option<(usize, Duration)>,
     pub(crate) ordered: bool,
+    /// Nothing leads on from it: what it handled has left the program.
+    pub(crate) last: bool,
     /// How to copy an event, if the stage retains.
     pub(crate) retain: Option<fn(&T) -> T>,
 }

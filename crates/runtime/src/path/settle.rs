@@ -109,6 +109,7 @@ impl<H: Handler> StageNode<H> {
         let state = &mut *guard;
         self.learn(state, &instance.pace);
         count(state, tally, sent);
+        self.left_program(core, state, meta, tally, wakes);
         state.in_flight -= done;
         put_back(state, chunk, meta, wakes);
         Self::cycle_ended(state, done, self.id, wakes);
@@ -116,6 +117,21 @@ impl<H: Handler> StageNode<H> {
         drop(guard);
         settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
         settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+    }
+
+    /// Notes how long events were in the program, if they leave it here.
+    fn left_program(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        meta: &Meta,
+        tally: Tally,
+        wakes: &Wakes,
+    ) {
+        if self.rules.last {
+            let now = wakes.now.unwrap_or_else(|| core.clock.now());
+            state.latency.note(now.since(meta.ingress), tally.handled as u64);
+        }
     }
 
     fn learn(&self, state: &mut State<H>, pace: &Pace) {
@@ -447,7 +463,7 @@ impl<H: Handler> StageNode<H> {
             let Deposit { mut ports, meta, tally } = deposit;
             let sent = flush(core, &mut links, &mut ports, (&meta, true), &who, wakes);
             line = sent.line;
-            self.settle_deposit(&meta, tally, sent, wakes);
+            self.settle_deposit(core, &meta, tally, sent, wakes);
             resequencer.lock().spare.push(ports);
         }
         let mut order = resequencer.lock();
@@ -463,11 +479,19 @@ impl<H: Handler> StageNode<H> {
         }
     }
 
-    fn settle_deposit(&self, meta: &Meta, tally: Tally, sent: Sent, wakes: &mut Wakes) {
+    fn settle_deposit(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        tally: Tally,
+        sent: Sent,
+        wakes: &mut Wakes,
+    ) {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         count(state, tally, sent);
+        self.left_program(core, state, meta, tally, wakes);
         state.in_flight -= done;
         state.tickets_out -= 1;
         state.releasing = sent.line != Line::No;
