@@ -5,20 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, Resettable};
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use comporta_model::plan::Policy;
+use comporta_model::plan::{Policy, nearest};
 
 use crate::show::exit_codes;
 
 /// The top of the command line; the program's name and what it is for are put in.
 #[derive(Debug, Parser)]
-#[command(
-    subcommand_required = true,
-    disable_help_subcommand = true,
-    max_term_width = 100,
-    override_usage = "\n  PROGRAM [OPTIONS]\n  PROGRAM COMMAND [OPTIONS]"
-)]
+#[command(subcommand_required = true, disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Top {
     #[command(subcommand)]
     pub(crate) command: Verb,
@@ -49,23 +45,26 @@ pub(crate) enum Verb {
 #[command(next_help_heading = "How it runs")]
 pub(crate) struct PlanArgs {
     /// A plan (TOML); several go one over the other
-    #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(id = "comporta-plan", long = "plan", short = 'p', value_name = "FILE")]
+    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) plan: Vec<PathBuf>,
 
-    /// How threads choose what to do next
-    #[arg(long, value_name = "NAME", value_parser = policies())]
+    /// How threads choose what to do next; `policies` lists them [default: stealing]
+    #[arg(id = "comporta-policy", long = "policy", value_name = "NAME")]
+    #[arg(value_parser = policies(), hide_possible_values = true)]
     pub(crate) policy: Option<String>,
 
-    /// Threads [default: one per CPU]
-    #[arg(long, short, value_name = "N")]
+    /// Threads of the cluster that takes what others leave [default: one per CPU]
+    #[arg(id = "comporta-threads", long = "threads", short = 't', value_name = "N")]
     pub(crate) threads: Option<usize>,
 
     /// Events one visit takes at most, where the plan does not say so of a stage [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(id = "comporta-batch", long = "batch", value_name = "N")]
     pub(crate) batch: Option<usize>,
 
     /// Any setting of a plan, as in `stage.split.instances=4`; `plan --keys` lists them
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(id = "comporta-set", long = "set", value_name = "KEY=VALUE")]
+    #[arg(value_hint = clap::ValueHint::Other)]
     pub(crate) set: Vec<String>,
 }
 
@@ -75,16 +74,24 @@ pub(crate) struct RunArgs {
     pub(crate) plan: PlanArgs,
 
     /// End after this long: what is in the program is still handled
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, help_heading = "How it runs")]
+    #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "How it runs")]
     pub(crate) limit: Option<Duration>,
 
     /// Print the summary as one JSON object on the last line of standard output
-    #[arg(long, help_heading = "What it shows")]
+    #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
 
     /// No progress and no summary, only problems
-    #[arg(long, short, help_heading = "What it shows")]
+    #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
     pub(crate) quiet: bool,
+
+    /// Show progress: if standard error is a terminal; always, where there is none as a line every
+    /// few seconds; or never
+    #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
+    #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
+    #[arg(hide_default_value = true)]
+    pub(crate) progress: Progress,
 }
 
 #[derive(Debug, Args)]
@@ -93,20 +100,18 @@ pub(crate) struct GraphArgs {
     pub(crate) plan: PlanArgs,
 
     /// As an SVG picture
-    #[arg(long, conflicts_with = "dot", help_heading = "What it shows")]
+    #[arg(id = "comporta-svg", long = "svg", conflicts_with = "comporta-dot")]
+    #[arg(help_heading = "What it shows")]
     pub(crate) svg: bool,
 
     /// As text for Graphviz
-    #[arg(long, help_heading = "What it shows")]
+    #[arg(id = "comporta-dot", long = "dot", help_heading = "What it shows")]
     pub(crate) dot: bool,
 
     /// In letters any terminal has
-    #[arg(long, conflicts_with_all = ["svg", "dot"], help_heading = "What it shows")]
+    #[arg(id = "comporta-ascii", long = "ascii", help_heading = "What it shows")]
+    #[arg(conflicts_with_all = ["comporta-svg", "comporta-dot"])]
     pub(crate) ascii: bool,
-
-    /// Into a file
-    #[arg(long, short, value_name = "FILE", help_heading = "What it shows")]
-    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -115,12 +120,26 @@ pub(crate) struct ShowPlanArgs {
     pub(crate) plan: PlanArgs,
 
     /// Only what this plan would change
-    #[arg(long, value_name = "FILE", help_heading = "What it shows")]
+    #[arg(id = "comporta-diff", long = "diff", value_name = "FILE")]
+    #[arg(help_heading = "What it shows")]
     pub(crate) diff: Option<PathBuf>,
 
     /// Every key a plan may have, with what it means
-    #[arg(long, help_heading = "What it shows")]
+    #[arg(id = "comporta-keys", long = "keys", help_heading = "What it shows")]
     pub(crate) keys: bool,
+
+    /// Only what was said, without the defaults
+    #[arg(id = "comporta-said", long = "said", help_heading = "What it shows")]
+    pub(crate) said: bool,
+}
+
+/// The values of `--progress`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Progress {
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 fn policies() -> PossibleValuesParser {
@@ -138,10 +157,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 const ABOUT_PROGRAM: [&str; 4] = ["run", "check", "graph", "plan"];
 
 /// The command line of the program called `name`, whose own arguments are `A`.
-pub(crate) fn command<A: Args>(name: &str) -> Command {
+///
+/// # Errors
+/// When an argument of the program's is called like one of ours.
+pub(crate) fn command<A: Args>(name: &str) -> Result<Command, clap::Error> {
     // What the program says of itself stands with its own arguments.
     let own = A::augment_args(Command::new("own"));
-    let about = own.get_about().cloned();
     let mut top = Top::command().name(name.to_owned()).bin_name(name.to_owned());
     top = top.override_usage(format!("{name} [OPTIONS]\n       {name} COMMAND [OPTIONS]"));
     top = top.after_help(format!(
@@ -152,12 +173,20 @@ pub(crate) fn command<A: Args>(name: &str) -> Command {
     if let Some(version) = own.get_version() {
         top = top.version(version.to_owned());
     }
-    if let Some(about) = &about {
-        top = top.about(about.clone());
-    }
+    top = match own.get_about() {
+        Some(about) => top.about(about.clone()),
+        None => top.about(Resettable::Reset),
+    };
     for verb in ABOUT_PROGRAM {
+        if let Some(ours) = top.find_subcommand(verb) {
+            let clash = clash(ours, &own);
+            clash.map_or(Ok(()), |clash| {
+                Err(top.clone().error(ErrorKind::ArgumentConflict, clash))
+            })?;
+        }
         top = top.mut_subcommand(verb, |command| {
             let said = command.get_about().cloned();
+            let command = yield_shorts(command, &own);
             let command = A::augment_args(command.next_help_heading(Resettable::Reset));
             // What the program says of itself must not take the place of what the verb does.
             match said {
@@ -166,7 +195,31 @@ pub(crate) fn command<A: Args>(name: &str) -> Command {
             }
         });
     }
-    top
+    Ok(top)
+}
+
+/// An argument of the program that is called like one of ours: neither could be meant.
+fn clash(ours: &Command, own: &Command) -> Option<String> {
+    let longs: Vec<&str> = ours.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let own_longs = own.get_arguments().flat_map(|arg| {
+        arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default())
+    });
+    let taken = own_longs.into_iter().find(|long| longs.contains(long))?;
+    Some(format!(
+        "the program has an argument `--{taken}` of its own, but every program has one: rename it\n"
+    ))
+}
+
+/// Our short flags give way to those of the program.
+fn yield_shorts(command: Command, own: &Command) -> Command {
+    let taken: Vec<char> = own
+        .get_arguments()
+        .flat_map(|arg| arg.get_short_and_visible_aliases().unwrap_or_default())
+        .collect();
+    command.mut_args(|arg| match arg.get_short() {
+        Some(short) if taken.contains(&short) => arg.short(Resettable::Reset),
+        _ => arg,
+    })
 }
 
 /// What was asked for, and the program's own arguments if the verb takes them.
@@ -174,12 +227,21 @@ pub(crate) fn parse<A: Args>(
     name: &str,
     args: impl Iterator<Item = OsString>,
 ) -> Result<(Verb, Option<A>), clap::Error> {
-    let mut command = command::<A>(name);
+    let mut command = command::<A>(name)?;
     let mut args: Vec<OsString> = args.collect();
-    let first = args.first().and_then(|arg| arg.to_str()).unwrap_or_default();
-    let verb = command.get_subcommands().any(|verb| verb.get_name() == first);
-    let version = command.get_version().is_some() && matches!(first, "--version" | "-V");
-    if !(verb || version || matches!(first, "--help" | "-h")) {
+    let first = args.first().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
+    let verbs: Vec<String> =
+        command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let version = command.get_version().is_some() && matches!(first.as_str(), "--version" | "-V");
+    if first == "help" && !std::path::Path::new("help").exists() {
+        args.remove(0);
+        args.truncate(1);
+        args.push("--help".into());
+    } else if !(verbs.contains(&first) || version || matches!(first.as_str(), "--help" | "-h")) {
+        if let Some(verb) = slip(&first, &verbs) {
+            let message = format!("there is no command `{first}`: did you mean `{verb}`?\n");
+            return Err(command.error(ErrorKind::InvalidSubcommand, message));
+        }
         args.insert(0, "run".into());
     }
     args.insert(0, name.into());
@@ -191,4 +253,23 @@ pub(crate) fn parse<A: Args>(
         _ => None,
     };
     Ok((Top::from_arg_matches(&matches)?.command, own))
+}
+
+/// The verb that a first word was meant to be, if it is nearly one and no file.
+fn slip(first: &str, verbs: &[String]) -> Option<String> {
+    let word = first.len() > 2 && first.chars().all(|c| c.is_ascii_lowercase());
+    if !word || std::path::Path::new(first).exists() {
+        return None;
+    }
+    let near = nearest(first, verbs.iter().map(String::as_str))?;
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    // Letters swapped, one left out, one too many: not every word that is somewhat alike.
+    let alike = letters(first) == letters(&near)
+        || near.len().abs_diff(first.len()) == 1
+            && (near.starts_with(&first[..2]) || near.ends_with(&first[first.len() - 2..]));
+    alike.then_some(near)
 }

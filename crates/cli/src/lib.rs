@@ -22,7 +22,7 @@ use comporta_runtime::{App, StartError};
 pub use build::{Build, IntoApp, Nothing};
 pub use show::Exit;
 
-use args::{GraphArgs, PlanArgs, RunArgs, ShowPlanArgs, Verb};
+use args::{GraphArgs, PlanArgs, Progress, RunArgs, ShowPlanArgs, Verb};
 use draw::Picture;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `policies`, `completions`,
@@ -68,7 +68,9 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (Verb::Policies, _) => print(&policies()),
         (Verb::Completions { shell }, _) => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
+            if let Ok(mut command) = args::command::<B::Args>(&name) {
+                clap_complete::generate(shell, &mut command, name, &mut text);
+            }
             print(&String::from_utf8_lossy(&text))
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
@@ -111,11 +113,18 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
     let effective = settled.map_err(Refusal::Plan)?;
     match verb {
         Verb::Run(run) => {
+            if !run.quiet {
+                warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+            }
             let options = show::Options {
                 json: run.json,
                 quiet: run.quiet,
                 limit: run.limit,
-                progress: show::When::Auto,
+                progress: match run.progress {
+                    Progress::Auto => show::When::Auto,
+                    Progress::Always => show::When::Always,
+                    Progress::Never => show::When::Never,
+                },
             };
             Ok(show::run(app, effective.plan(), &options))
         }
@@ -128,6 +137,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             let text: String = differences.iter().map(ToString::to_string).collect();
             print(if text.is_empty() { "the plans are alike\n" } else { &text })
         }
+        Verb::Plan(ShowPlanArgs { said: true, .. }) => print(&effective.said()),
         Verb::Plan(_) => print(&effective.to_string()),
         Verb::Check(_) | Verb::Policies | Verb::Completions { .. } => {
             let graph = app.graph();
@@ -186,12 +196,7 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
     } else {
         draw::text(&picture, width(), args.ascii)
     };
-    match &args.out {
-        None => print(&text),
-        Some(path) => std::fs::write(path, text).map(|()| Exit::Done).map_err(|error| {
-            Refusal::Output(std::io::Error::other(format!("{}: {error}", path.display())))
-        }),
-    }
+    print(&text)
 }
 
 fn counted(n: usize, thing: &str) -> String {
@@ -233,9 +238,12 @@ fn print(text: &str) -> Result<Exit, Refusal> {
     }
 }
 
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 impl Refusal {
     fn tell(self) -> Exit {
-        let mut stderr = std::io::stderr();
         let (width, colours) = (width(), show::colours());
         let (text, exit) = match self {
             Refusal::Plan(report) => (report.render(width, colours), Exit::Refused),
@@ -248,7 +256,7 @@ impl Refusal {
             Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
             Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
         };
-        let _ = writeln!(stderr, "{text}");
+        tell(&text);
         exit
     }
 }

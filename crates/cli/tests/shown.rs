@@ -1,6 +1,6 @@
 //! A program for the tests of the command line, in several characters: `shown KIND [OPTION]...`.
 //! It prints a line when it is where a test wants it; `hold` and `open` wait for a line of standard
-//! input (or its end) there. With `COMPORTA_SHOWN` set it is `squares`, a whole command line.
+//! input (or its end) there. With `COMPORTA_SHOWN` set it is a whole command line.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, mpsc};
@@ -13,8 +13,12 @@ use comporta_model::plan::Plan;
 use comporta_runtime::App;
 
 fn main() -> Exit {
-    if std::env::var_os("COMPORTA_SHOWN").is_some() {
-        return comporta_cli::main(squares);
+    match std::env::var("COMPORTA_SHOWN").as_deref() {
+        Ok("plain") => return comporta_cli::main(plain),
+        Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
+        Ok("short") => return comporta_cli::main(|_: Short| plain()),
+        Ok(_) => return comporta_cli::main(squares),
+        Err(_) => {}
     }
     let mut args = std::env::args().skip(1);
     let kind = args.next().unwrap_or_default();
@@ -50,6 +54,26 @@ fn main() -> Exit {
         other => panic!("no kind {other}"),
     }
     run(app, &plan, &options)
+}
+
+fn plain() -> App {
+    let app = App::new("plain");
+    let numbers = app.source("numbers", || 0..3_u64);
+    let show = app.sink("show", |_: u64| ());
+    app.connect(numbers, show);
+    app
+}
+
+#[derive(clap::Args)]
+struct Clash {
+    #[arg(long)]
+    plan: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct Short {
+    #[arg(short, long)]
+    port: Option<u16>,
 }
 
 /// Prints squares.

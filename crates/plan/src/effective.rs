@@ -111,32 +111,48 @@ impl Effective {
     }
 }
 
-impl fmt::Display for Effective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# The plan of `{}`, with every default. It reads back as itself.", self.app)?;
+impl Effective {
+    /// As text, only with what was said: a plan for any machine.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let head = format!("# The plan of `{}`, without defaults.\n", self.app);
+        head + &self.text(|row| row.origin != DEFAULT)
+    }
+
+    fn text(&self, keep: impl Fn(&Row) -> bool) -> String {
+        let mut text = String::new();
         for section in &self.sections {
-            if !section.header.is_empty() {
-                writeln!(f, "\n[{}]", section.header)?;
-            } else {
-                writeln!(f)?;
+            let kept: Vec<&Row> = section.rows.iter().filter(|row| keep(row)).collect();
+            if kept.is_empty() {
+                continue;
             }
-            if let Some(note) = &section.note {
-                writeln!(f, "# {note}")?;
-            }
-            rows(f, &section.rows)?;
+            text += &match section.header.as_str() {
+                "" => "\n".to_owned(),
+                header => format!("\n[{header}]\n"),
+            };
+            text += &section.note.as_ref().map(|note| format!("# {note}\n")).unwrap_or_default();
+            text += &rows(&kept);
         }
-        Ok(())
+        text
     }
 }
 
-fn rows(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
+impl fmt::Display for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# The plan of `{}`, with every default. It reads back as itself.", self.app)?;
+        f.write_str(&self.text(|_| true))
+    }
+}
+
+fn rows(rows: &[&Row]) -> String {
     let width = |text: &str| text.chars().count();
     let keys = rows.iter().map(|row| width(&row.key)).max().unwrap_or(0);
     let values = rows.iter().map(|row| width(&row.value)).filter(|w| *w <= 40).max().unwrap_or(0);
-    for Row { key, value, origin } in rows {
-        writeln!(f, "{key:keys$} = {value:values$}  # {origin}")?;
-    }
-    Ok(())
+    let line = |row: &&Row| {
+        let Row { key, value, origin } = row;
+        format!("{key:keys$} = {value:values$}  # {origin}\n")
+    };
+    rows.iter().map(line).collect()
 }
 
 /// Lists what is settled.
