@@ -86,8 +86,8 @@ pub(crate) struct RunArgs {
     #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
     pub(crate) quiet: bool,
 
-    /// Show progress: if standard error is a terminal; always, where there is none as a line every
-    /// few seconds; or never
+    /// Show progress: `auto` (if standard error is a terminal), `always` (without one, as a line every
+    /// few seconds) or `never`
     #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
     #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
     #[arg(hide_default_value = true)]

@@ -605,7 +605,7 @@ fn stage_node<H: Handler>(
             made: 0,
             in_flight: 0,
             stride: settings.batch,
-            service_ns: 0,
+            busy_ns: 0,
             latency: Latency::default(),
             open,
             phase: Phase::Open,

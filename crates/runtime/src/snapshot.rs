@@ -90,8 +90,8 @@ pub struct StageSnapshot {
     pub idle: usize,
     /// Its priority.
     pub priority: i32,
-    /// Mean time a handler took lately.
-    pub service: Duration,
+    /// Time spent in its handler, all instances together; of a source, in its pulls.
+    pub busy: Duration,
     /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
     /// empty for others.
     pub latency: Latency,
@@ -116,12 +116,22 @@ impl StageSnapshot {
             instances: 0,
             idle: 0,
             priority,
-            service: Duration::ZERO,
+            busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,
             failures_forgotten: 0,
             ended: false,
         }
+    }
+
+    /// What an event took on average: time spent in the handler by events handled; of a source, by
+    /// events sent.
+    #[must_use]
+    pub fn service(&self) -> Duration {
+        let c = &self.counts;
+        let events = if self.capacity == 0 { c.emitted } else { c.handled + c.failed + c.retried };
+        let mean = self.busy.as_nanos().checked_div(u128::from(events)).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
     /// Whether every event is accounted for.
@@ -204,7 +214,7 @@ impl fmt::Display for Snapshot {
                 c.shed_at_door() + c.shed_later(),
                 c.failed,
                 c.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64,
-                format!("{:?}", stage.service),
+                format!("{:?}", stage.service()),
             )?;
         }
         Ok(())

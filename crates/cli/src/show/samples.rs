@@ -71,7 +71,7 @@ pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
     kit.resume("parse");
     kit.settle();
     let mut snapshot = kit.snapshot();
-    snapshot.stages.iter_mut().for_each(|stage| stage.service = Duration::ZERO);
+    snapshot.stages.iter_mut().for_each(|stage| stage.busy = Duration::ZERO);
     (shape, first, snapshot)
 }
 
@@ -79,7 +79,8 @@ pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
 pub(super) fn report() -> Report {
     let (shape, first) = pipeline();
     let mut snapshot = at(&first, 2_000, &[1_250_000, 1_250_000, 1_240_000]);
-    snapshot.stages[1].service = Duration::from_nanos(1_250);
+    let handled = u32::try_from(snapshot.stages[1].counts.handled).unwrap();
+    snapshot.stages[1].busy = Duration::from_nanos(1_250) * handled;
     Report {
         ended: Ended::Drained,
         asked: Some(Asked::Signal(15)),

@@ -95,7 +95,8 @@ fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
         Cell::styled(thousands(n), style(plain))
     };
     let blank = || Cell::default();
-    let service = if stage.service.is_zero() { String::new() } else { span(stage.service) };
+    let service = stage.service();
+    let service = if service.is_zero() { String::new() } else { span(service) };
     let shed = counts.shed_at_door() + counts.shed_later();
     // Where events enter there is no queue, so nothing arrives.
     let queue = stage.capacity > 0;

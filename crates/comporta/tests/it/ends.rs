@@ -693,3 +693,19 @@ fn how_long_events_were_in_the_program_is_told_where_they_leave_it() {
         assert!((p50 - 1.0).abs() <= 1.0 / 32.0, "{p50}");
     }
 }
+
+#[test]
+fn the_time_spent_in_handlers_is_no_more_than_the_threads_had() {
+    let app = App::new("busy");
+    let numbers = app.source("numbers", || 0..200_000u64);
+    let work = app.map("work", |n: u64| std::hint::black_box(n.wrapping_mul(n) % 1_009));
+    let sum = app.sink("sum", |_: u64| ());
+    app.connect(numbers, work);
+    app.connect(work, sum);
+    let snapshot = app.run(&Plan::new().threads(2)).unwrap().snapshot;
+    let busy: Duration = snapshot.stages.iter().map(|stage| stage.busy).sum();
+    assert!(busy <= snapshot.elapsed * 2, "{busy:?} of {:?}", snapshot.elapsed);
+    for stage in &snapshot.stages {
+        assert!(stage.busy > Duration::ZERO && stage.service() <= stage.busy, "{stage:?}");
+    }
+}

@@ -11,6 +11,7 @@
 //! Long because everything that one lock guards, and each change of it, stands here.
 
 use std::any::{Any, TypeId};
+use std::time::Duration;
 
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{AckGroup, Fate, Meta, Time};
@@ -63,7 +64,8 @@ pub(crate) struct State<H: Handler> {
     pub(crate) in_flight: usize,
     /// Events per visit, from the usual service time.
     pub(crate) stride: usize,
-    pub(crate) service_ns: u64,
+    /// Time spent in handlers, all instances together.
+    pub(crate) busy_ns: u64,
     /// How long what it handled had been in the program, if nothing leads on from it.
     pub(crate) latency: Latency,
     /// Producers, outside of a cycle, that have not ended.
@@ -612,7 +614,7 @@ impl<H: Handler> Node for StageNode<H> {
             instances: state.instances,
             idle: state.idle.len(),
             priority,
-            service: std::time::Duration::from_nanos(state.service_ns),
+            busy: Duration::from_nanos(state.busy_ns),
             latency: state.latency.clone(),
             failures_kept,
             failures_forgotten,

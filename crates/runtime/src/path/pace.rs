@@ -23,15 +23,24 @@ pub(crate) struct Pace {
     mean_ns: u64,
     /// Nanoseconds per event of the last three visits; 0 where there was none.
     lately: [u64; 3],
+    /// Time spent in visits that has not been added up yet.
+    busy_ns: u64,
 }
 
 impl Pace {
-    /// A visit spent so much per event.
-    pub(crate) fn note(&mut self, ns: u64) {
-        let ns = ns.max(1);
+    /// A visit spent so much time on so many events.
+    pub(crate) fn note(&mut self, taken: Duration, events: usize) {
+        let taken = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
+        self.busy_ns += taken;
+        let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
         self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
         self.lately.rotate_left(1);
         self.lately[2] = ns;
+    }
+
+    /// Time spent in visits since this was last asked.
+    pub(crate) fn take_busy_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.busy_ns)
     }
 
     /// The mean, the latest counting most; 0 before the first visit.
@@ -99,17 +108,21 @@ impl Probe {
 mod tests {
     use super::*;
 
+    fn note(pace: &mut Pace, ns: u64) {
+        pace.note(Duration::from_nanos(ns), 1);
+    }
+
     #[test]
     fn one_slow_visit_moves_the_mean_but_not_what_is_usual() {
         let mut pace = Pace::default();
         assert_eq!((pace.mean_ns(), pace.usual_ns()), (0, 0));
-        pace.note(40_000); // even if it is the first
+        note(&mut pace, 40_000); // even if it is the first
         assert_eq!(pace.usual_ns(), 40_000);
-        pace.note(4);
+        note(&mut pace, 4);
         assert_eq!(pace.usual_ns(), 4);
-        pace.note(40_000);
-        pace.note(5);
-        pace.note(4);
+        note(&mut pace, 40_000);
+        note(&mut pace, 5);
+        note(&mut pace, 4);
         assert_eq!(pace.usual_ns(), 5);
         assert!(pace.mean_ns() > 1000);
     }
@@ -118,7 +131,7 @@ mod tests {
     fn two_slow_visits_in_a_row_are_the_new_usual() {
         let mut pace = Pace::default();
         for ns in [4, 4, 4, 40_000, 50_000] {
-            pace.note(ns);
+            note(&mut pace, ns);
         }
         assert_eq!(pace.usual_ns(), 40_000);
     }
@@ -127,7 +140,7 @@ mod tests {
 
     fn probe(usual_ns: u64) -> Probe {
         let mut pace = Pace::default();
-        pace.note(usual_ns);
+        note(&mut pace, usual_ns);
         Probe::new(Time::ZERO, &pace)
     }
 

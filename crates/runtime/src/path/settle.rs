@@ -38,9 +38,7 @@ impl<H: Handler> StageNode<H> {
         let end = core.clock.now();
         wakes.now = Some(end);
         let meta = Meta { home: wakes.home, ..chunk.meta.clone() };
-        if let Some(ns) = (end.since(start).as_nanos() as u64).checked_div(at as u64) {
-            instance.pace.note(ns);
-        }
+        instance.pace.note(end.since(start), at);
         // Set aside what is to be tried again; the rest of an ordered visit waits with it.
         if H::IN_PLACE {
             let Instance { handler, ports, .. } = &mut *instance;
@@ -66,7 +64,7 @@ impl<H: Handler> StageNode<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 put_back(state, chunk, &meta, wakes); // a visit that called `quit` has not come to all
-                self.learn(state, &instance.pace);
+                self.learn(state, &mut instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
             }
             None => {
@@ -97,7 +95,7 @@ impl<H: Handler> StageNode<H> {
     fn settle(
         &self,
         core: &Core,
-        instance: Box<Instance<H>>,
+        mut instance: Box<Instance<H>>,
         chunk: Chunk<H::Item>,
         meta: &Meta,
         tally: Tally,
@@ -107,7 +105,7 @@ impl<H: Handler> StageNode<H> {
         let done = tally.handled + tally.failed;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.learn(state, &instance.pace);
+        self.learn(state, &mut instance.pace);
         count(state, tally, sent);
         self.left_program(core, state, meta, tally, wakes);
         state.in_flight -= done;
@@ -134,8 +132,8 @@ impl<H: Handler> StageNode<H> {
         }
     }
 
-    fn learn(&self, state: &mut State<H>, pace: &Pace) {
-        state.service_ns = pace.mean_ns();
+    fn learn(&self, state: &mut State<H>, pace: &mut Pace) {
+        state.busy_ns += pace.take_busy_ns();
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
         let fits = QUANTUM.as_nanos() as u64 / pace.usual_ns().max(1);

@@ -40,7 +40,7 @@ pub(crate) struct SourceState<S: Source> {
     /// Groups not yet settled.
     groups: usize,
     counts: Counts,
-    service_ns: u64,
+    busy_ns: u64,
 }
 
 impl<S: Source> Default for SourceState<S> {
@@ -53,7 +53,7 @@ impl<S: Source> Default for SourceState<S> {
             settled: Vec::new(),
             groups: 0,
             counts: Counts::default(),
-            service_ns: 0,
+            busy_ns: 0,
         }
     }
 }
@@ -75,7 +75,8 @@ struct Pump<S: Source> {
     group: u64,
     /// What the last pull sent, and sent nowhere, not yet counted.
     unseen: Option<(u64, u64)>,
-    service_ns: u64,
+    /// Time spent in pulls, not yet counted.
+    busy_ns: u64,
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
     due: Option<Time>,
@@ -137,7 +138,7 @@ impl<S: Source> SourceNode<S> {
         wakes.now = Some(end);
         let took = end.since(now).as_nanos() as u64;
         pump.unseen = Some((emitted as u64, unrouted as u64));
-        pump.service_ns = took.checked_div(emitted as u64).unwrap_or(pump.service_ns);
+        pump.busy_ns += took;
         match group {
             // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
             Some(_) if emitted == 0 => self.state.lock().groups -= 1,
@@ -154,7 +155,7 @@ impl<S: Source> SourceNode<S> {
             state.counts.visits += 1;
             state.counts.emitted += emitted;
             state.counts.unrouted += unrouted;
-            state.service_ns = pump.service_ns;
+            state.busy_ns += std::mem::take(&mut pump.busy_ns);
         }
         if state.phase == Phase::Ended {
             wakes.trash.push(Box::new(pump.source)); // stopped meanwhile
@@ -287,7 +288,7 @@ impl<S: Source> Node for SourceNode<S> {
             links,
             group: 0,
             unseen: None,
-            service_ns: 0,
+            busy_ns: 0,
             left: Pull::More,
             due: None,
             closed: false,
@@ -321,7 +322,7 @@ impl<S: Source> Node for SourceNode<S> {
             counts: state.counts,
             instances: 1,
             idle: usize::from(!matches!(state.phase, Phase::Running | Phase::Ready)),
-            service: std::time::Duration::from_nanos(state.service_ns),
+            busy: std::time::Duration::from_nanos(state.busy_ns),
             ended: state.phase == Phase::Ended,
             ..StageSnapshot::blank(name, priority)
         }
