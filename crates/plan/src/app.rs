@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 
 use crate::report::{Mistake, Report, Span};
 use crate::spec::{PlanSpec, is_secret};
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{Entry, Node, Table, Value};
 
 impl PlanSpec {
     /// The section `[app]`, read into the program's own struct; an empty one if there is none.
@@ -18,7 +18,8 @@ impl PlanSpec {
     /// # Errors
     /// What does not fit, and where, beside what was found while reading.
     pub fn app<C: DeserializeOwned>(&self) -> Result<C, Report> {
-        C::deserialize(Section(&self.app)).map_err(|fault| {
+        C::deserialize(Section { entries: &self.app, secret: false }).map_err(|fault| {
+            let fault = fault.without_secrets(&self.app);
             let at = fault.at.or_else(|| self.app.first().map(|entry| entry.key_span.clone()));
             let help =
                 at.is_none().then(|| "it stands in the section `[app]` of a plan".to_owned());
@@ -47,6 +48,27 @@ impl Fault {
     fn at(self, span: &Span) -> Self {
         Fault { at: self.at.or_else(|| Some(span.clone())), ..self }
     }
+
+    /// A struct with a flattened part, or one told by a tag, is read in two steps: an error of the
+    /// second does not know which value it quotes.
+    fn without_secrets(self, table: &Table) -> Self {
+        let mut secrets = Vec::new();
+        for entry in table {
+            secrets_of(&entry.node, is_secret(&entry.key), &mut secrets);
+        }
+        let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let quotes = |secret: &String| {
+            !secret.is_empty()
+                && self.message.match_indices(secret.as_str()).any(|(at, word)| {
+                    !letter(self.message[..at].chars().next_back())
+                        && !letter(self.message[at + word.len()..].chars().next())
+                })
+        };
+        match secrets.iter().any(quotes) {
+            true => Fault { message: "a value does not fit".to_owned(), ..self },
+            false => self,
+        }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -63,17 +85,40 @@ impl de::Error for Fault {
     }
 }
 
-struct Section<'a>(&'a [Entry]);
+/// What must not turn up in a message, as serde's would quote it.
+fn secrets_of(node: &Node, secret: bool, found: &mut Vec<String>) {
+    match &node.value {
+        Value::Table(table) => {
+            for entry in table {
+                secrets_of(&entry.node, secret || is_secret(&entry.key), found);
+            }
+        }
+        Value::List(items) => items.iter().for_each(|item| secrets_of(item, secret, found)),
+        Value::Text(text, variable) if secret || variable.is_some() => {
+            found.push(text.clone());
+            found.push(text.escape_debug().to_string());
+        }
+        Value::Integer(n) if secret => found.push(n.to_string()),
+        Value::Float(x) if secret => found.push(x.to_string()),
+        Value::Datetime(text) if secret => found.push(text.clone()),
+        _ => {}
+    }
+}
+
+struct Section<'a> {
+    entries: &'a [Entry],
+    /// It stands in something that must not turn up in a message.
+    secret: bool,
+}
 
 impl<'de> de::Deserializer<'de> for Section<'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_map(MapDeserializer::new(
-            self.0.iter().map(|entry| {
-                (Key(entry), Item { node: &entry.node, secret: is_secret(&entry.key) })
-            }),
-        ))
+        visitor.visit_map(MapDeserializer::new(self.entries.iter().map(|entry| {
+            let secret = self.secret || is_secret(&entry.key);
+            (Key(entry), Item { node: &entry.node, secret })
+        })))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -81,7 +126,7 @@ impl<'de> de::Deserializer<'de> for Section<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.0 {
+        match self.entries {
             [] => visitor.visit_unit(),
             _ => Err(de::Error::custom("the program has no settings of its own")),
         }
@@ -169,7 +214,7 @@ impl<'de> de::Deserializer<'de> for Item<'de> {
             Value::Bool(truth) => visitor.visit_bool(*truth),
             Value::List(items) => visitor
                 .visit_seq(SeqDeserializer::new(items.iter().map(|node| Item { node, secret }))),
-            Value::Table(entries) => Section(entries).deserialize_any(visitor),
+            Value::Table(entries) => Section { entries, secret }.deserialize_any(visitor),
         };
         result.map_err(|fault| self.fault(fault))
     }

@@ -253,12 +253,13 @@ impl Lister<'_> {
     fn app(&self, prefix: &str, table: &Table, rows: &mut Vec<Row>) {
         for entry in table {
             let key = format!("{prefix}{}", bare(&entry.key));
-            if let (Value::Table(inner), false) = (&entry.node.value, is_secret(&entry.key)) {
+            if let (Value::Table(inner), false) = (&entry.node.value, is_secret(&entry.key))
+                && !inner.is_empty()
+            {
                 self.app(&format!("{key}."), inner, rows);
                 continue;
             }
-            let from_variable = matches!(&entry.node.value, Value::Text(_, Some(_)));
-            let (value, hidden) = match is_secret(&entry.key) && !from_variable {
+            let (value, hidden) = match is_secret(&entry.key) && !is_variable(&entry.node.value) {
                 true => (quoted("***"), " (not shown)"),
                 false => (written(&entry.node.value), ""),
             };
@@ -308,6 +309,13 @@ fn fields<P, S>(
     fields.iter().map(row).collect()
 }
 
+/// Whether it is a variable and nothing else: neither a default nor a text around it.
+fn is_variable(value: &Value) -> bool {
+    let Value::Text(_, Some(raw)) = value else { return false };
+    let name = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}'));
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
 /// A value as it was written.
 fn written(value: &Value) -> String {
     match value {
@@ -327,8 +335,8 @@ fn written(value: &Value) -> String {
             let mut out = String::from("{");
             for (number, entry) in table.iter().enumerate() {
                 let comma = if number == 0 { "" } else { "," };
-                let value =
-                    if is_secret(&entry.key) { quoted("***") } else { written(&entry.node.value) };
+                let masked = is_secret(&entry.key) && !is_variable(&entry.node.value);
+                let value = if masked { quoted("***") } else { written(&entry.node.value) };
                 let _ = write!(out, "{comma} {} = {value}", bare(&entry.key));
             }
             out + " }"

@@ -51,7 +51,10 @@ impl Wrong {
         Wrong { at: Some(span.clone()), ..self }
     }
 
-    fn word(what: &str, word: &str, all: &[&str]) -> Self {
+    fn word(node: &Node, what: &str, word: &str, all: &[&str]) -> Self {
+        if node.variable().is_some() {
+            return Wrong::kind(node, &format!("one of {}", listed(all)));
+        }
         let near = nearest(word, all.iter().copied());
         Wrong {
             message: format!("there is no {what} `{word}`"),
@@ -160,7 +163,7 @@ impl Setting for OnPanic {
 impl Setting for Policy {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let entries = match &node.value {
-            Value::Text(name, _) => return policy_named(name),
+            Value::Text(name, _) => return policy_named(node, name),
             Value::Table(entries) => entries,
             _ => {
                 let expected = "the name of a policy, or a table with its `name` and parameters";
@@ -173,7 +176,7 @@ impl Setting for Policy {
         let Value::Text(text, _) = &name.node.value else {
             return Err(Wrong::kind(&name.node, "the name of a policy").at(&name.node.span));
         };
-        let policy = policy_named(text).map_err(|wrong| wrong.at(&name.node.span))?;
+        let policy = policy_named(&name.node, text).map_err(|wrong| wrong.at(&name.node.span))?;
         match entries.iter().find(|entry| entry.key != "name") {
             None => Ok(policy),
             Some(entry) => Err(Wrong {
@@ -195,7 +198,10 @@ impl Setting for StageSet {
         match &node.value {
             Value::Text(set, _) => set.parse().map_err(|fault: SetFault| Wrong {
                 message: "this is no set of stages".to_owned(),
-                label: fault.message,
+                label: match node.variable() {
+                    Some(_) => "what the variable holds does not fit here".to_owned(),
+                    None => fault.message,
+                },
                 help: Some(
                     "names, `all`, `+`, `-`, `*` and parentheses, with blanks between".to_owned(),
                 ),
@@ -236,16 +242,16 @@ fn word<T: Copy>(node: &Node, all: &[(T, &'static str)]) -> Result<T, Wrong> {
         return Err(Wrong::kind(node, &format!("one of {}", listed(&names))));
     };
     let found = all.iter().find(|(_, name)| *name == text.trim());
-    found.map(|(value, _)| *value).ok_or_else(|| Wrong::word("choice", text, &names))
+    found.map(|(value, _)| *value).ok_or_else(|| Wrong::word(node, "choice", text, &names))
 }
 
 fn show_word<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> String {
     quoted(all.iter().find(|(known, _)| known == value).map_or("?", |(_, name)| name))
 }
 
-fn policy_named(name: &str) -> Result<Policy, Wrong> {
+fn policy_named(node: &Node, name: &str) -> Result<Policy, Wrong> {
     let all: Vec<&str> = Policy::ALL.iter().map(|(_, names, _)| names[0]).collect();
-    name.trim().parse().map_err(|_| Wrong::word("policy", name, &all))
+    name.trim().parse().map_err(|_| Wrong::word(node, "policy", name, &all))
 }
 
 /// A string as TOML spells it.

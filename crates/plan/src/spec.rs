@@ -100,7 +100,11 @@ impl PlanSpec {
             .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
         let bare = !said.contains('\n') && toml::de::DeTable::parse(said).is_err();
         let Some(quoted) = quoted else {
-            let title = format!("`{flag} {said}` sets nothing");
+            // It may hold what should have stood after the `=`.
+            let title = match is_secret(said) {
+                true => format!("`{flag}` sets nothing"),
+                false => format!("`{flag} {said}` sets nothing"),
+            };
             let mistake = Mistake::new(title, None);
             self.mistakes
                 .push(mistake.help("say `key=value`, as in `stage.split.instances=4`".to_owned()));
@@ -118,8 +122,14 @@ impl PlanSpec {
 
     fn layer(&mut self, name: String, text: String, is_flag: bool) {
         let number = self.texts.len();
+        let before = self.mistakes.len();
         let table = tree::read(number, &text, &self.env, &mut self.mistakes);
-        self.texts.push(Text { name, text, hidden: Vec::new(), is_flag });
+        let mut hidden = Vec::new();
+        hide_secrets(&table, &mut hidden);
+        if self.mistakes.len() > before {
+            hide_unread_secrets(&text, &mut hidden);
+        }
+        self.texts.push(Text { name, text, hidden, is_flag });
         for entry in table {
             self.section(entry);
         }
@@ -129,7 +139,6 @@ impl PlanSpec {
         let Entry { key, key_span, node } = entry;
         match (key.as_str(), node.value) {
             ("app", Value::Table(table)) => {
-                hide_secrets(&table, &mut self.texts);
                 merge(&mut self.app, table);
             }
             ("every", Value::Table(table)) => {
@@ -318,14 +327,49 @@ pub(crate) fn is_secret(key: &str) -> bool {
         .any(|word| key.contains(word))
 }
 
-fn hide_secrets(table: &Table, texts: &mut [Text]) {
-    for entry in table {
-        let Span { text, range } = &entry.node.span;
-        match &entry.node.value {
-            Value::Table(inner) if !is_secret(&entry.key) => hide_secrets(inner, texts),
-            _ if is_secret(&entry.key) => texts[*text].hidden.push(range.clone()),
+/// Notes where secrets stand, in whatever section: a slip may have put them there.
+fn hide_secrets(table: &Table, hidden: &mut Vec<Range<usize>>) {
+    fn within(node: &Node, hidden: &mut Vec<Range<usize>>) {
+        match &node.value {
+            Value::Table(inner) => hide_secrets(inner, hidden),
+            Value::List(items) => items.iter().for_each(|item| within(item, hidden)),
             _ => {}
         }
+    }
+    for entry in table {
+        match &entry.node.value {
+            // Its place is that of its header; its settings have their own.
+            Value::Table(inner) if is_secret(&entry.key) => hide_all(inner, hidden),
+            _ if is_secret(&entry.key) => hidden.push(entry.node.span.range.clone()),
+            _ => within(&entry.node, hidden),
+        }
+    }
+}
+
+/// Everything in a table whose name says that it is secret.
+fn hide_all(table: &Table, hidden: &mut Vec<Range<usize>>) {
+    for entry in table {
+        match &entry.node.value {
+            Value::Table(inner) => hide_all(inner, hidden),
+            _ => hidden.push(entry.node.span.range.clone()),
+        }
+    }
+}
+
+/// Where a text could not be read, what follows the name of a secret in its line is hidden.
+fn hide_unread_secrets(text: &str, hidden: &mut Vec<Range<usize>>) {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let secret = line.match_indices('=').find(|(at, _)| {
+            let key = line[..*at].trim_end().rsplit([',', '{', ' ', '\t']).next();
+            key.is_some_and(is_secret)
+        });
+        if let Some((at, _)) = secret {
+            let said = line[at + 1..].trim();
+            let from = start + line.len() - line[at + 1..].trim_start().len();
+            hidden.push(from..from + said.len());
+        }
+        start += line.len();
     }
 }
 

@@ -95,3 +95,64 @@ fn a_secret_is_in_no_message() {
     let said = message(&[("p.toml", "[cluster.main]\nthreads = '${PASSWORD}'")]);
     assert!(!said.contains("hunter2") && said.contains("variable"), "{said}");
 }
+
+#[test]
+fn a_secret_is_in_no_message_whatever_slip_it_stands_beside() {
+    let tries = [
+        ("p.toml", "ap = { password = 'hunter2' }"),
+        ("p.toml", "password = 'hunter2'"),
+        ("p.toml", "[stage.split]\ntoken = 'hunter2'"),
+        ("p.toml", "app = [\n { password = 'hunter2' }\n]"),
+        ("p.toml", "[app]\nusers = [ { password = 'hunter2', n = '${NO_SUCH}' } ]"),
+        ("p.toml", "[app]\npassword = 'a'\npassword = 'hunter2'"),
+        ("p.toml", "app = { password = 'a', password = 'hunter2' }"),
+        ("p.toml", "ap = { secrets = { user = 'hunter2' } }"),
+        ("--set", "ap.password=hunter2"),
+        ("--set", "app.password hunter2"),
+        ("--set", "stage.split.queue.when_full=${PASSWORD}"),
+        ("--set", "cluster.main.policy=${PASSWORD}"),
+        ("--set", "cluster.side.stages=show ${PASSWORD}"),
+    ];
+    for (name, text) in tries {
+        let said = message(&[(name, text)]);
+        assert!(!said.contains("hunter2"), "{text}\n{said}");
+    }
+}
+
+#[test]
+fn a_secret_is_in_no_message_however_the_programs_struct_is_read() {
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only read")]
+    struct User {
+        user: u16,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only read")]
+    struct Own {
+        #[serde(flatten)]
+        inner: Option<User>,
+        credentials: Option<User>,
+        #[serde(default)]
+        users: Vec<User>,
+        kind: Option<Kind>,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(tag = "name", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only read")]
+    enum Kind {
+        Db { password: u16 },
+    }
+    let tries = [
+        "credentials = { user = 'hunter2' }",
+        "credentials = { user = 'hunter2', x = [1] }",
+        "users = [ { user = '${PASSWORD}' } ]",
+        "kind = { name = 'db', password = 'hunter2' }",
+        "kind = { name = 'db', password = '${PASSWORD}' }",
+    ];
+    for text in tries {
+        let mut spec = comporta_plan::PlanSpec::with_env(crate::program::env);
+        spec.text("p.toml", format!("[app]\n{text}"));
+        let said = spec.app::<Own>().unwrap_err().to_string();
+        assert!(!said.contains("hunter2"), "{text}\n{said}");
+    }
+}

@@ -114,6 +114,27 @@ fn secrets_are_not_shown_and_variables_not_filled_in() {
 }
 
 #[test]
+fn of_a_secret_only_the_name_of_its_variable_is_shown() {
+    let text = "[app]\npassword = '${NO_SUCH:-hunter2}'\ntoken = 'hunter2-${FOUR}'\n\
+                users = [ { secret = 'hunter2' }, { secret = '${FOUR}' } ]";
+    let shown = settle(&[("p.toml", text)]).unwrap().to_string();
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("{ secret = \"***\" }, { secret = \"${FOUR}\" }"), "{shown}");
+}
+
+#[test]
+fn an_empty_table_of_the_program_reads_back_too() {
+    #[derive(serde::Deserialize)]
+    struct Own {
+        db: Option<std::collections::BTreeMap<String, i64>>,
+    }
+    let shown = settle(&[("p.toml", "[app.db]")]).unwrap().to_string();
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("again.toml", shown);
+    assert_eq!(spec.app::<Own>().unwrap().db.map(|db| db.len()), Some(0));
+}
+
+#[test]
 fn the_effective_plan_reads_back_as_itself() {
     let first = settle(&[("all.toml", ALL)]).unwrap();
     let again = settle(&[("again.toml", &first.to_string())]).unwrap();
