@@ -4,7 +4,7 @@
 use std::fmt::{self, Write as _};
 
 use comporta_model::graph::{Graph, Kind};
-use comporta_model::plan::{Plan, Settings, StagePlan};
+use comporta_model::plan::{Plan, Settings, StagePlan, StageSet};
 
 use crate::report::Span;
 use crate::schema::{self, Field, bare, quoted};
@@ -197,7 +197,12 @@ impl Lister<'_> {
         let field = &schema::CLUSTER_STAGES;
         let (value, note) = match &plan.stages {
             // As it was said: what it comes to stands above.
-            Some(set) => ((field.show)(set), format!("has {}", one_line(&names))),
+            Some(set) => {
+                let shown = set.to_string().parse().is_ok_and(|again: StageSet| again == *set);
+                // A stage called `all` can be told from all stages only in a list.
+                let value = if shown { (field.show)(set) } else { list(&names) };
+                (value, format!("has {}", one_line(&names)))
+            }
             None => (String::new(), format!("takes the rest: {}", one_line(&names))),
         };
         if !value.is_empty() {
@@ -342,6 +347,11 @@ fn written(value: &Value) -> String {
             out + " }"
         }
     }
+}
+
+fn list(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+    format!("[{}]", names.join(", "))
 }
 
 fn one_line(names: &[&str]) -> String {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Plan, PlanFault, defaults, nearest};
+use comporta_model::plan::{Plan, PlanFault, defaults, nearest, spaced};
 
 use crate::effective::Effective;
 use crate::report::{Mistake, Report, Span, Text};
@@ -95,10 +95,9 @@ impl PlanSpec {
     /// Reads what a flag says, as `key=value`, over what was read before. A value that is not
     /// TOML is taken as a string, so that nobody has to quote quotes.
     pub fn set(&mut self, flag: &str, said: &str) {
-        let quoted = said
-            .split_once('=')
+        let quoted = key_and_value(said)
             .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
-        let bare = !said.contains('\n') && toml::de::DeTable::parse(said).is_err();
+        let bare = toml::de::DeTable::parse(said).is_err();
         let Some(quoted) = quoted else {
             // It may hold what should have stood after the `=`.
             let title = match is_secret(said) {
@@ -120,7 +119,10 @@ impl PlanSpec {
         rests.next().map_or(defaults::CLUSTER, |(name, _)| name)
     }
 
-    fn layer(&mut self, name: String, text: String, is_flag: bool) {
+    fn layer(&mut self, name: String, mut text: String, is_flag: bool) {
+        if text.starts_with('\u{feff}') {
+            text.remove(0); // a mark of some editors, in no column
+        }
         let number = self.texts.len();
         let before = self.mistakes.len();
         let table = tree::read(number, &text, &self.env, &mut self.mistakes);
@@ -168,6 +170,7 @@ impl PlanSpec {
             }
             ("connector", Value::Table(parts)) => {
                 for (name, table) in self.named(parts, "connector") {
+                    let name = spaced(&name);
                     let mut way = self.plan.connectors.remove(&name).unwrap_or_default();
                     self.part(table, schema::CONNECTOR, &format!("connector.{name}"), &mut way);
                     self.plan.connectors.insert(name, way);
@@ -193,7 +196,8 @@ impl PlanSpec {
     fn named(&mut self, parts: Table, section: &str) -> Vec<(String, Table)> {
         let mut named = Vec::new();
         for Entry { key, key_span, node } in parts {
-            self.places.insert(format!("{section}.{key}"), key_span);
+            let part = if section == "connector" { spaced(&key) } else { key.clone() };
+            self.places.insert(format!("{section}.{part}"), key_span);
             match node.value {
                 Value::Table(table) => named.push((key, table)),
                 value => {
@@ -281,6 +285,21 @@ impl PlanSpec {
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
     }
+}
+
+/// What stands before and after the first `=` that is in no quotes.
+fn key_and_value(said: &str) -> Option<(&str, &str)> {
+    let mut quote = None;
+    let equals = said.char_indices().find(|(_, c)| {
+        match (quote, *c) {
+            (None, '"' | '\'') => quote = Some(*c),
+            (Some(open), c) if c == open => quote = None,
+            _ => {}
+        }
+        quote.is_none() && *c == '='
+    });
+    let (at, _) = equals?;
+    Some((&said[..at], &said[at + 1..]))
 }
 
 fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[&str]) -> Mistake {

@@ -17,7 +17,7 @@ mod fault;
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
 pub use settle::{
-    PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,
+    PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed, spaced,
     threads_allowed,
 };
 pub use words::{OnPanic, Policy, Retry, WhenFull};
@@ -202,7 +202,7 @@ impl Plan {
         name: impl Into<String>,
         say: impl FnOnce(ConnectorPlan) -> ConnectorPlan,
     ) -> Self {
-        say_of(&mut self.connectors, name.into(), say);
+        say_of(&mut self.connectors, spaced(&name.into()), say);
         self
     }
 

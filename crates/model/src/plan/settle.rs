@@ -359,7 +359,8 @@ fn pools_name(plan: &Plan, number: usize) -> String {
 }
 
 /// A connector's name with one blank on each side of its arrow.
-fn spaced(name: &str) -> String {
+#[must_use]
+pub fn spaced(name: &str) -> String {
     match name.split_once("->") {
         Some((from, to)) => format!("{} -> {}", from.trim(), to.trim()),
         None => name.to_owned(),

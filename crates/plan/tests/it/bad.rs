@@ -156,3 +156,9 @@ fn a_secret_is_in_no_message_however_the_programs_struct_is_read() {
         assert!(!said.contains("hunter2"), "{text}\n{said}");
     }
 }
+
+#[test]
+fn the_mark_that_some_editors_put_first_is_in_no_column() {
+    let said = message(&[("p.toml", "\u{feff}drain = 1")]);
+    assert!(said.contains("--> p.toml:1:9\n"), "{said}");
+}

@@ -79,6 +79,39 @@ fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
 }
 
 #[test]
+fn a_connector_is_the_same_however_its_arrow_is_spaced() {
+    for (below, over) in [("count->show", "count  ->  show"), ("count -> show", "count->show")] {
+        let text = |name, rule| format!("[connector.'{name}']\nwhen_full = '{rule}'");
+        let (below, over) = (text(below, "reject"), text(over, "drop-oldest"));
+        let effective = settle(&[("a.toml", &below), ("b.toml", &over)]).unwrap();
+        assert_eq!(effective.settings().connectors[4], [Some(WhenFull::DropOldest)]);
+        assert!(effective.to_string().contains("\"drop-oldest\"  # b.toml:2"), "{effective}");
+    }
+}
+
+#[test]
+fn a_flag_may_have_quoted_keys_and_values_of_several_lines() {
+    let flags = [("--set", "cluster.\"a=b\".stages=show"), ("--set", "app.text=one\ntwo = 2")];
+    let effective = settle(&flags).unwrap();
+    assert_eq!(effective.settings().pools[1].name, "a=b");
+    assert!(effective.to_string().contains(r#"text = "one\ntwo = 2""#), "{effective}");
+}
+
+#[test]
+fn stages_called_as_sets_are_read_back_as_stages() {
+    let mut graph = crate::program::graph();
+    graph.stages[4].name = "all".into();
+    let settle = |text: &str| {
+        let mut spec = comporta_plan::PlanSpec::new();
+        spec.text("p.toml", text);
+        spec.settle(&graph, &comporta_model::plan::Plan::new(), 2).unwrap()
+    };
+    let first = settle("[cluster.side]\nstages = ['all']");
+    let again = settle(&first.to_string());
+    assert_eq!(again.settings(), first.settings(), "{first}");
+}
+
+#[test]
 fn the_effective_plan_tells_who_said_what() {
     let shown = settle(&[
         ("a.toml", "[every]\nbatch = 5\n[stage.log]\nqueue.capacity = 200"),
