@@ -1,4 +1,5 @@
-//! The arguments every program understands, beside its own.
+//! The arguments every program understands, beside its own. Their ids begin with `comporta-`, which
+//! keeps them apart from those of the program, whatever its fields are called.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
 
 /// Where the plan comes from. Later words go over earlier ones: files as given, then flags.
 #[derive(Debug, Args)]
+#[group(skip)]
 #[command(next_help_heading = "How it runs")]
 pub(crate) struct PlanArgs {
     /// A plan (TOML); several go one over the other
@@ -69,6 +71,7 @@ pub(crate) struct PlanArgs {
 }
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
@@ -95,6 +98,7 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
@@ -115,6 +119,7 @@ pub(crate) struct GraphArgs {
 }
 
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct ShowPlanArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
@@ -157,10 +162,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 const ABOUT_PROGRAM: [&str; 4] = ["run", "check", "graph", "plan"];
 
 /// The command line of the program called `name`, whose own arguments are `A`.
-///
-/// # Errors
-/// When an argument of the program's is called like one of ours.
-pub(crate) fn command<A: Args>(name: &str) -> Result<Command, clap::Error> {
+pub(crate) fn command<A: Args>(name: &str) -> Command {
     // What the program says of itself stands with its own arguments.
     let own = A::augment_args(Command::new("own"));
     let mut top = Top::command().name(name.to_owned()).bin_name(name.to_owned());
@@ -178,15 +180,9 @@ pub(crate) fn command<A: Args>(name: &str) -> Result<Command, clap::Error> {
         None => top.about(Resettable::Reset),
     };
     for verb in ABOUT_PROGRAM {
-        if let Some(ours) = top.find_subcommand(verb) {
-            let clash = clash(ours, &own);
-            clash.map_or(Ok(()), |clash| {
-                Err(top.clone().error(ErrorKind::ArgumentConflict, clash))
-            })?;
-        }
         top = top.mut_subcommand(verb, |command| {
             let said = command.get_about().cloned();
-            let command = yield_shorts(command, &own);
+            let command = give_way(command, &own);
             let command = A::augment_args(command.next_help_heading(Resettable::Reset));
             // What the program says of itself must not take the place of what the verb does.
             match said {
@@ -195,30 +191,29 @@ pub(crate) fn command<A: Args>(name: &str) -> Result<Command, clap::Error> {
             }
         });
     }
-    Ok(top)
+    top
 }
 
-/// An argument of the program that is called like one of ours: neither could be meant.
-fn clash(ours: &Command, own: &Command) -> Option<String> {
-    let longs: Vec<&str> = ours.get_arguments().filter_map(clap::Arg::get_long).collect();
-    let own_longs = own.get_arguments().flat_map(|arg| {
-        arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default())
-    });
-    let taken = own_longs.into_iter().find(|long| longs.contains(long))?;
-    Some(format!(
-        "the program has an argument `--{taken}` of its own, but every program has one: rename it\n"
-    ))
-}
-
-/// Our short flags give way to those of the program.
-fn yield_shorts(command: Command, own: &Command) -> Command {
-    let taken: Vec<char> = own
+/// Where the program has an option of the same name, its own is meant: ours goes without its letter,
+/// and is called `--comporta-NAME`.
+fn give_way(command: Command, own: &Command) -> Command {
+    let longs: Vec<&str> = own
+        .get_arguments()
+        .flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default())
+        .collect();
+    let shorts: Vec<char> = own
         .get_arguments()
         .flat_map(|arg| arg.get_short_and_visible_aliases().unwrap_or_default())
         .collect();
-    command.mut_args(|arg| match arg.get_short() {
-        Some(short) if taken.contains(&short) => arg.short(Resettable::Reset),
-        _ => arg,
+    command.mut_args(|arg| {
+        let arg = match arg.get_short() {
+            Some(short) if shorts.contains(&short) => arg.short(Resettable::Reset),
+            _ => arg,
+        };
+        match arg.get_long().map(str::to_owned) {
+            Some(long) if longs.contains(&long.as_str()) => arg.long(format!("comporta-{long}")),
+            _ => arg,
+        }
     })
 }
 
@@ -227,7 +222,7 @@ pub(crate) fn parse<A: Args>(
     name: &str,
     args: impl Iterator<Item = OsString>,
 ) -> Result<(Verb, Option<A>), clap::Error> {
-    let mut command = command::<A>(name)?;
+    let mut command = command::<A>(name);
     let mut args: Vec<OsString> = args.collect();
     let first = args.first().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
     let verbs: Vec<String> =

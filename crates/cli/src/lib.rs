@@ -68,9 +68,7 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (Verb::Policies, _) => print(&policies()),
         (Verb::Completions { shell }, _) => {
             let mut text = Vec::new();
-            if let Ok(mut command) = args::command::<B::Args>(&name) {
-                clap_complete::generate(shell, &mut command, name, &mut text);
-            }
+            clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
             print(&String::from_utf8_lossy(&text))
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),

@@ -176,18 +176,19 @@ fn a_program_without_a_description_shows_none() {
 }
 
 #[test]
-fn an_argument_called_like_one_of_ours_is_refused_at_every_start_and_a_short_one_goes_first() {
+fn where_names_clash_the_programs_own_options_go_first_and_ours_are_still_there() {
     let run = |kind: &str, args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
-        command.env("COMPORTA_SHOWN", kind).args(args).output().unwrap()
-    };
-    for args in [&["check"][..], &[], &["--help"]] {
-        let output = run("clash", args);
-        assert_eq!(output.status.code(), Some(2));
+        let output = command.env("COMPORTA_SHOWN", kind).args(args).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
-        assert!(err.contains("an argument `--plan` of its own"), "{err}");
-    }
-    // `-p` is the program's own here, and ours is still there by its long name.
-    let output = run("short", &["check", "-p", "7", "--threads", "2"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        (output.status.code(), err)
+    };
+    let plan = file("clash.toml", "[stage.show]\ninstances = 0");
+    assert_eq!(run("clash", &["check", "--plan", "its own"]).0, Some(0));
+    let (code, err) = run("clash", &["check", "--comporta-plan", plan.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("clash.toml:2:13"), "{err}");
+    // `-p` is the program's own here.
+    let (code, err) = run("short", &["check", "-p", "7", "--threads", "2"]);
+    assert_eq!(code, Some(0), "{err}");
 }
