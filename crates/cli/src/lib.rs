@@ -95,6 +95,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Plan(ShowPlanArgs { plan, .. }) => plan,
         Verb::Policies | Verb::Completions { .. } => return Ok(Exit::Done),
     });
+    // A program is built only from what was meant: not from a variable that is not set.
+    if let (false, Err(report)) = (spec.is_read(), spec.check()) {
+        return Err(Refusal::Plan(report));
+    }
     let own = spec.app::<B::Own>().map_err(Refusal::Plan)?;
     let app = build.build(args, own).map_err(|error| match spec.check() {
         Ok(()) => Refusal::Build(error),

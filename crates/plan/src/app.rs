@@ -182,7 +182,10 @@ impl<'de> Item<'de> {
         let hidden = self.secret || self.node.variable().is_some();
         let message = match fault.at {
             // A message of serde's may quote the value.
-            None if hidden => "the value does not fit".to_owned(),
+            None if hidden => match fault.message.rsplit_once(", expected ") {
+                Some((_, expected)) => format!("the value does not fit: expected {expected}"),
+                None => "the value does not fit".to_owned(),
+            },
             _ => fault.message,
         };
         Fault { message, at: fault.at }.at(&self.node.span)

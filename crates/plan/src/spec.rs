@@ -35,6 +35,8 @@ pub struct PlanSpec {
     pub(crate) places: BTreeMap<String, Span>,
     pub(crate) app: Table,
     mistakes: Vec<Mistake>,
+    /// A text could not be read, or not all of it.
+    unread: bool,
 }
 
 impl Default for PlanSpec {
@@ -63,6 +65,7 @@ impl PlanSpec {
             places: BTreeMap::new(),
             app: Table::new(),
             mistakes: Vec::new(),
+            unread: false,
         }
     }
 
@@ -78,9 +81,11 @@ impl PlanSpec {
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => self.text(name, text),
             Ok(Err(_)) => {
+                self.unread = true;
                 self.mistakes.push(Mistake::new(format!("`{name}` is not UTF-8 text"), None));
             }
             Err(error) => {
+                self.unread = true;
                 let title = format!("the plan `{name}` cannot be read: {error}");
                 self.mistakes.push(Mistake::new(title, None));
             }
@@ -129,11 +134,30 @@ impl PlanSpec {
         let mut hidden = Vec::new();
         hide_secrets(&table, &mut hidden);
         if self.mistakes.len() > before {
+            self.unread = true;
             hide_unread_secrets(&text, &mut hidden);
         }
+        self.refuse_masks(&table);
         self.texts.push(Text { name, text, hidden, is_flag });
         for entry in table {
             self.section(entry);
+        }
+    }
+
+    /// `***` is what the effective plan shows in place of a secret: read back, it would be one.
+    fn refuse_masks(&mut self, table: &Table) {
+        for Entry { key, node, .. } in table {
+            match &node.value {
+                Value::Table(inner) => self.refuse_masks(inner),
+                Value::Text(text, _) if text == "***" => {
+                    let title = format!("`{key}` stands for a secret that was not printed");
+                    let mistake = Mistake::new(title, node.span.clone());
+                    let label = "expected the secret, or a variable that holds it: `${NAME}`";
+                    self.mistakes.push(mistake.label(label));
+                    self.unread = true;
+                }
+                _ => {}
+            }
         }
     }
 
@@ -269,6 +293,13 @@ impl PlanSpec {
                 self.mistakes.push(Mistake::new(title, at).label(label).help(help));
             }
         }
+    }
+
+    /// Whether every text could be read to its end, and every variable filled in: only then does
+    /// [`app`](Self::app) say what was meant, and may a program be built from it.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        !self.unread
     }
 
     /// Whether the texts could be read.

@@ -89,6 +89,14 @@ fn check_says_that_the_plan_fits_or_why_it_does_not() {
 }
 
 #[test]
+fn a_program_is_not_built_from_a_variable_that_is_not_set() {
+    let done = squares(&["--count", "0", "--set", "app.times=${NO_SUCH}"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("the variable `NO_SUCH` is not set"), "{}", done.err);
+    assert!(!done.err.contains("no squares of nothing"), "it was built: {}", done.err);
+}
+
+#[test]
 fn wrong_usage_leaves_with_2_and_nothing_runs() {
     for args in [&["run", "--no-such"][..], &["run", "--count", "many"], &["--for", "soon"]] {
         let done = squares(args);

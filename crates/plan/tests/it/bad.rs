@@ -162,3 +162,23 @@ fn the_mark_that_some_editors_put_first_is_in_no_column() {
     let said = message(&[("p.toml", "\u{feff}drain = 1")]);
     assert!(said.contains("--> p.toml:1:9\n"), "{said}");
 }
+
+#[test]
+fn a_mask_is_not_taken_for_the_secret_it_stands_for() {
+    let printed = settle(&[("p.toml", "[app]\npassword = 'hunter2'")]).unwrap().to_string();
+    let said = message(&[("printed.toml", &printed)]);
+    assert!(said.contains("`password` stands for a secret that was not printed"), "{said}");
+}
+
+#[test]
+fn a_text_that_was_not_read_to_its_end_is_known_not_to_be() {
+    let read = |text: &str| {
+        let mut spec = comporta_plan::PlanSpec::with_env(crate::program::env);
+        spec.text("p.toml", text);
+        spec.is_read()
+    };
+    assert!(read("[app]\nname = '${FOUR}'"));
+    assert!(read("[stage.splt]\ncolour = 3"), "a mistake, but read");
+    assert!(!read("[app]\nname = '${NO_SUCH}'"));
+    assert!(!read("[app\nname = 3"));
+}

@@ -13,7 +13,7 @@ stuck_after = "250ms"
 
 [app]
 name = "of the program"
-token = "sesame"
+token = "${PASSWORD}"
 limits = { rate = 1.5, burst = "${FOUR}" }
 
 [cluster.main]
