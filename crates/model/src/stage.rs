@@ -52,6 +52,10 @@ pub trait Stage: Send + 'static {
     /// if its program had said `stateful` of it. For types that make no sense otherwise.
     const STATEFUL: bool = false;
 
+    /// Whether it always takes its events, as closures do: a plan that has them tried again then has
+    /// copies kept, where the events can be copied.
+    const TAKES: bool = false;
+
     /// Before the first event of an instance. An error keeps the program from starting.
     ///
     /// # Errors
@@ -216,6 +220,8 @@ pub trait Handler: Send + 'static {
     const GROUPED: bool;
     /// As [`Stage::STATEFUL`].
     const STATEFUL: bool = false;
+    /// As [`Stage::TAKES`].
+    const TAKES: bool = false;
     /// Whether it changes events in place and sends each on: then nothing is copied, and what it
     /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
     const IN_PLACE: bool = false;
@@ -265,6 +271,7 @@ impl<S: Stage> Handler for Single<S> {
     type Ports = S::Ports;
     const GROUPED: bool = false;
     const STATEFUL: bool = S::STATEFUL;
+    const TAKES: bool = S::TAKES;
 
     fn init(&mut self, cx: &Cx) -> Result {
         self.0.init(cx)
@@ -348,6 +355,7 @@ impl<H: Handler<Item = Vec<T>>, T: Send + 'static> Handler for Grouped<H, T> {
     type Ports = H::Ports;
     const GROUPED: bool = true;
     const STATEFUL: bool = H::STATEFUL;
+    const TAKES: bool = H::TAKES;
 
     fn group(&self) -> Option<(usize, Duration)> {
         Some(self.group)
@@ -427,6 +435,7 @@ where
 {
     type In = I;
     type Ports = P;
+    const TAKES: bool = true;
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, out: &mut P, _: &Cx) -> Result {
         (self.call)(event.take(), out).into_result()
@@ -473,6 +482,7 @@ where
 {
     type In = I;
     type Ports = Out<O>;
+    const TAKES: bool = true;
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, out: &mut Out<O>, _: &Cx) -> Result {
         out.send((self.call)(event.take()));
@@ -489,6 +499,7 @@ where
 {
     type In = I;
     type Ports = Out<O::Item>;
+    const TAKES: bool = true;
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, out: &mut Out<O::Item>, _: &Cx) -> Result {
         for emitted in (self.call)(event.take()) {
@@ -531,6 +542,7 @@ where
 {
     type In = I;
     type Ports = ();
+    const TAKES: bool = true;
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, _: &mut (), _: &Cx) -> Result {
         (self.call)(event.take()).into_result()

@@ -576,6 +576,12 @@ fn stage_node<H: Handler>(
         }
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
+    let retries = H::TAKES && settings.retry.tries > 1;
+    let retain = match retain {
+        Some(copy) => Some(*copy),
+        // What is always taken could never be tried again.
+        None => retries.then(|| core.copy_for::<H::Item>(id)).flatten(),
+    };
     // The edges of a cycle are counted with it: its stages never end alone.
     let open = if cycle.is_some() { usize::MAX / 2 } else { core.open_edges(id) };
     let node = StageNode {
@@ -589,7 +595,7 @@ fn stage_node<H: Handler>(
             group,
             ordered: spec.ordered,
             last: core.leads_nowhere(id),
-            retain: retain.map(|retain| *retain),
+            retain,
         },
         maker,
         state: Apart::new(Mutex::new(State {

@@ -249,6 +249,13 @@ impl Core {
         edges.into_iter().flatten().filter_map(|edge| edge.downcast_ref()).collect()
     }
 
+    /// How to copy the events that come to a stage, if one of the edges that lead to it knows.
+    pub(crate) fn copy_for<T: 'static>(&self, stage: u32) -> Option<fn(&T) -> T> {
+        let edges = self.wiring.edges.values().flatten();
+        let typed = edges.filter_map(|edge| edge.downcast_ref::<Edge<T>>());
+        typed.filter(|edge| edge.to.contains(&StageId(stage))).find_map(|edge| edge.copy)
+    }
+
     /// For each of these edges and each of its ends, what happens at a full queue, where that is
     /// not as the queue has it.
     pub(crate) fn rules_of(&self, stage: u32, port: usize) -> &[Vec<Option<WhenFull>>] {

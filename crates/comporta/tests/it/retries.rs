@@ -1,9 +1,12 @@
 //! An event that failed is tried again as the plan says, and the counts still add up.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::testing::Kit;
 use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Stage};
+
+use crate::seen::counts;
 
 /// Fails on the first try at every fifth number.
 #[derive(Clone)]
@@ -41,4 +44,28 @@ fn a_retry_after_a_wait_counts_what_its_visit_handled_before_once() {
         assert_eq!((counts.handled, counts.failed, counts.retried), (20, 0, 4));
         assert_eq!(snapshot.stage("sink").unwrap().counts.handled, 20);
     }
+}
+
+#[test]
+fn a_plan_that_retries_a_closure_keeps_copies_of_what_it_takes() {
+    let app = App::new("closure");
+    let numbers = app.source("numbers", || 0..10u64);
+    let tries = Arc::new(Mutex::new(Vec::new()));
+    let odd = app.sink("odd", {
+        let tries = tries.clone();
+        move |n: u64| {
+            tries.lock().unwrap().push(n);
+            if n % 2 == 1 { Err(Error::msg("odd")) } else { Ok(()) }
+        }
+    });
+    app.connect(numbers, odd);
+    let plan = Plan::new().stage("odd", |odd| odd.tries(3));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    assert!(kit.run());
+    let c = counts(&kit, "odd");
+    assert_eq!((c.handled, c.failed, c.retried), (5, 5, 10));
+    assert_eq!(tries.lock().unwrap().len(), 5 + 3 * 5);
+    // What failed for good is still there, to be looked at and replayed.
+    let failures = kit.control().take_failures::<u64>("odd").unwrap();
+    assert!(failures.iter().all(|(_, event)| event.is_some_and(|n| n % 2 == 1)));
 }
