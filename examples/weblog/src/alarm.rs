@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use comporta::{Cx, Ev, Out, Result, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Entry, Shared};
+use crate::batch::{Batch, Entry, Shared};
 use crate::show::Said;
 
 /// So many suspicious requests ...
@@ -89,14 +89,18 @@ pub fn suspicion(entry: &Entry<'_>) -> Option<Suspicion> {
     }
 }
 
+/// The suspicious entries of a window, in order.
+pub fn suspects(batch: &Batch) -> impl Iterator<Item = Suspect> {
+    batch.entries().filter_map(|entry| {
+        let why = suspicion(&entry)?;
+        let (client, line) = (entry.client.to_owned(), entry.line.to_owned());
+        Some(Suspect { client, why, time: entry.time, line })
+    })
+}
+
 /// The stage `filter`: takes windows, sends their suspicious entries.
 pub fn filter(batch: Shared, out: &mut Out<Suspect>) {
-    for entry in batch.entries() {
-        if let Some(why) = suspicion(&entry) {
-            let (client, line) = (entry.client.to_owned(), entry.line.to_owned());
-            out.send(Suspect { client, why, time: entry.time, line });
-        }
-    }
+    suspects(&batch).for_each(|suspect| out.send(suspect));
 }
 
 /// The stage `alarm`: takes suspicious entries in the order of the log, sends alarms at once and
@@ -135,13 +139,10 @@ impl Trail {
     }
 }
 
-impl Stage for Watch {
-    type In = Suspect;
-    type Ports = Out<Said>;
-    const STATEFUL: bool = true;
-
-    fn handle(&mut self, suspect: Ev<'_, Suspect>, out: &mut Out<Said>, _: &Cx) -> Result {
-        let Suspect { client, why, time, line } = suspect.take();
+impl Watch {
+    /// The next suspicious entry; gives an alarm if it is the one that raises it.
+    pub fn see(&mut self, suspect: Suspect) -> Option<Alarm> {
+        let Suspect { client, why, time, line } = suspect;
         if !self.clients.contains_key(&client) {
             self.clients.insert(client.clone(), Default::default());
             self.watched.clients += 1;
@@ -150,10 +151,25 @@ impl Stage for Watch {
             Suspicion::Probe => self.watched.probes += 1,
             Suspicion::Refused => self.watched.refusals += 1,
         }
-        let trail = self.clients.get_mut(&client).map(|trails| &mut trails[why as usize]);
-        if let Some((span, lines)) = trail.and_then(|trail| trail.add(time, line)) {
-            out.send(Said::Alarm(Alarm { client, why, span, lines }));
-        }
+        let trail = &mut self.clients.get_mut(&client)?[why as usize];
+        let (span, lines) = trail.add(time, line)?;
+        Some(Alarm { client, why, span, lines })
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn watched(&self) -> Watched {
+        self.watched
+    }
+}
+
+impl Stage for Watch {
+    type In = Suspect;
+    type Ports = Out<Said>;
+    const STATEFUL: bool = true;
+
+    fn handle(&mut self, suspect: Ev<'_, Suspect>, out: &mut Out<Said>, _: &Cx) -> Result {
+        self.see(suspect.take()).into_iter().for_each(|alarm| out.send(Said::Alarm(alarm)));
         Ok(())
     }
 

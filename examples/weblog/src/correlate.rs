@@ -244,13 +244,10 @@ pub struct Reporter {
     hunts: BTreeMap<(String, Intent), Hunt>,
 }
 
-impl Stage for Reporter {
-    type In = Partial;
-    type Ports = Out<Said>;
-    const STATEFUL: bool = true;
-
-    fn handle(&mut self, partial: Ev<'_, Partial>, _: &mut Out<Said>, _: &Cx) -> Result {
-        let Partial { totals, sessions, hunts } = partial.take();
+impl Reporter {
+    /// Takes what one more window tells.
+    pub fn add(&mut self, partial: Partial) {
+        let Partial { totals, sessions, hunts } = partial;
         self.totals.add(&totals);
         for (client, sessions) in sessions {
             match self.sessions.get_mut(&client) {
@@ -264,12 +261,27 @@ impl Stage for Reporter {
                 None => drop(self.hunts.insert(key, hunt)),
             }
         }
+    }
+
+    /// What all of them tell, after the last.
+    pub fn report(&mut self) -> Report {
+        let sessions = self.sessions.iter().map(|(client, sessions)| (&**client, &**sessions));
+        Report::new(self.totals, sessions, std::mem::take(&mut self.hunts))
+    }
+}
+
+impl Stage for Reporter {
+    type In = Partial;
+    type Ports = Out<Said>;
+    const STATEFUL: bool = true;
+
+    fn handle(&mut self, partial: Ev<'_, Partial>, _: &mut Out<Said>, _: &Cx) -> Result {
+        self.add(partial.take());
         Ok(())
     }
 
     fn finish(&mut self, out: &mut Out<Said>, _: &Cx) -> Result {
-        let sessions = self.sessions.iter().map(|(client, sessions)| (&**client, &**sessions));
-        out.send(Said::Report(Report::new(self.totals, sessions, std::mem::take(&mut self.hunts))));
+        out.send(Said::Report(self.report()));
         Ok(())
     }
 }

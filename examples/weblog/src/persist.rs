@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use comporta::{Cx, Error, Ev, Out, Result, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Shared;
+use crate::batch::{Batch, Shared};
 use crate::show::Said;
 
 /// A segment is closed when it is this large.
@@ -72,6 +72,32 @@ impl Persist {
             kept: VecDeque::new(),
             stored: Stored::default(),
         }
+    }
+
+    /// The instance of this number: its segments are called after it.
+    #[must_use]
+    pub fn numbered(self, instance: usize) -> Self {
+        Persist { instance, ..self }
+    }
+
+    /// Writes a window.
+    ///
+    /// # Errors
+    /// When it cannot be written: then none of it is.
+    pub fn store(&mut self, batch: &Batch) -> io::Result<()> {
+        self.write(&batch.text)?;
+        self.stored.lines += batch.lines;
+        self.stored.bytes += batch.text.len() as u64;
+        Ok(())
+    }
+
+    /// Closes the last segment; says what was stored.
+    ///
+    /// # Errors
+    /// When the last segment cannot be brought to the disk.
+    pub fn finished(&mut self) -> io::Result<Stored> {
+        self.close()?;
+        Ok(self.stored.clone())
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
@@ -146,19 +172,16 @@ impl Stage for Persist {
     }
 
     fn handle(&mut self, batch: Ev<'_, Shared>, _: &mut Out<Said>, _: &Cx) -> Result {
-        if let Err(error) = self.write(&batch.text) {
+        self.store(&batch).map_err(|error| {
             let error = self.named(error);
             self.stored.fault.get_or_insert_with(|| error.to_string());
-            return Err(error);
-        }
-        self.stored.lines += batch.lines;
-        self.stored.bytes += batch.text.len() as u64;
-        Ok(())
+            error
+        })
     }
 
     fn finish(&mut self, out: &mut Out<Said>, _: &Cx) -> Result {
-        self.close().map_err(|error| self.named(error))?;
-        out.send(Said::Stored(self.stored.clone()));
+        let stored = self.finished().map_err(|error| self.named(error))?;
+        out.send(Said::Stored(stored));
         Ok(())
     }
 }

@@ -33,6 +33,8 @@ pub enum Input {
         /// From what.
         seed: u64,
     },
+    /// Lines that lie in memory.
+    Kept(Arc<[String]>),
     /// The lines of a file.
     File(PathBuf),
     /// The lines of standard input.
@@ -47,6 +49,7 @@ impl Input {
     pub fn lines(&self) -> Result<Box<dyn Iterator<Item = String>>> {
         match self {
             Input::Generated { lines, seed } => Ok(Box::new(generate(*seed).take(*lines))),
+            Input::Kept(lines) => Ok(Box::new(kept(Arc::clone(lines)))),
             Input::File(path) => {
                 let text = std::fs::read(path)?;
                 let text = String::from_utf8_lossy(&text).into_owned();
@@ -62,6 +65,11 @@ impl Input {
             Input::Stdin => Err(Error::msg("standard input cannot be read twice")),
         }
     }
+}
+
+/// Kept lines, handed out as they are read from a log: each a text of its own.
+pub fn kept(lines: Arc<[String]>) -> impl Iterator<Item = String> {
+    (0..lines.len()).map(move |n| lines[n].clone())
 }
 
 /// What the program is told.
@@ -88,6 +96,7 @@ where
         Input::Generated { lines, seed } => {
             app.source("source", move || generate(seed).take(lines))
         }
+        Input::Kept(lines) => app.source("source", move || kept(lines)),
         Input::File(path) => app.source("source", move || sources::lines(path)),
         Input::Stdin => app.source("source", || sources::lines_of("standard input", io::stdin())),
     };
