@@ -29,6 +29,12 @@ impl Cpu {
             })
     }
 
+    /// Processor time of this process, in milliseconds. Linux shows ticks of 10 ms everywhere.
+    pub(crate) fn own_ms(&self) -> f64 {
+        const TICK_MS: f64 = 10.0;
+        self.own * TICK_MS
+    }
+
     /// Percent of the whole machine used by others. The two files are read moments apart and in
     /// whole ticks, so a quiet machine can come out slightly negative: shown as 0.
     pub(crate) fn others_percent(&self) -> f64 {

@@ -8,7 +8,8 @@
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON
-//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, Comporta against itself
+//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, Comporta against itself;
+//!    `cep`, a whole program under the plans of a published table
 //! 9. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -24,6 +25,7 @@ mod pipeline;
 mod latency;
 mod wake;
 mod scale;
+mod cep;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -40,11 +42,12 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 5] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
     Bench { name: "scale", about: scale::ABOUT, run: scale::run },
+    Bench { name: "cep", about: cep::ABOUT, run: cep::run },
 ];
 
 fn main() -> ExitCode {
@@ -85,6 +88,10 @@ fn list() {
     }
     println!("\npeers of `wake`:");
     for peer in peers::WAKE {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `cep`:");
+    for peer in peers::cep::PEERS {
         println!("  {:<14} {}", peer.name, peer.about);
     }
 }

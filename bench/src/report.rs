@@ -64,6 +64,10 @@ impl Report {
         self.fields.insert(name.into(), json!(rounded(figure)));
     }
 
+    pub(crate) fn text(&mut self, name: &str, text: &str) {
+        self.fields.insert(name.into(), json!(text));
+    }
+
     /// `name` is the pessimistic bound; `name_median` and `name_rounds` stand beside it.
     pub(crate) fn ratio(&mut self, name: &str, ratio: &Ratio, better: Better) {
         let bound = match better {

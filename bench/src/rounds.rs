@@ -11,6 +11,9 @@ pub(crate) struct Series<S> {
     pub(crate) samples: Vec<S>,
     /// Share of the whole machine that other processes used while this peer ran, in percent.
     pub(crate) others_cpu_percent: f64,
+    /// Processor time that a run of this peer took on average, threads added up: what other
+    /// processes disturb least.
+    pub(crate) own_cpu_ms: f64,
 }
 
 impl<S> Series<S> {
@@ -44,7 +47,11 @@ pub(crate) fn interleave<P, S>(
     samples
         .into_iter()
         .zip(cpu)
-        .map(|(samples, cpu)| Series { samples, others_cpu_percent: cpu.others_percent() })
+        .map(|(samples, cpu)| Series {
+            others_cpu_percent: cpu.others_percent(),
+            own_cpu_ms: cpu.own_ms() / samples.len() as f64,
+            samples,
+        })
         .collect()
 }
 

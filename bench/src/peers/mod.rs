@@ -1,5 +1,5 @@
 //! The peers, one file each, with the same verbs: `run` (pipeline), `paced` (latency) and `up`
-//! (wake). To add one: write its file, declare it here, and list it under the benches it takes
+//! (wake); those of `cep` have a folder of their own. To add one: write its file, declare it here, and list it under the benches it takes
 //! part in. Whichever is called `comporta` (or `--ours`) is set against the others.
 //!
 //! Delivery guarantee of all of them: in memory, each event once, in order; bounded queues.
@@ -15,6 +15,7 @@ pub(crate) mod kameo;
 pub(crate) mod crossbeam;
 pub(crate) mod flume;
 pub(crate) mod park;
+pub(crate) mod cep;
 
 use crate::load::{Case, Event64, Outcome};
 use crate::pacer::{LatencySink, Pace, Pacer};
@@ -112,6 +113,7 @@ pub(crate) fn is_known(name: &str) -> bool {
     PIPELINE.iter().any(|peer| peer.name == name)
         || LATENCY.iter().any(|peer| peer.name == name)
         || WAKE.iter().any(|peer| peer.name == name)
+        || cep::PEERS.iter().any(|peer| peer.name == name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,278 @@
+//! `cep`: complex event processing, the program of the example `weblog`, under the configurations
+//! of a published table, and against the same program written by hand.
+//!
+//! 1. `plans`  the published configurations, and how they are scaled to this machine
+//! 2. `work`   the log, the steps, the merging: what every entrant is given
+//! 3. `peers::cep`  ours, and the programs written by hand
+//!
+//! The log lies in memory before anything is measured: making it up costs about as much as looking
+//! at it. What is measured is a whole run, from the first line to the last result, with the threads
+//! it starts and the segments it writes. Comparing the result with what a plain loop finds (after
+//! every run) and removing the segments are not.
+//!
+//! Segments go to memory (`/dev/shm`) where there is such a place: the calls are the same, the disk
+//! is not measured. On a disk a run took two to three times as long, most of it waiting for the disk,
+//! and p90 was up to twice p10 in the same quarter of an hour.
+
+pub(crate) mod work;
+mod plans;
+
+use crate::options::Options;
+use crate::peers::cep::{CepPeer, PEERS, comporta};
+use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
+use crate::rounds::{Series, interleave};
+use crate::stats::{Ratio, median, quantile};
+use plans::{Configuration, TABLE};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use work::{Folder, Log, WINDOW};
+
+pub(crate) const ABOUT: &str =
+    "a web server's log watched: the plans of a published table, against programs by hand";
+
+const BARS: &[Bar] = &[
+    Bar {
+        name: "vs_best_peer",
+        limit: Limit::AtLeast(0.95),
+        about: "the best plan's throughput, against the best program by hand",
+    },
+    Bar {
+        name: "best_vs_worst_plan",
+        limit: Limit::AtLeast(1.10),
+        about: "the best plan's throughput, against the worst plan's: what a plan decides",
+    },
+];
+
+/// A run should last 50 ms or more on any machine, and some hundred runs a minute or two.
+const LINES: usize = 200_000;
+const LINES_QUICK: usize = 50_000;
+/// Makes the log up; `--seed` is for the order of the runs.
+const LOG_SEED: u64 = 1;
+
+/// Who takes part.
+enum Entrant {
+    Plan(&'static Configuration),
+    Peer(&'static CepPeer),
+}
+
+impl Entrant {
+    fn name(&self) -> &'static str {
+        match self {
+            Entrant::Plan(row) => row.name,
+            Entrant::Peer(peer) => peer.name,
+        }
+    }
+
+    /// Seconds of one run.
+    fn run(&self, log: &Log, base: &Path, cores: usize) -> f64 {
+        let folder = Folder::new(base);
+        let started = Instant::now();
+        let gathered = match self {
+            Entrant::Plan(row) => comporta::run(log, folder.path(), &row.plan(cores)),
+            Entrant::Peer(peer) => (peer.run)(log, folder.path(), cores),
+        };
+        let elapsed = started.elapsed().as_secs_f64();
+        log.check(self.name(), &gathered);
+        elapsed
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Report {
+    let mut report = Report::new("cep", options, BARS);
+    let log = Log::new(if options.quick { LINES_QUICK } else { LINES }, LOG_SEED);
+    let base = base();
+    println!(
+        "cep: {} rounds, {} cores, {} lines in windows of {WINDOW}, segments in {}",
+        options.rounds,
+        options.threads,
+        log.lines.len(),
+        base.display()
+    );
+    let plans = TABLE.iter().filter(|row| options.takes_case(row.name)).map(Entrant::Plan);
+    let peers = PEERS.iter().filter(|peer| options.takes_peer(peer.name)).map(Entrant::Peer);
+    let entrants: Vec<Entrant> = plans.chain(peers).collect();
+    let series = interleave(&entrants, options.rounds, options.seed, "cep", |entrant| {
+        entrant.run(&log, &base, options.threads)
+    });
+    let found = Found::new(&entrants, &series);
+    report.figure("lines", log.lines.len() as f64);
+    tell(&entrants, &series, &found, options, &mut report);
+    judge(&entrants, &series, &found, options, &mut report);
+    report.close();
+    report
+}
+
+/// Where segments go.
+fn base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Who was best and worst, by the median: places among the entrants.
+struct Found {
+    best: Option<usize>,
+    worst: Option<usize>,
+    peer: Option<usize>,
+}
+
+impl Found {
+    fn new(entrants: &[Entrant], series: &[Series<f64>]) -> Found {
+        let seconds = |place: &usize| median(&series[*place].samples);
+        let slower = |a: &usize, b: &usize| seconds(a).total_cmp(&seconds(b));
+        let which = |wanted: fn(&Entrant) -> bool| {
+            (0..entrants.len()).filter(move |&place| wanted(&entrants[place]))
+        };
+        let is_plan: fn(&Entrant) -> bool = |entrant| matches!(entrant, Entrant::Plan(_));
+        let is_judged: fn(&Entrant) -> bool =
+            |entrant| matches!(entrant, Entrant::Peer(peer) if peer.judged);
+        Found {
+            best: which(is_plan).min_by(slower),
+            worst: which(is_plan).max_by(slower),
+            peer: which(is_judged).min_by(slower),
+        }
+    }
+}
+
+/// Throughput of one entrant over another's, round by round.
+fn against(series: &[Series<f64>], ours: usize, other: usize, options: &Options) -> Ratio {
+    let throughput = |place: usize| series[place].figures(|seconds| 1.0 / seconds);
+    Ratio::paired(&throughput(ours), &throughput(other), options.seed)
+}
+
+/// Prints the table and files its figures.
+fn tell(
+    entrants: &[Entrant],
+    series: &[Series<f64>],
+    found: &Found,
+    options: &Options,
+    report: &mut Report,
+) {
+    let mut table = Table::new(&[
+        "plan or peer",
+        "threads",
+        "instances",
+        "published",
+        "of first",
+        "ms",
+        "p10 .. p90",
+        "of first",
+        "cpu ms",
+        "best plan/it",
+        "others",
+    ]);
+    let ms = |samples: &Series<f64>| samples.figures(|seconds| seconds * 1e3);
+    let first = series.first().map_or(f64::NAN, |samples| median(&ms(samples)));
+    for (place, (entrant, samples)) in entrants.iter().zip(series).enumerate() {
+        let ms = ms(samples);
+        let (middle, p10, p90) = (median(&ms), quantile(&ms, 0.1), quantile(&ms, 0.9));
+        let mut figures = vec![
+            ("ms", middle),
+            ("ms_p10", p10),
+            ("ms_p90", p90),
+            ("cpu_ms", samples.own_cpu_ms),
+            ("others_cpu_percent", samples.others_cpu_percent),
+        ];
+        let [threads, instances, published, of_first] = match entrant {
+            Entrant::Plan(row) => {
+                figures.push(("published_s", row.published_s));
+                let (threads, instances, correlate) = row.scaled(options.threads);
+                [
+                    threads.to_string(),
+                    format!("{instances}/{instances}/{correlate}"),
+                    format!("{:.1} s", row.published_s),
+                    format!("{:.3}", row.published_s / TABLE[0].published_s),
+                ]
+            }
+            Entrant::Peer(_) => ["-"; 4].map(str::to_owned),
+        };
+        let ratio = found
+            .best
+            .filter(|&best| best != place)
+            .map(|best| against(series, best, place, options));
+        table.row([
+            entrant.name().to_owned(),
+            threads,
+            instances,
+            published,
+            of_first,
+            format!("{middle:.1}"),
+            format!("{p10:.1} .. {p90:.1}"),
+            format!("{:.3}", middle / first),
+            format!("{:.0}", samples.own_cpu_ms),
+            ratio.as_ref().map_or("-".into(), show_ratio),
+            format!("{:.0} %", samples.others_cpu_percent),
+        ]);
+        report.detail("weblog", entrant.name(), &figures);
+    }
+    println!("\ninstances: of persist, filter and correlate");
+    table.print();
+}
+
+/// Files what the bars are about.
+fn judge(
+    entrants: &[Entrant],
+    series: &[Series<f64>],
+    found: &Found,
+    options: &Options,
+    report: &mut Report,
+) {
+    let names = [("best_plan", found.best), ("worst_plan", found.worst), ("best_peer", found.peer)];
+    for (field, place) in names {
+        if let Some(place) = place {
+            report.text(field, entrants[place].name());
+        }
+    }
+    if let Some((best, peer)) = found.best.zip(found.peer) {
+        report.ratio("vs_best_peer", &against(series, best, peer, options), Better::More);
+    }
+    if let Some((best, worst)) = found.best.zip(found.worst) {
+        report.ratio("best_vs_worst_plan", &against(series, best, worst, options), Better::More);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weblog::show::Gathered;
+
+    /// 2,500 lines: two windows and a half.
+    fn log() -> Log {
+        Log::new(2_500, LOG_SEED)
+    }
+
+    #[test]
+    fn every_plan_and_every_peer_finds_what_a_plain_loop_finds() {
+        let entrants = TABLE.iter().map(Entrant::Plan).chain(PEERS.iter().map(Entrant::Peer));
+        for entrant in entrants {
+            for cores in [1, 3] {
+                entrant.run(&log(), &std::env::temp_dir(), cores);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "of nobody")]
+    fn finding_nothing_is_noticed() {
+        log().check("nobody", &Gathered::default());
+    }
+
+    #[test]
+    fn best_and_worst_are_told_by_the_median_and_the_reference_is_no_peer() {
+        let entrants: Vec<Entrant> = TABLE[..3]
+            .iter()
+            .map(Entrant::Plan)
+            .chain(PEERS[..3].iter().map(Entrant::Peer))
+            .collect();
+        assert!(matches!(entrants[3], Entrant::Peer(peer) if !peer.judged));
+        // The first is best but for one bad round; the fourth, the reference, is faster than all.
+        let seconds =
+            [[1.0, 9.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0], [0.5; 3], [4.0; 3], [1.5; 3]];
+        let series = seconds.map(|samples| Series {
+            samples: samples.to_vec(),
+            others_cpu_percent: 0.0,
+            own_cpu_ms: 0.0,
+        });
+        let found = Found::new(&entrants, &series);
+        assert_eq!((found.best, found.worst, found.peer), (Some(0), Some(2), Some(5)));
+    }
+}
