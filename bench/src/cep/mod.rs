@@ -11,8 +11,11 @@
 //! every run) and removing the segments are not.
 //!
 //! Segments go to memory (`/dev/shm`) where there is such a place: the calls are the same, the disk
-//! is not measured. On a disk a run took two to three times as long, most of it waiting for the disk,
-//! and p90 was up to twice p10 in the same quarter of an hour.
+//! is not measured. Measured once with a folder on a disk, runs took about twice as long and the
+//! order of the entrants changed from round to round.
+//!
+//! `cpu ms` is what to look at when the column `others` is high: two busy threads that share two
+//! cores with other programs are slowed by how those sleep and wake, not by the plan.
 
 pub(crate) mod work;
 mod plans;
