@@ -19,7 +19,7 @@ pub enum Exit {
 }
 
 /// Every exit code, and what it says.
-pub const EXIT_CODES: [(u8, &str); 6] = [
+pub const EXIT_CODES: [(u8, &str); 7] = [
     (0, "the program came to its end, or was asked to end and everything in it settled"),
     (
         1,
@@ -28,6 +28,7 @@ pub const EXIT_CODES: [(u8, &str); 6] = [
     (2, "it was refused before anything ran: usage, graph or plan"),
     (3, "the time of the drain was up, and events were left"),
     (130, "a second Ctrl-C (SIGINT) stopped it at once"),
+    (141, "nobody reads its standard output any more (`... | head`)"),
     (143, "a second SIGTERM stopped it at once"),
 ];
 
@@ -76,6 +77,7 @@ mod tests {
             Exit::Refused,
             Exit::Left,
             Exit::Stopped(2),
+            Exit::Stopped(13),
             Exit::Stopped(15),
         ];
         assert_eq!(exits.map(Exit::code), EXIT_CODES.map(|(code, _)| code));

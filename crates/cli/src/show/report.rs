@@ -14,6 +14,8 @@ pub(super) enum Asked {
     Signal(u8),
     /// `--for`, after this long.
     Limit(Duration),
+    /// Nobody: its standard output is no longer read.
+    Unread,
 }
 
 impl Asked {
@@ -22,6 +24,7 @@ impl Asked {
         match self {
             Asked::Signal(signal) => signals::name(signal),
             Asked::Limit(_) => "--for".to_owned(),
+            Asked::Unread => "SIGPIPE".to_owned(),
         }
     }
 }

@@ -23,6 +23,9 @@ const FRAME: Duration = Duration::from_millis(125);
 /// From line to line where there is no terminal.
 const LINE: Duration = Duration::from_secs(5);
 
+/// What ends a process whose output nobody reads.
+const SIGPIPE: u8 = 13;
+
 /// The time: what is shown follows the clock on the wall, whatever clock the program has.
 #[expect(clippy::disallowed_methods, reason = "the one place the command line has time from")]
 pub(super) fn now() -> Instant {
@@ -58,6 +61,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         Err(error) => return refuse(&name, &error, options),
     };
     signals.stand(Stand::Running);
+    signals::watch_reader(tell.clone());
     running.on_end(move || {
         let _ = tell.send(Word::Ended);
     });
@@ -78,6 +82,14 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let (summary, stopped) = life.live(running);
     signals.stand(Stand::Over);
 
+    // It may have ended of it: what it could not print has failed.
+    if life.told.try_iter().any(|word| word == Word::Unread) {
+        life.asked = Some(Asked::Unread);
+    }
+    let stopped = match life.asked {
+        Some(Asked::Unread) => Some(SIGPIPE),
+        _ => stopped,
+    };
     let (shape, exit) = (&life.shown.shape, report::exit(&summary, stopped));
     let report = Report {
         ended: summary.ended,
@@ -97,6 +109,9 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
 }
 
 fn tell_end(report: &Report, options: &Options) {
+    if report.asked == Some(Asked::Unread) {
+        return; // as those do who are ended by the signal for it
+    }
     if options.quiet || options.json {
         say(&summary::complaints(report));
     } else {
@@ -173,6 +188,10 @@ impl Life<'_> {
                 Some(Word::Ended) => return Last::Wait,
                 Some(Word::Signal(signal)) if self.draining.is_some() => return Last::Stop(signal),
                 Some(Word::Signal(signal)) => self.begin_drain(running, Asked::Signal(signal)),
+                Some(Word::Unread) if self.draining.is_none() => {
+                    self.begin_drain(running, Asked::Unread);
+                }
+                Some(Word::Unread) => {}
                 Some(Word::Suspend) => {
                     self.shown.clear();
                     signals::suspend();
@@ -221,6 +240,7 @@ impl Life<'_> {
             Asked::Signal(2) => ("asked by Ctrl-C".to_owned(), "another Ctrl-C"),
             Asked::Signal(_) => (format!("asked by {}", asked.name()), "a second one"),
             Asked::Limit(limit) => (format!("{} are over", span(limit)), "Ctrl-C"),
+            Asked::Unread => return,
         };
         let (fresh, name, bound) = (self.fresh_line(), &self.name, span(self.drain));
         say(&format!("{fresh}{name}: {why}: draining for at most {bound}; {next} stops at once\n"));

@@ -19,6 +19,8 @@ pub(super) enum Word {
     Signal(u8),
     /// Somebody wants it to sleep (Ctrl-Z).
     Suspend,
+    /// Nobody reads its standard output any more.
+    Unread,
 }
 
 /// Where the run is.
@@ -138,6 +140,28 @@ mod unix {
         let _ = emulate_default_handler(SIGTSTP);
     }
 
+    /// If standard output is a pipe, tells when its reader has left: `program | head` is to end.
+    /// Nothing is polled: the thread sleeps until that happens, or the process ends.
+    pub(in super::super) fn watch_reader(tell: Sender<Word>) {
+        use rustix::event::{PollFd, PollFlags, poll};
+        use rustix::fs::{FileType, fstat};
+        let stdout = std::io::stdout();
+        let is_pipe = fstat(&stdout)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        if !is_pipe {
+            return;
+        }
+        let body = move || {
+            let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+            while let Err(rustix::io::Errno::INTR) = poll(&mut fds, None) {}
+            if fds[0].revents().contains(PollFlags::ERR) {
+                let _ = tell.send(Word::Unread);
+            }
+        };
+        // Without the thread the program notices nothing, and goes on.
+        let _ = std::thread::Builder::new().name("reader".to_owned()).spawn(body);
+    }
+
     /// `SIGTERM`.
     pub(in super::super) fn name(signal: u8) -> String {
         signal_name(signal.into()).map_or_else(|| format!("signal {signal}"), ToOwned::to_owned)
@@ -154,7 +178,7 @@ mod unix {
 }
 
 #[cfg(unix)]
-pub(super) use unix::{name, suspend};
+pub(super) use unix::{name, suspend, watch_reader};
 
 #[cfg(not(unix))]
 impl Signals {
@@ -167,6 +191,9 @@ impl Signals {
 
 #[cfg(not(unix))]
 pub(super) fn suspend() {}
+
+#[cfg(not(unix))]
+pub(super) fn watch_reader(_: Sender<Word>) {}
 
 #[cfg(not(unix))]
 pub(super) fn name(signal: u8) -> String {

@@ -94,3 +94,24 @@ fn where_there_is_no_terminal_progress_that_is_asked_for_comes_as_lines() {
     shown.signal(Signal::TERM);
     assert_eq!(shown.end().code(), Some(0));
 }
+
+#[test]
+fn a_program_whose_output_nobody_reads_any_more_ends_quietly() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_shown"))
+        .env("COMPORTA_SHOWN", "squares")
+        .args(["--count", "1000000000000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "1\n");
+    drop(stdout); // as `head -1` does
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
