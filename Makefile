@@ -57,6 +57,7 @@ examples:
 	rm -rf target/weblog
 	$(CARGO) run -q --release -p comporta-example-weblog -- --lines 200000 --verify --out target/weblog
 	$(CARGO) run -q --release -p comporta-example-extrusion
+	$(CARGO) run -q --release -p comporta-example-images -- --count 40 --verify
 
 # Interleavings of the runtime's own locks and threads, explored by shuttle.
 models:
