@@ -214,12 +214,15 @@ fn width() -> usize {
 }
 
 fn policies() -> String {
-    let line = |(_, names, about): &(Policy, &[&str], &str)| {
-        let others = match &names[1..] {
+    let line = |(policy, names, about): &(Policy, &[&str], &str)| {
+        let others: Vec<&str> =
+            names[1..].iter().copied().filter(|name| *name != "default").collect();
+        let others = match others.as_slice() {
             [] => String::new(),
-            others => format!(" (also {})", others.join(", ")),
+            others => format!("; also called {}", others.join(", ")),
         };
-        format!("{:12}{about}{others}\n", names[0])
+        let default = if *policy == Policy::default() { " (the default)" } else { "" };
+        format!("{:12}{about}{others}{default}\n", names[0])
     };
     let mut text: String = Policy::ALL.iter().map(line).collect();
     text += "\nChoose one with `--policy NAME`, or in a plan: `cluster.main.policy = \"NAME\"`.\n";

@@ -34,6 +34,7 @@ fn main() -> Exit {
             "--always" => options.progress = When::Always,
             "--never" => options.progress = When::Never,
             "--for" => options.limit = Some(time(args.next())),
+            "--stuck" => plan = plan.stuck_after(time(args.next())),
             "--drain" => plan = plan.drain(time(args.next())),
             other => panic!("no option {other}"),
         }

@@ -127,6 +127,13 @@ impl Running {
         Control { core: self.core.clone() }
     }
 
+    /// The stages with a handler that has not returned for longer than the plan's `stuck_after`, one
+    /// name for each such call. Another worker stands in for each that is held up.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<String> {
+        self.core.in_visits(self.core.settings.stuck_after)
+    }
+
     /// Whether it has come to its end.
     #[must_use]
     pub fn is_ended(&self) -> bool {

@@ -69,6 +69,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let control = running.control();
     let start = now();
     let first = running.snapshot();
+    let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
     let mut life = Life {
         told,
         options,
@@ -77,6 +78,8 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         ends: options.limit.and_then(|limit| start.checked_add(limit)),
         draining: None,
         asked: None,
+        watch: (watch, start.checked_add(watch).unwrap_or(start)),
+        stuck: Vec::new(),
         shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
     };
     let (summary, stopped) = life.live(running);
@@ -153,6 +156,10 @@ struct Life<'a> {
     draining: Option<Instant>,
     /// Who asked it to end.
     asked: Option<Asked>,
+    /// How often it is looked whether a handler is stuck, and when next.
+    watch: (Duration, Instant),
+    /// Stages whose handlers were told to be stuck.
+    stuck: Vec<String>,
     shown: Shown,
 }
 
@@ -205,7 +212,27 @@ impl Life<'_> {
             if let Some(limit) = self.limit_at(now) {
                 self.begin_drain(running, Asked::Limit(limit));
             }
+            self.look_for_stuck(running, now);
             self.shown.look(running, self.phase(now), now);
+        }
+    }
+
+    /// Names a stage whose handler does not return, once.
+    fn look_for_stuck(&mut self, running: &Running, now: Instant) {
+        let (every, next) = self.watch;
+        if now < next {
+            return;
+        }
+        self.watch.1 = now.checked_add(every).unwrap_or(next);
+        for stage in running.stuck() {
+            if !self.stuck.contains(&stage) {
+                self.shown.clear();
+                let (name, bound) = (&self.name, span(every));
+                say(&format!(
+                    "{name}: a handler of `{stage}` has not returned for {bound}; another worker stands in\n"
+                ));
+                self.stuck.push(stage);
+            }
         }
     }
 
@@ -213,7 +240,8 @@ impl Life<'_> {
     /// channel until it has ended and said so, so that there is always somebody to wait for.
     fn wait(&self) -> Option<Word> {
         let ends = self.ends.filter(|_| self.draining.is_none());
-        let next = [ends, self.draining, self.shown.next()].into_iter().flatten().min();
+        let watch = Some(self.watch.1);
+        let next = [ends, self.draining, watch, self.shown.next()].into_iter().flatten().min();
         match next {
             None => self.told.recv().ok(),
             Some(next) => self.told.recv_timeout(next.saturating_duration_since(now())).ok(),
@@ -239,7 +267,7 @@ impl Life<'_> {
         let (why, next) = match asked {
             Asked::Signal(2) => ("asked by Ctrl-C".to_owned(), "another Ctrl-C"),
             Asked::Signal(_) => (format!("asked by {}", asked.name()), "a second one"),
-            Asked::Limit(limit) => (format!("{} are over", span(limit)), "Ctrl-C"),
+            Asked::Limit(limit) => (format!("its time of {} is over", span(limit)), "Ctrl-C"),
             Asked::Unread => return,
         };
         let (fresh, name, bound) = (self.fresh_line(), &self.name, span(self.drain));

@@ -18,6 +18,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     let mut lines = vec![format!("{app}: {}", how(report)), through(report)];
     let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
     lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
+    lines.extend(unrouted(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
     lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
@@ -112,6 +113,15 @@ fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
     ]
 }
 
+/// What was sent through ports that lead nowhere.
+fn unrouted(report: &Report) -> impl Iterator<Item = String> {
+    let lost = report.snapshot.stages.iter().filter(|stage| stage.counts.unrouted > 0);
+    lost.map(|stage| {
+        let n = thousands(stage.counts.unrouted);
+        format!("discarded at `{}`: {n} sent through a port that is not connected", stage.name)
+    })
+}
+
 /// `shed: log: 1,204 drop-oldest, 3 rejected`.
 fn shed(report: &Report) -> impl Iterator<Item = String> {
     report.snapshot.stages.iter().filter_map(|stage| {
@@ -143,8 +153,16 @@ fn failed(failed: &Failed) -> Vec<String> {
 
 fn troubles(report: &Report) -> impl Iterator<Item = String> {
     let problems = report.problems.iter().map(|problem| format!("problem: {problem}"));
-    let stuck = report.stuck.iter();
-    problems.chain(stuck.map(|stage| format!("stuck: a handler of `{stage}` has not returned")))
+    let mut stuck: Vec<&String> = report.stuck.iter().collect();
+    stuck.dedup();
+    let told = stuck.into_iter().map(|stage| {
+        let times = report.stuck.iter().filter(|other| *other == stage).count();
+        match times {
+            1 => format!("stuck: a handler of `{stage}` has not returned"),
+            n => format!("stuck: {n} handlers of `{stage}` have not returned"),
+        }
+    });
+    problems.chain(told)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) fn span(time: Duration) -> String {
     let nanos = time.as_secs_f64() * 1e9;
     match UNITS.into_iter().find(|(size, _)| nanos >= size * 0.999_5) {
         Some((size, unit)) => format!("{} {unit}", three(nanos / size)),
-        None => "0".to_owned(),
+        None => "0 s".to_owned(),
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        let pairs = [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345, "12,345")];
+        let pairs = [(0, "0 s"), (999, "999"), (1_000, "1,000"), (12_345, "12,345")];
         for (n, text) in pairs.into_iter().chain([(1_234_567, "1,234,567")]) {
             assert_eq!(thousands(n), text);
         }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn spans_have_the_unit_that_fits() {
         let pairs = [
-            (0, "0"),
+            (0, "0 s"),
             (7, "7 ns"),
             (350, "350 ns"),
             (1_240, "1.24 µs"),

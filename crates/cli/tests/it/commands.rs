@@ -141,7 +141,7 @@ fn the_plan_is_printed_read_back_and_compared() {
 #[test]
 fn policies_and_completions_are_listed() {
     let policies = squares(&["policies"]).out;
-    assert!(policies.contains("stealing") && policies.contains("also fifo"), "{policies}");
+    assert!(policies.contains("stealing") && policies.contains("also called fifo"), "{policies}");
     for shell in ["bash", "zsh", "fish"] {
         let done = squares(&["completions", shell]);
         assert!(done.out.contains("threads") && done.out.contains("count"), "{shell}");

@@ -42,7 +42,7 @@ fn after_its_time_a_program_is_drained_and_leaves_with_0() {
     assert_eq!((&json["ended"], &json["asked_by"]), (&"drained".into(), &"--for".into()));
     assert_eq!(stage(&json, "show")["left"], 0);
     assert!(json["elapsed_s"].as_f64().unwrap() >= 0.02);
-    assert!(outcome.stderr.contains("20 ms are over: draining for at most 10 s"));
+    assert!(outcome.stderr.contains("its time of 20 ms is over: draining for at most 10 s"));
 }
 
 #[test]
@@ -114,4 +114,18 @@ fn a_program_whose_output_nobody_reads_any_more_ends_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(141));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_handler_that_does_not_return_is_named_while_it_is_waited_for() {
+    let mut started = start(&["hold", "--stuck", "20"]);
+    started.until_said("holds");
+    let told = started.until_told("has not returned");
+    let expected =
+        "shown: a handler of `show` has not returned for 20 ms; another worker stands in\n";
+    assert_eq!(told, expected);
+    started.let_go();
+    let outcome = started.end();
+    assert_eq!(outcome.code(), Some(0), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("has not returned"), "it did, in the end: {}", outcome.stderr);
 }
