@@ -608,6 +608,7 @@ fn stage_node<H: Handler>(
             instances: 0,
             wanted: settings.instances,
             retiring: 0,
+            crowd: 0,
             made: 0,
             in_flight: 0,
             stride: settings.batch,

@@ -59,6 +59,8 @@ pub(crate) struct State<H: Handler> {
     pub(crate) wanted: usize,
     /// Instances no longer counted that have yet to finish.
     pub(crate) retiring: usize,
+    /// Visits that began while there was more than one instance.
+    pub(crate) crowd: u64,
     pub(crate) made: u32,
     /// Events taken from the queue and not settled.
     pub(crate) in_flight: usize,

@@ -63,6 +63,8 @@ pub(crate) struct Instance<H: Handler> {
     pub(crate) finishing: bool,
     /// It was the only instance when its visit began.
     pub(crate) alone: bool,
+    /// `State::crowd` when it last began a visit with no other instance beside it.
+    pub(crate) crowd: u64,
 }
 
 /// A visit that waits to try an event again.
@@ -163,6 +165,7 @@ impl<H: Handler> Instance<H> {
             pace: Pace::default(),
             finishing: false,
             alone: false,
+            crowd: 0,
         })
     }
 
@@ -302,9 +305,21 @@ impl<H: Handler> StageNode<H> {
         }
         state.claims -= 1;
         let mut instance = state.idle.pop()?;
-        instance.alone = state.instances + state.retiring == 1;
+        // What it knows of the room in other queues holds only if no other instance ran meanwhile.
+        if state.instances + state.retiring == 1 {
+            instance.alone = instance.crowd == state.crowd;
+            instance.crowd = state.crowd;
+        } else {
+            instance.alone = false;
+            state.crowd += 1;
+        }
         let chunk = match self.rules.group {
-            None => state.queue.pop(self.stride(core, state.stride)),
+            // No more than the queue may hold: what a visit puts back comes on top of what came
+            // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
+            None => {
+                let most = state.desk.capacity.max(1);
+                state.queue.pop(self.stride(core, state.stride).min(most))
+            }
             Some((size, _)) => {
                 state.flush_due = false;
                 let gathered = gather(&mut state.queue, size);
