@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::Path;
 
 use comporta_model::error::Error;
-use comporta_model::plan::Policy;
+use comporta_model::plan::{Plan, Policy};
 use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
 use comporta_runtime::{App, StartError};
 
@@ -72,7 +72,13 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
             print(&String::from_utf8_lossy(&text))
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
-        (verb, Some(own)) => about(verb, build, own),
+        (verb, Some(own)) => {
+            let json = matches!(&verb, Verb::Run(run) if run.json);
+            about(verb, build, own).map_err(|refusal| match json {
+                true => Refusal::Json(Box::new(refusal)),
+                false => refusal,
+            })
+        }
         (_, None) => Ok(Exit::Done), // every other verb is about the program
     };
     done.unwrap_or_else(Refusal::tell)
@@ -83,18 +89,23 @@ enum Refusal {
     Plan(Report),
     Graph(Vec<String>, Option<Report>),
     Build(Error),
+    /// One of these, in a run that was to end with a line of JSON.
+    Json(Box<Refusal>),
     Output(std::io::Error),
 }
 
 /// Does what is asked of the program.
 fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Refusal> {
-    let spec = spec(match &verb {
+    let said = match &verb {
         Verb::Run(RunArgs { plan, .. })
         | Verb::Check(plan)
         | Verb::Graph(GraphArgs { plan, .. })
         | Verb::Plan(ShowPlanArgs { plan, .. }) => plan,
         Verb::Policies | Verb::Completions { .. } => return Ok(Exit::Done),
-    });
+    };
+    let files = files(said);
+    // Which cluster a flag is about is known for sure when the program has said what it has.
+    let spec = flags(files.clone(), said, &Plan::new());
     // A program is built only from what was meant: not from a variable that is not set.
     if let (false, Err(report)) = (spec.is_read(), spec.check()) {
         return Err(Refusal::Plan(report));
@@ -104,6 +115,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
+    let spec = flags(files, said, &app.own_plan());
     let settled = settle(&app, &spec);
     let warnings = app.check().map_err(|error| {
         let faults = match error {
@@ -162,11 +174,16 @@ fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
     spec.settle(&app.graph(), &app.own_plan(), cpus)
 }
 
-/// Files first, then flags; the particular flags before the general one.
-fn spec(args: &PlanArgs) -> PlanSpec {
+/// Read once: a file may be a pipe.
+fn files(args: &PlanArgs) -> PlanSpec {
     let mut spec = PlanSpec::new();
     args.plan.iter().for_each(|path| spec.file(path));
-    let rest = bare(spec.rest());
+    spec
+}
+
+/// Flags over files; the particular flags before the general one.
+fn flags(mut spec: PlanSpec, args: &PlanArgs, program: &Plan) -> PlanSpec {
+    let rest = bare(&spec.rest(program));
     if let Some(policy) = &args.policy {
         spec.set("--policy", &format!("cluster.{rest}.policy={policy}"));
     }
@@ -248,7 +265,29 @@ fn tell(line: &str) {
 }
 
 impl Refusal {
+    /// What is wrong, a line each.
+    fn problems(&self) -> Vec<String> {
+        let of = |report: &Report| {
+            report.mistakes().iter().map(|mistake| mistake.title().to_owned()).collect::<Vec<_>>()
+        };
+        match self {
+            Refusal::Plan(report) => of(report),
+            Refusal::Graph(faults, report) => {
+                faults.iter().cloned().chain(report.iter().flat_map(of)).collect()
+            }
+            Refusal::Build(error) => vec![error.to_string()],
+            Refusal::Json(inner) => inner.problems(),
+            Refusal::Output(error) => vec![error.to_string()],
+        }
+    }
+
     fn tell(self) -> Exit {
+        if let Refusal::Json(inner) = self {
+            let problems = inner.problems();
+            let exit = inner.tell();
+            show::refused(problems, exit);
+            return exit;
+        }
         let (width, colours) = (width(), show::colours());
         let (text, exit) = match self {
             Refusal::Plan(report) => (report.render(width, colours), Exit::Refused),
@@ -260,6 +299,7 @@ impl Refusal {
             }
             Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
             Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
+            Refusal::Json(_) => (String::new(), Exit::Refused), // told above
         };
         tell(&text);
         exit

@@ -106,6 +106,9 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     let show = app.sink("show", |n: u64| say(&n.to_string()));
     app.connect(numbers, square);
     app.connect(square, show);
+    if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
+        app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
+    }
     Ok(app)
 }
 

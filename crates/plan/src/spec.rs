@@ -26,7 +26,7 @@ use crate::tree::{self, Entry, Node, Table, Value};
 /// assert!(report.contains("words.toml:3:19"), "{report}");
 /// assert!(report.contains("did you mean `block`?"));
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PlanSpec {
     env: fn(&str) -> Option<String>,
     pub(crate) texts: Vec<Text>,
@@ -117,11 +117,13 @@ impl PlanSpec {
         self.layer(flag.to_owned(), if bare { quoted } else { said.to_owned() }, true);
     }
 
-    /// The cluster that takes what the others leave, as far as the texts say.
+    /// The cluster that takes what the others leave, as far as the texts say, over what the program
+    /// says itself.
     #[must_use]
-    pub fn rest(&self) -> &str {
-        let mut rests = self.plan.clusters.iter().filter(|(_, plan)| plan.stages.is_none());
-        rests.next().map_or(defaults::CLUSTER, |(name, _)| name)
+    pub fn rest(&self, program: &Plan) -> String {
+        let clusters = self.plan.clone().over(program).clusters;
+        let mut rests = clusters.into_iter().filter(|(_, plan)| plan.stages.is_none());
+        rests.next().map_or_else(|| defaults::CLUSTER.to_owned(), |(name, _)| name)
     }
 
     fn layer(&mut self, name: String, mut text: String, is_flag: bool) {

@@ -167,6 +167,11 @@ pub(super) fn refusal(app: &str, error: &StartError, exit: Exit) -> String {
         StartError::Plan(faults) => faults.iter().map(ToString::to_string).collect(),
         other => vec![other.to_string()],
     };
+    refused(app, problems, exit)
+}
+
+/// The line of a program that is not even there: its name may not be known.
+pub(super) fn refused(app: &str, problems: Vec<String>, exit: Exit) -> String {
     line(&Run {
         app,
         ended: if exit == Exit::Refused { "refused" } else { "not_started" },

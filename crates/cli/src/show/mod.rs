@@ -31,6 +31,7 @@ mod samples;
 use std::time::Duration;
 
 pub use exit::{EXIT_CODES, Exit, exit_codes};
+pub(crate) use run::refused;
 pub use run::run;
 pub(crate) use terminal::{colours, wide};
 

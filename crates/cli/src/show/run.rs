@@ -137,6 +137,11 @@ fn refuse(name: &str, error: &StartError, options: &Options) -> Exit {
     exit
 }
 
+/// The line of JSON of a program that was refused before it was there.
+pub(crate) fn refused(problems: Vec<String>, exit: Exit) {
+    print(&json::refused("", problems, exit));
+}
+
 /// Writes to standard output. If nobody reads it any more, there is nobody to tell.
 fn print(text: &str) {
     let mut out = io::stdout().lock();

@@ -200,3 +200,30 @@ fn where_names_clash_the_programs_own_options_go_first_and_ours_are_still_there(
     let (code, err) = run("short", &["check", "-p", "7", "--threads", "2"]);
     assert_eq!(code, Some(0), "{err}");
 }
+
+#[test]
+fn flags_are_about_the_cluster_that_takes_the_rest_also_if_the_program_names_it() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
+    command.env("COMPORTA_SHOWN", "squares").env("COMPORTA_SHOWN_FAST", "1");
+    let output = command.args(["plan", "--threads", "3", "--policy", "srpt"]).output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    let (out, err) = (out.unwrap(), err.unwrap());
+    assert!(out.contains("[cluster.fast]") && out.contains("# --threads"), "{out}{err}");
+    assert!(!out.contains("[cluster.main]"), "{out}");
+}
+
+#[test]
+fn what_is_refused_ends_with_json_too_where_it_is_asked_for() {
+    for args in [
+        &["--json", "--set", "stage.sqare.instances=2"][..],
+        &["--json", "--set", "app.tims=2"],
+        &["--json", "--count", "0"],
+    ] {
+        let done = squares(args);
+        assert_eq!(done.code, Some(2), "{args:?}");
+        let line = done.out.lines().last().unwrap_or_default();
+        assert!(line.starts_with(r#"{"app":"","ended":"refused","#), "{args:?}: {}", done.out);
+        assert!(line.contains(r#""exit_code":2,"#) && line.ends_with('}'), "{line}");
+        assert!(!line.contains(r#""problems":[]"#) && !done.err.is_empty(), "{line}");
+    }
+}
