@@ -9,7 +9,8 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visit
 use serde::forward_to_deserialize_any;
 
 use crate::report::{Mistake, Report, Span};
-use crate::spec::{PlanSpec, is_secret};
+use crate::secrets::is_secret;
+use crate::spec::PlanSpec;
 use crate::tree::{Entry, Node, Table, Value};
 
 impl PlanSpec {

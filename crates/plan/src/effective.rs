@@ -8,7 +8,8 @@ use comporta_model::plan::{Plan, Settings, StagePlan, StageSet};
 
 use crate::report::Span;
 use crate::schema::{self, Field, bare, quoted};
-use crate::spec::{PlanSpec, is_secret};
+use crate::secrets::is_secret;
+use crate::spec::PlanSpec;
 use crate::tree::{Table, Value};
 
 /// A plan held against a program: every setting, and who said it.

@@ -31,7 +31,7 @@ use crate::path::emit::{Edge, EdgeRoute, Tap, key_hash};
 use crate::path::enqueue::{Maker, Phase, StageNode, State};
 use crate::path::handle::Rules;
 use crate::path::push::{InputNode, Push};
-use crate::path::settle::Resequencer;
+use crate::path::release::Resequencer;
 use crate::path::source::{SourceNode, SourceState};
 use crate::running::Running;
 use crate::sync::{Apart, Arc, Mutex};

@@ -26,7 +26,7 @@ use crate::path::admit::{Desk, Drawn, Rest, Shed, Verdict, Wakes, Who};
 use crate::path::emit::{Inlet, Line, Parcel};
 use crate::path::handle::{Faults, Instance, Rules};
 use crate::path::ready::{Task, Token};
-use crate::path::settle::Resequencer;
+use crate::path::release::Resequencer;
 use crate::snapshot::StageSnapshot;
 use crate::sync::{Apart, Arc, Mutex, MutexGuard};
 

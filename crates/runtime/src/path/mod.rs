@@ -8,7 +8,8 @@
 //! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types; [`pace`] says for
 //!    how long.
 //! 7. [`emit`] hands what was sent to the next queues, or keeps it in an outbox.
-//! 8. [`settle`] counts how each event ended and says what the instance does next.
+//! 8. [`settle`] counts how each event ended and says what the instance does next; [`release`] lets
+//!    the results of an ordered stage out in order.
 
 pub(crate) mod source;
 pub(crate) mod push;
@@ -21,3 +22,4 @@ pub(crate) mod group;
 pub(crate) mod pace;
 pub(crate) mod emit;
 pub(crate) mod settle;
+pub(crate) mod release;

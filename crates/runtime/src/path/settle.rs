@@ -1,11 +1,8 @@
 //! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
 //! says what the instance does next: it is free, waits for room, waits to try again, or is done.
 //! Before: `emit`. After: `ready`, for the next visit.
-//! Also here: the end of an instance, and the resequencer that lets the results of an ordered
-//! stage out in the order its events came.
+//! Also here: the end of an instance. The results of an ordered stage leave by `release`.
 //! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
-
-use std::collections::BTreeMap;
 
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Fate, Meta, Time};
@@ -118,7 +115,7 @@ impl<H: Handler> StageNode<H> {
     }
 
     /// Notes how long events were in the program, if they leave it here.
-    fn left_program(
+    pub(crate) fn left_program(
         &self,
         core: &Core,
         state: &mut State<H>,
@@ -289,13 +286,13 @@ impl<H: Handler> StageNode<H> {
 
 /// What a flush did.
 #[derive(Clone, Copy)]
-struct Sent {
-    line: Line,
+pub(crate) struct Sent {
+    pub(crate) line: Line,
     emitted: usize,
     unrouted: usize,
 }
 
-fn flush<P: Ports>(
+pub(crate) fn flush<P: Ports>(
     core: &Core,
     links: &mut Links,
     ports: &mut P,
@@ -332,7 +329,7 @@ fn put_back<H: Handler>(
     }
 }
 
-fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {
+pub(crate) fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {
     let counts = &mut state.desk.counts;
     counts.handled += tally.handled as u64;
     counts.failed += tally.failed as u64;
@@ -343,160 +340,4 @@ fn count<H: Handler>(state: &mut State<H>, tally: Tally, sent: Sent) {
 
 fn take<T>(chunk: &mut Chunk<T>, meta: &Meta) -> Chunk<T> {
     std::mem::replace(chunk, Chunk::new(meta.clone(), Vec::new()))
-}
-
-/// Lets the results of an ordered stage out in the order of their tickets. Each visit deposits
-/// what it sent and goes on; the releaser, which is like an instance without a handler, sends.
-pub(crate) struct Resequencer<P> {
-    next: u64,
-    deposits: BTreeMap<u64, Deposit<P>>,
-    spare: Vec<P>,
-    /// Taken out while the releaser runs.
-    links: Option<Links>,
-    releaser: Releaser,
-    early: Option<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Releaser {
-    Idle,
-    Ready,
-    Running,
-    Waiting,
-}
-
-struct Deposit<P> {
-    ports: P,
-    meta: Meta,
-    tally: Tally,
-}
-
-impl<P: Ports> Resequencer<P> {
-    pub(crate) fn new() -> Self {
-        Resequencer {
-            next: 0,
-            deposits: BTreeMap::new(),
-            spare: Vec::new(),
-            links: None,
-            releaser: Releaser::Idle,
-            early: None,
-        }
-    }
-
-    /// Drops everything; says how many events that were in flight it held.
-    pub(crate) fn clear(&mut self) -> usize {
-        self.links = None;
-        let deposits = std::mem::take(&mut self.deposits);
-        deposits.values().map(|deposit| deposit.tally.handled + deposit.tally.failed).sum()
-    }
-}
-
-impl<H: Handler> StageNode<H> {
-    /// A visit of an ordered stage leaves what it sent.
-    fn deposit(
-        &self,
-        instance: &mut Instance<H>,
-        ticket: u64,
-        tally: Tally,
-        meta: Meta,
-        wakes: &mut Wakes,
-    ) {
-        let Some(resequencer) = &self.resequencer else { return };
-        let mut order = resequencer.lock();
-        let fresh = order.spare.pop().unwrap_or_else(H::Ports::new);
-        let ports = std::mem::replace(&mut instance.ports, fresh);
-        order.deposits.insert(ticket, Deposit { ports, meta, tally });
-        if ticket == order.next && order.releaser == Releaser::Idle {
-            order.releaser = Releaser::Ready;
-            drop(order);
-            if let Some(cycle) = &self.state.lock().desk.cycle {
-                cycle.activate();
-            }
-            wakes.tokens.push(Token::new(self.id, Task::Release));
-        }
-    }
-
-    /// Sends deposits in order, as long as there are and find room.
-    pub(crate) fn release_results(&self, core: &Arc<Core>, room: Option<usize>, wakes: &mut Wakes) {
-        let Some(resequencer) = &self.resequencer else { return };
-        let who = Who::Releaser { stage: self.id };
-        let mut links = {
-            let mut order = resequencer.lock();
-            if room.is_some() && order.releaser == Releaser::Running {
-                order.early = room;
-                return;
-            }
-            order.releaser = Releaser::Running;
-            match order.links.take() {
-                Some(links) => links,
-                None => Links::new(core, self.id, &mut H::Ports::new(), self.rules.batch == 1),
-            }
-        };
-        let mut line = room.map_or(Line::No, |room| links.resume(core, room, &who, wakes));
-        if room.is_some() && line == Line::No {
-            self.state.lock().releasing = false;
-        }
-        while line == Line::No {
-            let deposit = {
-                let mut order = resequencer.lock();
-                let next = order.next;
-                match order.deposits.remove(&next) {
-                    Some(deposit) => {
-                        order.next += 1;
-                        deposit
-                    }
-                    None => {
-                        order.releaser = Releaser::Idle;
-                        order.links = Some(links);
-                        drop(order);
-                        let state = self.state.lock();
-                        deactivate(state.desk.cycle.as_ref(), wakes);
-                        if state.is_over() {
-                            wakes.over.push(self.id);
-                        }
-                        return;
-                    }
-                }
-            };
-            let Deposit { mut ports, meta, tally } = deposit;
-            let sent = flush(core, &mut links, &mut ports, (&meta, true), &who, wakes);
-            line = sent.line;
-            self.settle_deposit(core, &meta, tally, sent, wakes);
-            resequencer.lock().spare.push(ports);
-        }
-        let mut order = resequencer.lock();
-        order.links = Some(links);
-        order.releaser = Releaser::Waiting;
-        if let Some(room) = order.early.take() {
-            let task = Task::Resume { instance: RELEASER, room: room as u32 };
-            wakes.tokens.push(Token::new(self.id, task));
-        }
-        drop(order);
-        if line == Line::Inside {
-            deactivate(self.state.lock().desk.cycle.as_ref(), wakes);
-        }
-    }
-
-    fn settle_deposit(
-        &self,
-        core: &Core,
-        meta: &Meta,
-        tally: Tally,
-        sent: Sent,
-        wakes: &mut Wakes,
-    ) {
-        let done = tally.handled + tally.failed;
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        count(state, tally, sent);
-        self.left_program(core, state, meta, tally, wakes);
-        state.in_flight -= done;
-        state.tickets_out -= 1;
-        state.releasing = sent.line != Line::No;
-        Self::cycle_ended(state, done, self.id, wakes);
-        state.claim(self.id, &self.rules, wakes);
-        drop(guard);
-        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
-        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
-    }
 }
