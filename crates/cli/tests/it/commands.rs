@@ -40,6 +40,7 @@ fn help_says_what_the_program_is_for_and_what_can_be_done() {
         assert!(done.out.contains(word), "{word}\n{}", done.out);
     }
     let run = squares(&["run", "--help"]);
+    assert!(run.out.starts_with("Run the program"), "{}", run.out);
     for word in ["--count <N>", "--plan <FILE>", "--set <KEY=VALUE>", "--for <TIME>", "--json"] {
         assert!(run.out.contains(word), "{word}\n{}", run.out);
     }
@@ -109,8 +110,8 @@ fn wrong_usage_leaves_with_2_and_nothing_runs() {
 
 #[test]
 fn the_graph_is_drawn_with_what_the_plan_says_of_it() {
-    let done = squares(&["graph", "--set", "stage.square.instances=3"]);
-    for word in ["numbers", "square", "x3", "show", "►"] {
+    let done = squares(&["graph", "--set", "stage.square.instances=2"]);
+    for word in ["numbers", "square", "x2", "show", "►"] {
         assert!(done.out.contains(word), "{word}\n{}", done.out);
     }
     let ascii = squares(&["graph", "--ascii"]).out;
@@ -226,4 +227,15 @@ fn what_is_refused_ends_with_json_too_where_it_is_asked_for() {
         assert!(line.contains(r#""exit_code":2,"#) && line.ends_with('}'), "{line}");
         assert!(!line.contains(r#""problems":[]"#) && !done.err.is_empty(), "{line}");
     }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
+    command.env("COMPORTA_SHOWN", "squares").arg("plan").stdout(writer);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
 }

@@ -79,6 +79,31 @@ fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
 }
 
 #[test]
+fn what_gave_way_is_no_longer_said_by_anybody() {
+    let shown = settle(&[("a.toml", "[every]\ninstances = 3")]).unwrap().to_string();
+    let of = |header: &str| {
+        let section = &shown[shown.find(header).unwrap()..];
+        section.lines().find(|line| line.starts_with("instances")).unwrap().to_owned()
+    };
+    assert!(of("[stage.count]").ends_with("# default"), "{shown}");
+    assert!(of("[stage.show]").ends_with("# a.toml:2, [every]"), "{shown}");
+}
+
+#[test]
+fn a_variable_may_spell_a_number_as_toml_does() {
+    let mut spec = comporta_plan::PlanSpec::with_env(|_| Some("10_000".to_owned()));
+    spec.text("p.toml", "[stage.split]\nqueue.capacity = '${PLACES}'");
+    let effective = spec.settle(&crate::program::graph(), &crate::program::program(), 2).unwrap();
+    assert_eq!(effective.settings().stages[2].capacity, 10_000);
+}
+
+#[test]
+fn the_programs_own_settings_stay_in_the_order_they_were_written_in() {
+    let shown = settle(&[("p.toml", "[app]\nzebra = 1\nant = 2")]).unwrap().to_string();
+    assert!(shown.find("zebra") < shown.find("ant "), "{shown}");
+}
+
+#[test]
 fn a_connector_is_the_same_however_its_arrow_is_spaced() {
     for (below, over) in [("count->show", "count  ->  show"), ("count -> show", "count->show")] {
         let text = |name, rule| format!("[connector.'{name}']\nwhen_full = '{rule}'");
