@@ -2,6 +2,7 @@
 //! had handled them: a histogram of bounded size and bounded error.
 //! Buckets are log-linear: 16 to each power of two, so that a quantile is off by 1/32 at most.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Buckets to each power of two.
@@ -11,7 +12,7 @@ const FINE_BITS: u32 = FINE.trailing_zeros();
 const BUCKETS: usize = (64 - FINE_BITS as usize + 1) * FINE as usize;
 
 /// Times taken, counted. It has no buckets until the first is noted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Latency {
     counts: Vec<u64>,
     count: u64,
@@ -92,6 +93,17 @@ impl Latency {
             }
         }
         self.max()
+    }
+}
+
+impl fmt::Debug for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Latency")
+            .field("count", &self.count)
+            .field("mean", &self.mean())
+            .field("p99", &self.quantile(0.99))
+            .field("max", &self.max())
+            .finish()
     }
 }
 
