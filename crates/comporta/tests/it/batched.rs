@@ -125,8 +125,9 @@ fn a_failing_group_is_tried_again_as_it_was() {
 }
 
 #[test]
-fn a_group_that_was_taken_can_be_tried_again_where_the_stage_retains() {
-    for retains in [false, true] {
+fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
+    // What a local connector brings cannot be copied, unless the stage says how.
+    for (retains, local) in [(false, true), (true, true), (false, false)] {
         let app = App::new("taken");
         let (push, port) = app.input("in");
         let failed = Arc::new(Mutex::new(false));
@@ -137,13 +138,17 @@ fn a_group_that_was_taken_can_be_tried_again_where_the_stage_retains() {
         };
         let work = app.stage("work", batched(3, MS, call));
         let work = if retains { work.retain() } else { work };
-        app.connect(port, work);
+        if local {
+            app.connect_local(port, work);
+        } else {
+            app.connect(port, work);
+        }
         let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS)));
         let mut kit = Kit::new(app, &plan).unwrap();
         (0..3u64).for_each(|n| push.push(n).unwrap());
         kit.advance(100 * MS);
         let c = counts(&kit, "work");
-        let expected = if retains { (3, 0, 1) } else { (0, 3, 0) };
-        assert_eq!((c.handled, c.failed, c.retried), expected, "retains: {retains}");
+        let expected = if retains || !local { (3, 0, 1) } else { (0, 3, 0) };
+        assert_eq!((c.handled, c.failed, c.retried), expected, "{retains} {local}");
     }
 }
