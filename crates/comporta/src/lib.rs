@@ -225,7 +225,8 @@
 //! arguments. `build` is a function of nothing, of the program's own arguments (`clap::Args`), or of
 //! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
 //! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
-//! go over it.
+//! go over it. Where the program has an option of the same name, its own is meant, and ours is called
+//! `--comporta-NAME`.
 //!
 //! ```no_run
 //! # #[cfg(feature = "cli")] mod program {
@@ -284,8 +285,32 @@
 //! A handler that panics or returns an error costs one event: what it sent is withdrawn, the plan's
 //! [`Retry`] is followed, and then the event is kept with its [`Reason`] until it is
 //! [taken](Control::take_failures) or [replayed](Control::replay). An event that the handler took
-//! can be retried and replayed only if its stage says [`retain`](StageRef::retain); a closure
-//! always takes its event.
+//! can be retried and replayed only if its stage says [`retain`](StageRef::retain). A closure always
+//! takes its event; where the plan says that it is retried, a copy is kept by itself, if the events
+//! can be copied (not behind a local connector).
+//!
+//! ```
+//! use comporta::{App, Error, Plan};
+//!
+//! let app = App::new("picky");
+//! let numbers = app.source("numbers", || 0..10_u64);
+//! let check = app.each("check", |n: u64, out| match n {
+//!     7 => Err(Error::msg("no sevens")),
+//!     n => {
+//!         out.send(n);
+//!         Ok(())
+//!     }
+//! });
+//! let show = app.sink("show", |n: u64| println!("{n}")); // may return a `Result`, too
+//! app.connect(numbers, check);
+//! app.connect(check, show);
+//! let running = app.start(&Plan::new().stage("check", |check| check.tries(3)))?;
+//! let control = running.control();
+//! let counts = running.wait().snapshot.stage("check").unwrap().counts;
+//! assert_eq!((counts.handled, counts.failed, counts.retried), (9, 1, 2));
+//! assert_eq!(control.failures("check").unwrap()[0].reason.to_string(), "no sevens");
+//! # Ok::<(), comporta::StartError>(())
+//! ```
 //!
 //! # Tests
 //!
