@@ -286,7 +286,7 @@ impl Lister<'_> {
         if text.is_flag {
             return text.name.clone();
         }
-        format!("{}:{}", text.name, text.place(span.range.start).0)
+        format!("{}:{}", text.name, text.line(span.range.start))
     }
 }
 

@@ -18,12 +18,9 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Line and column, from 1.
-    pub(crate) fn place(&self, at: usize) -> (usize, usize) {
-        let before = self.text.get(..at).unwrap_or(&self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-        (line, column)
+    /// The line of a place, from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.text.get(..at).unwrap_or(&self.text).matches('\n').count() + 1
     }
 
     /// As it may be shown: of the same length, so that places stay where they are.
