@@ -18,7 +18,6 @@ use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
 use crate::rounds::{Series, interleave};
 use crate::spin;
 use crate::stats::{Ratio, median, quantile};
-use comporta::Policy;
 use program::Program;
 use std::time::Duration;
 
@@ -98,7 +97,7 @@ const AXES: [Axis; 5] = [
         field: "cost",
         unit: Unit::Hop,
         slow: false,
-        grow: |program, stages| Program { stages, policy: Policy::Single, ..program },
+        grow: |program, stages| Program { stages, policy: "single", ..program },
     },
     Axis {
         name: "instances",
@@ -189,7 +188,7 @@ pub(crate) fn run(options: &Options) -> Report {
         instances: 1,
         sinks: 1,
         threads: options.threads,
-        policy: Policy::default(),
+        policy: "stealing",
     };
     // First: what the axes leave free in the heap would blur the resident figure.
     if options.takes_case(MEMORY) {

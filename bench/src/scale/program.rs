@@ -6,7 +6,7 @@ use crate::load::{
     BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Source, Work, expected_checksum, handle,
 };
 use crate::peers::comporta::collect;
-use comporta::{App, Plan, Policy, Port, Push, Running, Snapshot};
+use comporta::{App, Plan, Port, Push, Running, Snapshot};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(super) struct Program {
     /// Sinks that get a copy of every event each.
     pub(super) sinks: usize,
     pub(super) threads: usize,
-    pub(super) policy: Policy,
+    pub(super) policy: &'static str,
 }
 
 impl Program {
@@ -167,7 +167,7 @@ mod tests {
         instances: 1,
         sinks: 1,
         threads: 2,
-        policy: Policy::Single,
+        policy: "single",
     };
 
     #[test]
@@ -175,9 +175,9 @@ mod tests {
         let shapes = [
             SMALL,
             Program { stages: 100, ..SMALL },
-            Program { stages: 1, instances: 16, policy: Policy::Stealing, ..SMALL },
-            Program { stages: 0, sinks: 64, policy: Policy::Stealing, ..SMALL },
-            Program { threads: 16, policy: Policy::Stealing, ..SMALL },
+            Program { stages: 1, instances: 16, policy: "stealing", ..SMALL },
+            Program { stages: 0, sinks: 64, policy: "stealing", ..SMALL },
+            Program { threads: 16, policy: "stealing", ..SMALL },
         ];
         for shape in shapes {
             let (outcome, events_per_visit) = shape.run(5000); // more than a queue holds

@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, Resettable};
+use clap::builder::{PossibleValue, Resettable, StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use comporta_model::plan::{Policy, nearest};
+use comporta_model::plan::nearest;
+use comporta_policy::Registry;
 
 use crate::show::exit_codes;
 
@@ -32,8 +33,11 @@ pub(crate) enum Verb {
     Graph(GraphArgs),
     /// Print the plan that would hold, with every default and who said what
     Plan(ShowPlanArgs),
-    /// List the policies: how threads choose what to do next
-    Policies,
+    /// List the policies, how threads choose what to do next, or say more of one
+    Policies {
+        /// Of which to say more: its parameters, where it is from
+        policy: Option<String>,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -51,9 +55,10 @@ pub(crate) struct PlanArgs {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(crate) plan: Vec<PathBuf>,
 
-    /// How threads choose what to do next; `policies` lists them [default: stealing]
+    /// How threads choose what to do next: `NAME`, or `NAME(key=value, ...)`; `policies` lists
+    /// them [default: stealing]
     #[arg(id = "comporta-policy", long = "policy", value_name = "NAME")]
-    #[arg(value_parser = policies(), hide_possible_values = true)]
+    #[arg(value_parser = PolicyParser, hide_possible_values = true)]
     pub(crate) policy: Option<String>,
 
     /// Threads of the cluster that takes what others leave [default: one per CPU]
@@ -147,10 +152,31 @@ pub(crate) enum Progress {
     Never,
 }
 
-fn policies() -> PossibleValuesParser {
-    PossibleValuesParser::new(Policy::ALL.iter().map(|(_, names, about)| {
-        PossibleValue::new(names[0]).aliases(names[1..].iter().copied()).help(*about)
-    }))
+/// A policy by name, with parameters or without. Which names there are is for the program to say,
+/// which may have its own; those of the library are offered as completions.
+#[derive(Clone)]
+struct PolicyParser;
+
+impl TypedValueParser for PolicyParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let offers = Registry::new().offers().into_iter();
+        Some(Box::new(
+            offers.map(|offer| {
+                PossibleValue::new(offer.name).aliases(offer.aliases).help(offer.about)
+            }),
+        ))
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

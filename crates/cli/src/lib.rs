@@ -8,6 +8,7 @@
 
 mod build;
 mod args;
+mod policies;
 pub mod show;
 pub mod draw;
 
@@ -15,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 use comporta_model::error::Error;
-use comporta_model::plan::{Plan, Policy};
+use comporta_model::plan::Plan;
 use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
 use comporta_runtime::{App, StartError};
 
@@ -65,7 +66,10 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
     };
     let done = match (verb, own) {
-        (Verb::Policies, _) => print(&policies()),
+        (Verb::Policies { policy }, _) => match policies::policies(policy.as_deref()) {
+            Ok(text) => print(&text),
+            Err(message) => Err(Refusal::Build(Error::msg(message))),
+        },
         (Verb::Completions { shell }, _) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
@@ -101,7 +105,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Check(plan)
         | Verb::Graph(GraphArgs { plan, .. })
         | Verb::Plan(ShowPlanArgs { plan, .. }) => plan,
-        Verb::Policies | Verb::Completions { .. } => return Ok(Exit::Done),
+        Verb::Policies { .. } | Verb::Completions { .. } => return Ok(Exit::Done),
     };
     let files = files(said);
     // Which cluster a flag is about is known for sure when the program has said what it has.
@@ -153,7 +157,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         }
         Verb::Plan(ShowPlanArgs { said: true, .. }) => print(&effective.said()),
         Verb::Plan(_) => print(&effective.to_string()),
-        Verb::Check(_) | Verb::Policies | Verb::Completions { .. } => {
+        Verb::Check(_) | Verb::Policies { .. } | Verb::Completions { .. } => {
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
@@ -171,7 +175,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
 
 fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    spec.settle(&app.graph(), &app.own_plan(), cpus)
+    spec.settle(&app.graph(), &app.own_plan(), &app.catalogue(), cpus)
 }
 
 /// Read once: a file may be a pipe.
@@ -228,22 +232,6 @@ fn width() -> usize {
         usize::MAX => 100,
         wide => wide,
     }
-}
-
-fn policies() -> String {
-    let line = |(policy, names, about): &(Policy, &[&str], &str)| {
-        let others: Vec<&str> =
-            names[1..].iter().copied().filter(|name| *name != "default").collect();
-        let others = match others.as_slice() {
-            [] => String::new(),
-            others => format!("; also called {}", others.join(", ")),
-        };
-        let default = if *policy == Policy::default() { " (the default)" } else { "" };
-        format!("{:12}{about}{others}{default}\n", names[0])
-    };
-    let mut text: String = Policy::ALL.iter().map(line).collect();
-    text += "\nChoose one with `--policy NAME`, or in a plan: `cluster.main.policy = \"NAME\"`.\n";
-    text
 }
 
 fn known_keys() -> String {

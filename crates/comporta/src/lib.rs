@@ -25,7 +25,7 @@
 //! | gather events | [Windows](#windows), [`windows`], [`batched`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
-//! | say how it runs | [Plans](#plans), [`Plan`], [`Policy`], [`WhenFull`] |
+//! | say how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
 //! | deal with failures | [Failures](#failures), [`Failure`], [`Retry`] |
@@ -185,7 +185,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::{App, Plan, Policy, Retry, WhenFull};
+//! use comporta::{App, Plan, Retry, WhenFull};
 //!
 //! # let app = App::new("planned");
 //! # let numbers = app.source("numbers", || 0..10_u64);
@@ -195,7 +195,7 @@
 //! # app.connect(work, store);
 //! let plan = Plan::new()
 //!     .threads(2)
-//!     .policy(Policy::Srpt)
+//!     .policy("srpt")
 //!     .every(|stage| stage.capacity(10_000))
 //!     .stage("work", |work| work.instances(4).when_full(WhenFull::DropOldest))
 //!     .stage("store", |store| store.retry(Retry::new(3, Duration::from_millis(50))))
@@ -254,7 +254,7 @@
 //! [`ended`](Running::ended) before `wait`. A change that is refused has changed nothing.
 //!
 //! ```
-//! use comporta::{App, Ended, Plan, Policy};
+//! use comporta::{App, Ended, Plan};
 //!
 //! # let app = App::new("live");
 //! # let (push, numbers) = app.input::<u64>("numbers");
@@ -265,7 +265,7 @@
 //! control.set_threads("main", 4)?;
 //! control.set_instances("work", 3)?;
 //! control.set_capacity("work", 50_000)?;
-//! control.set_policy("main", Policy::Single)?;
+//! control.set_policy("main", "single")?;
 //! assert!(control.set_capacity("wrok", 1).is_err());
 //!
 //! # (0..100).try_for_each(|n| push.push(n))?;
@@ -346,7 +346,7 @@ pub use comporta_model::error::{Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Settled, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{
-    ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Policy, Retry, SetFault, StagePlan,
+    Choice, ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Retry, SetFault, StagePlan,
     StageSet, WhenFull,
 };
 pub use comporta_model::port::{AsInput, AsPort, Out, Port};
@@ -354,10 +354,12 @@ pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
 pub use comporta_runtime::{
-    App, Control, ControlError, Counts, Ended, Failure, Latency, PoolSnapshot, Push, PushError,
-    Reason, Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError, Summary,
-    sources, testing,
+    App, Control, ControlError, Counts, Decision, Ended, Failure, Latency, PoolSnapshot, Push,
+    PushError, Reason, Running, Shed, Snapshot, StageOf, StageRef, StageSnapshot, StartError,
+    Summary, sources, testing,
 };
+
+pub use comporta_policy as policy;
 
 /// Plans as files (feature `plan`): read, checked, shown and compared.
 #[cfg(feature = "plan")]

@@ -238,6 +238,7 @@ impl Lister<'_> {
                 };
                 Row { key: field.key.to_owned(), value, origin }
             })
+            .filter(|row| !row.value.is_empty())
             .collect();
         let header = format!("stage.{}", bare(name));
         (!rows.is_empty()).then_some(Section { header, rows, note: None })

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use comporta_model::plan::{
-    ClusterPlan, ConnectorPlan, OnPanic, Plan, Policy, PoolSettings, SetFault, Settings, StagePlan,
-    StageSet, StageSettings, WhenFull, nearest,
+    Choice, ClusterPlan, ConnectorPlan, OnPanic, Param, Plan, PoolSettings, SetFault, Settings,
+    StagePlan, StageSet, StageSettings, WhenFull, nearest,
 };
 
 use crate::report::Span;
 
-use crate::tree::{Node, Value, inside};
+use crate::tree::{Entry, Node, Value, inside};
 
 /// One key of a part of a plan: `P` is what may say it, `S` where it is settled.
 pub(crate) struct Field<P, S> {
@@ -19,6 +19,7 @@ pub(crate) struct Field<P, S> {
     pub(crate) about: &'static str,
     pub(crate) set: fn(&mut P, &Node, &str) -> Result<(), Wrong>,
     pub(crate) said: fn(&P) -> bool,
+    /// Empty where there is nothing to show.
     pub(crate) show: fn(&S) -> String,
 }
 
@@ -160,37 +161,90 @@ impl Setting for OnPanic {
     }
 }
 
-impl Setting for Policy {
+/// Whether there is something of that name is for the program to say: see `PlanSpec::settle`.
+impl Setting for Choice {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let entries = match &node.value {
-            Value::Text(name, _) => return policy_named(node, name),
+            Value::Text(text, _) => {
+                let wrong = || Wrong::kind(node, "a name, or `name(key=value, key=value)`");
+                return text.parse().map_err(|_| wrong());
+            }
             Value::Table(entries) => entries,
             _ => {
-                let expected = "the name of a policy, or a table with its `name` and parameters";
-                return Err(Wrong::kind(node, expected));
+                return Err(Wrong::kind(node, "a name, or a table with a `name` and parameters"));
             }
         };
         let Some(name) = entries.iter().find(|entry| entry.key == "name") else {
             return Err(Wrong::kind(node, "a `name` beside the parameters"));
         };
         let Value::Text(text, _) = &name.node.value else {
-            return Err(Wrong::kind(&name.node, "the name of a policy").at(&name.node.span));
+            return Err(Wrong::kind(&name.node, "a name").at(&name.node.span));
         };
-        let policy = policy_named(&name.node, text).map_err(|wrong| wrong.at(&name.node.span))?;
-        match entries.iter().find(|entry| entry.key != "name") {
-            None => Ok(policy),
-            Some(entry) => Err(Wrong {
-                message: format!("the policy `{text}` has no parameter `{}`", entry.key),
-                label: "it has none".to_owned(),
-                help: None,
-                at: Some(entry.key_span.clone()),
-            }),
-        }
+        with_params(Choice::new(text.trim()), entries)
     }
 
     fn show(&self) -> String {
-        quoted(&self.to_string())
+        if self.params.is_empty() {
+            return quoted(&self.name);
+        }
+        let params = self.params.iter().map(|(key, value)| {
+            let value = match value {
+                Param::Number(_) | Param::Flag(_) => value.to_string(),
+                Param::Stages(stages) => {
+                    let one = |(stage, n): (&String, &i64)| format!("{} = {n}", bare(stage));
+                    let all: Vec<_> = stages.iter().map(one).collect();
+                    if all.is_empty() {
+                        "{}".to_owned()
+                    } else {
+                        format!("{{ {} }}", all.join(", "))
+                    }
+                }
+                _ => quoted(&value.to_string()),
+            };
+            format!("{} = {value}", bare(key))
+        });
+        let name = format!("name = {}", quoted(&self.name));
+        format!("{{ {} }}", [name].into_iter().chain(params).collect::<Vec<_>>().join(", "))
     }
+}
+
+fn with_params(mut choice: Choice, entries: &[Entry]) -> Result<Choice, Wrong> {
+    for entry in entries.iter().filter(|entry| entry.key != "name") {
+        choice = choice.with(entry.key.as_str(), param(&entry.node)?);
+    }
+    Ok(choice)
+}
+
+/// Reads a choice over what was said before: parameters without a name are of that.
+fn choose(before: &mut Option<Choice>, node: &Node, text: &str) -> Result<(), Wrong> {
+    let choice = match (&node.value, before.take()) {
+        (Value::Table(entries), Some(before)) if !entries.iter().any(|e| e.key == "name") => {
+            with_params(before, entries)?
+        }
+        _ => Setting::read(node, text)?,
+    };
+    *before = Some(choice);
+    Ok(())
+}
+
+/// A parameter of a choice, as it is written; what it may be is looked at later.
+fn param(node: &Node) -> Result<Param, Wrong> {
+    let expected = "a number, a text, a duration, true or false, or a table of numbers";
+    let wrong = |node: &Node| Wrong::kind(node, expected).at(&node.span);
+    Ok(match &node.value {
+        Value::Integer(n) => (*n).into(),
+        Value::Float(n) => (*n).into(),
+        Value::Bool(flag) => (*flag).into(),
+        Value::Text(text, _) => text.as_str().into(),
+        Value::Table(entries) => {
+            let one = |entry: &Entry| {
+                let n = integer(&entry.node).ok_or_else(|| wrong(&entry.node))?;
+                Ok((entry.key.clone(), n))
+            };
+            Param::Stages(entries.iter().map(one).collect::<Result<_, _>>()?)
+        }
+        _ => return Err(wrong(node)),
+    })
 }
 
 impl Setting for StageSet {
@@ -249,11 +303,6 @@ fn show_word<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> String {
     quoted(all.iter().find(|(known, _)| known == value).map_or("?", |(_, name)| name))
 }
 
-fn policy_named(node: &Node, name: &str) -> Result<Policy, Wrong> {
-    let all: Vec<&str> = Policy::ALL.iter().map(|(_, names, _)| names[0]).collect();
-    name.trim().parse().map_err(|_| Wrong::word(node, "policy", name, &all))
-}
-
 /// A string as TOML spells it.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
@@ -300,7 +349,13 @@ pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
 
 pub(crate) const CLUSTER: &[Field<ClusterPlan, PoolSettings>] = &[
     field!("threads", threads from threads, "threads of the cluster"),
-    field!("policy", policy from policy, "how they choose what to do next"),
+    Field {
+        key: "policy",
+        about: "how they choose what to do next: a name, or { name = \"...\", parameters }",
+        set: |part, node, text| choose(&mut part.policy, node, text),
+        said: |part| part.policy.is_some(),
+        show: |settled| settled.policy.show(),
+    },
 ];
 
 /// Which stages a cluster has; settled with all clusters together.
@@ -327,6 +382,13 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("emit_max", emit_max from emit_max, "events one event may emit before it fails"),
     field!("failures_max", failures_max from failures_max, "failed events kept for inspection"),
     field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
+    Field {
+        key: "admission",
+        about: "who is let into the queue: a name, or { name = \"...\", parameters }",
+        set: |part, node, text| choose(&mut part.admission, node, text),
+        said: |part| part.admission.is_some(),
+        show: |settled| settled.admission.as_ref().map(Setting::show).unwrap_or_default(),
+    },
 ];
 
 /// Of one end of a connector that a plan says something of.

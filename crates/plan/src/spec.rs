@@ -1,12 +1,13 @@
 //! Files and flags, one over the other, become a `Plan`; what each setting was said by is
 //! remembered, so that a mistake found later can be shown where it was made.
+//! Long because reading, remembering and marking share one table of places.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Plan, PlanFault, defaults, nearest, spaced};
+use comporta_model::plan::{Catalogue, Plan, PlanFault, defaults, nearest, spaced};
 
 use crate::effective::Effective;
 use crate::report::{Mistake, Report, Span, Text};
@@ -286,6 +287,13 @@ impl PlanSpec {
         match (field.set)(part, node, text) {
             Ok(()) => {
                 self.places.insert(key.to_owned(), node.span.clone());
+                // The parameters of a choice.
+                let Value::Table(entries) = &node.value else { return };
+                for Entry { key: name, key_span, node } in entries {
+                    let range = key_span.range.start..node.span.range.end;
+                    let span = Span { text: key_span.text, range };
+                    self.places.insert(format!("{key}.{name}"), span);
+                }
             }
             Err(Wrong { message, label, help, at }) => {
                 let at = at.unwrap_or_else(|| node.span.clone());
@@ -318,6 +326,24 @@ impl PlanSpec {
         let mut mistakes: Vec<_> = self.mistakes.iter().cloned().chain(found).collect();
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
+    }
+}
+
+/// What could have been chosen.
+fn there_are(what: &str, catalogue: &Catalogue) -> String {
+    let offers = if what == "policy" { &catalogue.policies } else { &catalogue.admissions };
+    let names: Vec<&str> = offers.iter().map(|offer| offer.name).collect();
+    format!("there are {}", listed(&names))
+}
+
+/// The parameters of what was chosen.
+fn parameters(owner: &str, catalogue: &Catalogue) -> String {
+    let mut all = catalogue.policies.iter().chain(&catalogue.admissions);
+    let params = all.find(|offer| offer.name == owner).map_or(&[][..], |offer| offer.params);
+    let names: Vec<&str> = params.iter().map(|param| param.name).collect();
+    match names.as_slice() {
+        [] => "it has none".to_owned(),
+        names => format!("it has {}", listed(names)),
     }
 }
 
@@ -373,19 +399,25 @@ fn merge(base: &mut Table, over: Table) {
 }
 
 impl PlanSpec {
-    /// Holds the texts, over what the program says itself, against the program's graph, on a
-    /// machine with so many CPUs.
+    /// Holds the texts, over what the program says itself, against the program's graph and what can
+    /// be chosen by name, on a machine with so many CPUs.
     ///
     /// # Errors
     /// Every mistake found, also while reading.
-    pub fn settle(&self, graph: &Graph, program: &Plan, cpus: usize) -> Result<Effective, Report> {
+    pub fn settle(
+        &self,
+        graph: &Graph,
+        program: &Plan,
+        catalogue: &Catalogue,
+        cpus: usize,
+    ) -> Result<Effective, Report> {
         let plan = self.plan.clone().over(program);
-        let (settings, faults) = match plan.settle(graph, cpus) {
+        let (settings, faults) = match plan.settle(graph, catalogue, cpus) {
             Ok(settings) => (Some(settings), Vec::new()),
             Err(faults) => (None, faults),
         };
         let mut mistakes: Vec<Mistake> = Vec::new();
-        for mistake in faults.iter().map(|fault| self.mistake(fault)) {
+        for mistake in faults.iter().map(|fault| self.mistake(fault, catalogue)) {
             let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
             // What is said of every stage is wrong once, not once for every stage.
             if !mistakes.iter().any(|other| twice(other) && other.label == mistake.label) {
@@ -398,7 +430,7 @@ impl PlanSpec {
         }
     }
 
-    fn mistake(&self, fault: &PlanFault) -> Mistake {
+    fn mistake(&self, fault: &PlanFault, catalogue: &Catalogue) -> Mistake {
         let key = fault.key();
         let text = fault.to_string();
         let (title, hint) = match text.split_once(": did you mean") {
@@ -409,11 +441,30 @@ impl PlanSpec {
             },
         };
         let at = self.place(&key).map(|span| match fault {
-            PlanFault::NoStage { name, .. } => self.word(&span, name),
+            PlanFault::NoStage { name, .. } | PlanFault::NoChoice { name, .. } => {
+                self.word(&span, name)
+            }
             _ => span,
         });
-        let help = at.is_none().then(|| "the program says so itself".to_owned());
-        Mistake::new(title, at).label(hint).help(help)
+        let help = match fault {
+            _ if at.is_none() => Some("the program says so itself".to_owned()),
+            PlanFault::NoChoice { what, .. } => Some(there_are(what, catalogue)),
+            PlanFault::NoParam { owner, .. } => Some(parameters(owner, catalogue)),
+            _ => None,
+        };
+        // What a variable holds may be nobody's business.
+        let held = at.as_ref().is_some_and(|at| {
+            self.texts[at.text].text.get(at.range.clone()).is_some_and(|text| text.contains("${"))
+        });
+        match fault {
+            PlanFault::NoChoice { .. } | PlanFault::NoParam { .. } | PlanFault::BadParam { .. }
+                if held =>
+            {
+                let title = format!("`{key}`: what the variable holds does not fit here");
+                Mistake::new(title, at).help(help)
+            }
+            _ => Mistake::new(title, at).label(hint).help(help),
+        }
     }
 
     /// Where a setting was said: itself, as one of every stage, or some setting of the same part.

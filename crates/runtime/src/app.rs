@@ -17,10 +17,11 @@ use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
-use comporta_model::plan::{Plan, PlanFault, Settings};
+use comporta_model::plan::{Catalogue, Plan, PlanFault, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
 use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk, Updated};
+use comporta_policy::{Entry as PolicyEntry, Registry};
 
 use crate::core::{Core, Node, Wiring};
 use crate::env::Clock;
@@ -76,6 +77,7 @@ struct Inner {
     wiring: Wiring,
     copies: HashSet<(u32, usize)>,
     plan: Plan,
+    registry: Registry,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -108,6 +110,15 @@ pub enum StartError {
         /// Why.
         message: String,
     },
+    /// A policy would not govern its cluster.
+    Policy {
+        /// The cluster.
+        cluster: String,
+        /// The policy.
+        policy: String,
+        /// Why.
+        message: String,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -129,6 +140,9 @@ impl fmt::Display for StartError {
             StartError::Graph(faults) => all(f, "the graph", faults),
             StartError::Plan(faults) => all(f, "the plan", faults),
             StartError::Stage { name, message } => write!(f, "`{name}` could not start: {message}"),
+            StartError::Policy { cluster, policy, message } => {
+                write!(f, "the policy `{policy}` of `{cluster}` could not start: {message}")
+            }
         }
     }
 }
@@ -422,6 +436,20 @@ impl App {
         self.inner.borrow().plan.clone()
     }
 
+    /// Adds a policy of the program's own, which plans can then choose by its name; it goes before
+    /// one of the library of that name.
+    pub fn policy(&self, entry: PolicyEntry) {
+        self.inner.borrow_mut().registry.add(entry);
+    }
+
+    /// What plans can choose by name.
+    #[must_use]
+    pub fn catalogue(&self) -> Catalogue {
+        let mut catalogue = Catalogue::default();
+        catalogue.policies = self.inner.borrow().registry.offers();
+        catalogue
+    }
+
     /// Starts the program on threads of its own.
     ///
     /// # Errors
@@ -454,8 +482,10 @@ impl App {
 
     fn settings(&self, plan: &Plan) -> std::result::Result<Settings, StartError> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let catalogue = self.catalogue();
         let inner = self.inner.borrow();
-        plan.clone().over(&inner.plan).settle(&inner.graph, cpus).map_err(StartError::Plan)
+        let plan = plan.clone().over(&inner.plan);
+        plan.settle(&inner.graph, &catalogue, cpus).map_err(StartError::Plan)
     }
 
     /// Makes the nodes; nothing runs yet.
@@ -467,8 +497,9 @@ impl App {
     ) -> std::result::Result<Arc<Core>, StartError> {
         let topology = self.topology()?;
         let settings = self.settings(plan)?;
-        let Inner { graph, entries, wiring, .. } = self.inner.into_inner();
-        let core = Arc::new(Core::new(graph, &topology, settings, wiring, clock, tested));
+        let Inner { graph, entries, wiring, registry, .. } = self.inner.into_inner();
+        let core = Core::new(graph, &topology, settings, registry, wiring, clock, tested);
+        let core = Arc::new(core);
         let nodes = (0u32..)
             .zip(entries)
             .map(|(id, entry)| {

@@ -9,22 +9,27 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
-use comporta_model::plan::{Policy, Settings, WhenFull};
+use comporta_model::plan::{Settings, WhenFull};
 use comporta_model::stage::Host;
+use comporta_policy::Registry;
 
+use crate::color::{self, Colors};
 use crate::cycle::Cycle;
 use crate::env::Clock;
 use crate::failure::Failure;
+use crate::govern::Governor;
 use crate::path::admit::Wakes;
 use crate::path::emit::{Edge, Inlet, Tap};
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
-use crate::path::work::{Member, Pool, Worker};
+use crate::path::work::Worker;
+use crate::pool::{Member, Pool, Pools};
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
-    Acquire, Arc, AtomicBool, AtomicI32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, spawn, wait,
+    Acquire, Arc, AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst,
+    spawn, spin, wait,
 };
-use crate::timer::Timers;
+use crate::timer::{Alarm, Timers};
 
 /// A stage, source or input, whatever its types.
 pub(crate) trait Node: Send + Sync {
@@ -54,6 +59,9 @@ pub(crate) trait Node: Send + Sync {
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot;
     fn set_capacity(&self, _: usize, _: &mut Wakes) {}
     fn set_enabled(&self, _: bool) {}
+    fn set_when_full(&self, _: WhenFull) {}
+    /// What a policy asks for.
+    fn reading(&self) -> Reading;
     fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Wakes) -> Result<(), String> {
         Ok(())
     }
@@ -69,13 +77,41 @@ pub(crate) trait Node: Send + Sync {
     fn inject(&self, _: Fault) {}
 }
 
+/// The numbers of a stage that policies look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) queued: usize,
+    /// Events that came in; that a source sent.
+    pub(crate) arrived: u64,
+    /// Events that were handled, or failed; that a source sent.
+    pub(crate) processed: u64,
+    pub(crate) instances: usize,
+    pub(crate) free: usize,
+    pub(crate) capacity: usize,
+    pub(crate) enabled: bool,
+}
+
 /// Where a stage stands with its pool; changed while events flow.
 pub(crate) struct Place {
     pool: AtomicUsize,
     priority: AtomicI32,
     /// The greatest priority of those who wait for room in its queue.
     inherited: AtomicI32,
-    depth: i32,
+    color: AtomicU32,
+    /// What the plan says, and what a person has said since. A policy changes what holds, never
+    /// this; the next policy begins with it.
+    pub(crate) base: Mutex<Base>,
+}
+
+/// How a stage runs where no policy says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    pub(crate) cluster: usize,
+    pub(crate) priority: i32,
+    pub(crate) capacity: usize,
+    pub(crate) when_full: WhenFull,
+    pub(crate) enabled: bool,
+    pub(crate) instances: usize,
 }
 
 /// The connectors and taps of a program, by stage and port, with their types erased.
@@ -90,8 +126,15 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
-    pub(crate) pools: Vec<Pool>,
-    places: Vec<Place>,
+    /// The first are those of the clusters, in their order.
+    pub(crate) pools: Pools,
+    /// Of each cluster.
+    pub(crate) governors: Vec<Governor>,
+    pub(crate) registry: Registry,
+    pub(crate) colors: Colors,
+    /// For each stage, how many lie before it.
+    pub(crate) depths: Vec<u32>,
+    pub(crate) places: Vec<Place>,
     prioritised: AtomicBool,
     cycles: Vec<Option<Arc<Cycle>>>,
     wiring: Wiring,
@@ -139,23 +182,40 @@ impl RunState {
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
 const NOT_INHERITED: i32 = i32::MIN;
+/// How many pools policies may make: a bound against slips, above what a pool per stage needs.
+const POOLS_PER_STAGE: usize = 2;
+const POOLS_MORE: usize = 16;
 
 impl Core {
     pub(crate) fn new(
         graph: Graph,
         topology: &Topology,
         settings: Settings,
+        registry: Registry,
         wiring: Wiring,
         clock: Clock,
         tested: bool,
     ) -> Self {
-        let places = settings.stages.iter().zip(&topology.depth).map(|(stage, depth)| Place {
+        let places = settings.stages.iter().map(|stage| Place {
             pool: AtomicUsize::new(stage.pool),
             priority: AtomicI32::new(stage.priority),
             inherited: AtomicI32::new(NOT_INHERITED),
-            depth: i32::try_from(*depth).unwrap_or(i32::MAX),
+            color: AtomicU32::new(color::NONE),
+            base: Mutex::new(Base {
+                cluster: stage.pool,
+                priority: stage.priority,
+                capacity: stage.capacity,
+                when_full: stage.when_full,
+                enabled: true,
+                instances: stage.instances,
+            }),
         });
-        let pools = settings.pools.iter().enumerate();
+        let clusters = settings.pools.len();
+        let pools = Pools::new(clusters + graph.stages.len() * POOLS_PER_STAGE + POOLS_MORE);
+        for (cluster, pool) in settings.pools.iter().enumerate() {
+            let _ = pools.make(|_| pool.name.clone(), cluster);
+        }
+        let governors = settings.pools.iter().enumerate();
         let mut outgoing = vec![Vec::new(); graph.stages.len()];
         let mut incoming = vec![0; graph.stages.len()];
         for connector in &graph.connectors {
@@ -171,7 +231,11 @@ impl Core {
         Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places: places.collect(),
-            pools: pools.map(|(i, pool)| Pool::new(i, pool.name.clone(), pool.policy)).collect(),
+            pools,
+            governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
+            registry,
+            colors: Colors::default(),
+            depths: topology.depth.clone(),
             cycles: cycles(&graph, topology),
             graph,
             settings,
@@ -298,11 +362,21 @@ impl Core {
     /// The priority a token of this stage has now.
     pub(crate) fn priority(&self, stage: u32) -> i32 {
         let place = &self.places[stage as usize];
-        let own = match self.pools[self.pool_of(stage)].policy() {
-            Policy::Srpt => place.depth,
-            Policy::Stealing | Policy::Single => place.priority.load(Relaxed),
-        };
-        own.max(place.inherited.load(Relaxed))
+        self.own_priority(stage).max(place.inherited.load(Relaxed))
+    }
+
+    pub(crate) fn own_priority(&self, stage: u32) -> i32 {
+        self.places[stage as usize].priority.load(Relaxed)
+    }
+
+    /// Stages of one color never run at once.
+    #[inline]
+    pub(crate) fn color(&self, stage: u32) -> u32 {
+        self.places[stage as usize].color.load(Relaxed)
+    }
+
+    pub(crate) fn set_color(&self, stage: u32, color: u32) {
+        self.places[stage as usize].color.store(color, Relaxed);
     }
 
     /// Whether any stage has a priority of its own, or inherits one.
@@ -318,7 +392,8 @@ impl Core {
 
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
         self.places[stage as usize].priority.store(priority, Relaxed);
-        self.prioritised.store(true, Relaxed);
+        let prioritised = |place: &Place| place.priority.load(Relaxed) != 0;
+        self.prioritised.store(self.places.iter().any(prioritised), Relaxed);
     }
 
     /// A stage lends its priority to the one whose queue it waits for. Says whether that rose.
@@ -341,9 +416,25 @@ impl Core {
 
     /// Puts a token into its pool's shared queue and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
-        let pool = &self.pools[self.pool_of(token.stage)];
-        pool.shared.push(token, self.priority(token.stage));
-        pool.sleep.work_made();
+        loop {
+            let pool = &self.pools[self.pool_of(token.stage)];
+            // Refused by a pool that has lost its threads, and before them its stages: look again.
+            if pool.shared.push(token, self.priority(token.stage)).is_ok() {
+                pool.sleep.work_made();
+                return;
+            }
+            spin();
+        }
+    }
+
+    /// What an alarm was set for happens.
+    pub(crate) fn sound(self: &Arc<Self>, alarm: Alarm) {
+        match alarm {
+            Alarm::Ready(token) => self.make_ready(token),
+            Alarm::Govern { cluster, timer, epoch } => {
+                self.governors[cluster].timer_due(self, timer, epoch);
+            }
+        }
     }
 
     /// From outside the workers: makes everything ready.
@@ -476,7 +567,7 @@ impl Core {
     fn halt(&self) {
         self.stopped.store(true, SeqCst);
         self.timers.stop();
-        for pool in &self.pools {
+        for pool in self.pools.iter() {
             pool.sleep.wake_all();
         }
     }
@@ -527,8 +618,8 @@ impl Core {
         let beat = (self.settings.stuck_after / 4).max(Duration::from_millis(1));
         loop {
             self.timers.due(self.clock.now(), &mut due);
-            for token in due.drain(..) {
-                self.make_ready(token);
+            for alarm in due.drain(..) {
+                self.sound(alarm);
             }
             let now = self.clock.now();
             if now.since(watched) >= beat {
@@ -550,7 +641,7 @@ impl Core {
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
             }
             self.hire(index, stuck.len().saturating_sub(stand_ins), true);
-            pool.dismiss(stand_ins.saturating_sub(stuck.len()), |member| member.stand_in);
+            pool.dismiss_stand_ins(stand_ins.saturating_sub(stuck.len()));
         }
     }
 
@@ -584,10 +675,13 @@ impl Core {
             pools: self
                 .pools
                 .iter()
-                .map(|pool| PoolSnapshot {
+                .map(|pool| (pool, pool.threads()))
+                .filter(|(pool, threads)| pool.index < self.governors.len() || *threads > 0)
+                .map(|(pool, threads)| PoolSnapshot {
                     name: pool.name.clone(),
-                    threads: pool.threads(),
-                    policy: pool.policy(),
+                    cluster: self.pools[pool.cluster].name.clone(),
+                    threads,
+                    policy: self.governors[pool.cluster].choice(),
                 })
                 .collect(),
         }

@@ -7,7 +7,10 @@
 //! | waiting and waking | `sleep`, `timer`, and the lines of `path::admit` |
 //! | storage that a worker keeps at hand | `shelf` |
 //! | cycles | `cycle` |
-//! | a program that runs, live change, the end | [`Running`], [`Control`], `running` |
+//! | a program that runs, and the end | [`Running`], `running` |
+//! | live change | [`Control`], `control` |
+//! | threads | `pool` |
+//! | the policy of a cluster, and what it may do | `govern`, `reins`, `color` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
@@ -26,15 +29,22 @@ mod failure;
 mod snapshot;
 mod latency;
 mod running;
+mod control;
+mod pool;
+mod govern;
+mod reins;
+mod color;
 pub mod sources;
 pub mod testing;
 #[cfg(all(test, shuttle))]
 mod models;
 
 pub use app::{App, StageOf, StageRef, StartError};
+pub use control::{Control, ControlError};
 pub use failure::{Failure, Reason};
+pub use govern::Decision;
 pub use latency::Latency;
 pub use path::admit::Shed;
 pub use path::push::{Push, PushError};
-pub use running::{Control, ControlError, Ended, Running, Summary};
+pub use running::{Ended, Running, Summary};
 pub use snapshot::{Counts, PoolSnapshot, Snapshot, StageSnapshot};

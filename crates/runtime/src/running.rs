@@ -1,18 +1,13 @@
-//! A program that runs: watching it, changing how it runs, and ending it.
+//! A program that runs: watching it, and ending it.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use comporta_model::graph::StageId;
-use comporta_model::plan::{
-    self, PlanFault, Policy, capacity_allowed, instances_allowed, threads_allowed,
-};
-
 use crate::app::StartError;
+use crate::control::Control;
 use crate::core::{Core, RunState};
-use crate::failure::Failure;
 use crate::path::admit::Wakes;
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, Mutex};
@@ -108,9 +103,7 @@ impl Running {
         if running.core.clock.is_real() {
             running.core.thread(format!("{}-clock", running.core.graph.name), Core::keep_time);
         }
-        for (pool, settings) in running.core.settings.pools.iter().enumerate() {
-            running.core.hire(pool, settings.threads, false);
-        }
+        govern(&running.core)?;
         running.core.dispatch(wakes);
         Ok(running)
     }
@@ -124,7 +117,7 @@ impl Running {
     /// A handle for changing how it runs.
     #[must_use]
     pub fn control(&self) -> Control {
-        Control { core: self.core.clone() }
+        Control::new(self.core.clone())
     }
 
     /// The stages with a handler that has not returned for longer than the plan's `stuck_after`, one
@@ -271,6 +264,18 @@ pub(crate) fn ready(core: &Arc<Core>) -> Result<Wakes, StartError> {
     Ok(wakes)
 }
 
+/// Gives every cluster its threads and its policy.
+pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
+    for (governor, settings) in core.governors.iter().zip(&core.settings.pools) {
+        governor.appoint(core, settings.policy.clone()).map_err(|message| StartError::Policy {
+            cluster: settings.name.clone(),
+            policy: settings.policy.to_string(),
+            message,
+        })?;
+    }
+    Ok(())
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.core.stop();
@@ -280,208 +285,5 @@ impl Drop for Running {
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running").field("app", &self.core.graph.name).finish_non_exhaustive()
-    }
-}
-
-/// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
-///
-/// ```
-/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
-/// use comporta::{App, Plan, testing::Kit};
-///
-/// let app = App::new("parser");
-/// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
-/// let parse = app.sink("parse", |text: String| text.parse::<u64>().map(drop)).retain();
-/// app.connect(texts, parse);
-///
-/// let mut kit = Kit::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
-/// let control = kit.control();
-/// control.set_instances("parse", 2)?;
-/// assert_eq!(
-///     control.set_instances("prase", 2).unwrap_err().to_string(),
-///     "the program has no stage `prase`: did you mean `parse`?"
-/// );
-/// kit.settle();
-/// let failures = control.take_failures::<String>("parse")?;
-/// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
-/// assert_eq!(failures[0].1.as_deref(), Some("two"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct Control {
-    core: Arc<Core>,
-}
-
-/// Why a change was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ControlError {
-    /// It would not make a valid plan.
-    Plan(PlanFault),
-    /// The new instance could not be made.
-    Instance(String),
-}
-
-impl fmt::Display for ControlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ControlError::Plan(fault) => fault.fmt(f),
-            ControlError::Instance(message) => {
-                write!(f, "an instance could not be made: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ControlError {}
-
-impl From<PlanFault> for ControlError {
-    fn from(fault: PlanFault) -> Self {
-        ControlError::Plan(fault)
-    }
-}
-
-impl Control {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Control { core }
-    }
-
-    fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
-        self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
-    }
-
-    fn pool(&self, name: &str) -> Result<usize, PlanFault> {
-        let names = || self.core.pools.iter().map(|pool| pool.name.as_str());
-        names().position(|pool| pool == name).ok_or_else(|| PlanFault::NoPool {
-            name: name.to_owned(),
-            near: plan::nearest(name, names()),
-        })
-    }
-
-    fn queue(&self, name: &str) -> Result<StageId, PlanFault> {
-        let id = self.stage(name)?;
-        plan::has_queue(&self.core.graph.stages[id.index()])?;
-        Ok(id)
-    }
-
-    /// Sets the number of threads of a pool; the main one is called `main`.
-    ///
-    /// # Errors
-    /// For an unknown pool, or a number that is not from 1 to 1,024.
-    pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
-        let at = self.pool(pool)?;
-        let threads = threads_allowed(pool, threads)?;
-        let now = self.core.pools[at].threads();
-        self.core.hire(at, threads.saturating_sub(now), false);
-        self.core.pools[at].dismiss(now.saturating_sub(threads), |member| !member.stand_in);
-        Ok(())
-    }
-
-    /// Sets the number of instances of a stage. Free ones go first, others after their visit; each
-    /// finishes.
-    ///
-    /// # Errors
-    /// For an unknown stage, a number it may not have, or an instance that cannot be made.
-    pub fn set_instances(&self, stage: &str, instances: usize) -> Result<(), ControlError> {
-        let id = self.stage(stage)?;
-        let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
-        let mut wakes = Wakes::default();
-        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut wakes);
-        self.core.dispatch(wakes);
-        set.map_err(ControlError::Instance)
-    }
-
-    /// Sets how many events a queue holds. Below what it holds now it keeps them, and admits none
-    /// until there is room again.
-    ///
-    /// # Errors
-    /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
-    pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
-        let id = self.queue(stage)?;
-        let capacity = capacity_allowed(&self.core.graph.stages[id.index()], capacity)?;
-        let mut wakes = Wakes::default();
-        self.core.node(id.0).set_capacity(capacity, &mut wakes);
-        self.core.dispatch(wakes);
-        Ok(())
-    }
-
-    /// Sets the priority of a stage: higher is served sooner.
-    ///
-    /// # Errors
-    /// For an unknown stage.
-    pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
-        self.core.set_priority(self.stage(stage)?.0, priority);
-        Ok(())
-    }
-
-    /// Sets how a pool chooses what to do next.
-    ///
-    /// # Errors
-    /// For an unknown pool.
-    pub fn set_policy(&self, pool: &str, policy: Policy) -> Result<(), ControlError> {
-        self.core.pools[self.pool(pool)?].set_policy(policy);
-        Ok(())
-    }
-
-    /// Moves a stage to another pool.
-    ///
-    /// # Errors
-    /// For an unknown stage or pool.
-    pub fn move_stage(&self, stage: &str, pool: &str) -> Result<(), ControlError> {
-        let (stage, pool) = (self.stage(stage)?, self.pool(pool)?);
-        self.core.move_stage(stage.0, pool);
-        Ok(())
-    }
-
-    /// Opens or shuts a queue: a shut one sheds what arrives, with reason `disabled`.
-    ///
-    /// # Errors
-    /// For an unknown stage, or one without a queue.
-    pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
-        self.core.node(self.queue(stage)?.0).set_enabled(enabled);
-        Ok(())
-    }
-
-    /// The failed events of a stage, without the events, oldest first.
-    ///
-    /// # Errors
-    /// For an unknown stage.
-    pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
-        Ok(self.core.node(self.stage(stage)?.0).failures())
-    }
-
-    /// Takes out the failed events of a stage with the events that are still there. Empty if `T`
-    /// is not what the stage takes.
-    ///
-    /// # Errors
-    /// For an unknown stage.
-    pub fn take_failures<T: 'static>(
-        &self,
-        stage: &str,
-    ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
-        let node = self.core.node(self.stage(stage)?.0);
-        Ok(node
-            .take_failures(TypeId::of::<T>())
-            .downcast()
-            .map_or_else(|_| Vec::new(), |taken| *taken))
-    }
-
-    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
-    /// is room. Says how many.
-    ///
-    /// # Errors
-    /// For an unknown stage.
-    pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
-        let id = self.stage(stage)?;
-        let mut wakes = Wakes::default();
-        let replayed = self.core.node(id.0).replay(&self.core, max, &mut wakes);
-        self.core.dispatch(wakes);
-        Ok(replayed)
-    }
-}
-
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("app", &self.core.graph.name).finish_non_exhaustive()
     }
 }

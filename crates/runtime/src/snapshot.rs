@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use comporta_model::plan::Policy;
+use comporta_model::plan::Choice;
 
 use crate::latency::Latency;
 use crate::path::admit::Shed;
@@ -148,12 +148,14 @@ impl StageSnapshot {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolSnapshot {
-    /// Its name.
+    /// Its name: that of its cluster, unless the cluster's policy made it.
     pub name: String,
+    /// The cluster whose stages it runs.
+    pub cluster: String,
     /// Its threads.
     pub threads: usize,
-    /// Its policy.
-    pub policy: Policy,
+    /// The policy of its cluster.
+    pub policy: Choice,
 }
 
 /// A program at one moment.

@@ -14,12 +14,13 @@ use comporta_model::port::{AsPort, Ports};
 use comporta_model::stage::{Cx, Host, Stage};
 
 use crate::app::{App, StartError};
+use crate::control::Control;
 use crate::core::Core;
 use crate::env::Clock;
 use crate::failure::{Reason, guard};
 use crate::path::handle::Fault;
 use crate::path::work::{Stepped, Worker, as_worker};
-use crate::running::{Control, ready};
+use crate::running::{govern, ready};
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, Mutex, SeqCst};
 
@@ -155,6 +156,9 @@ impl<T> fmt::Debug for Recorder<T> {
     }
 }
 
+/// How many timers in a row may bring nothing on before a program counts as at rest.
+const TIMERS_IN_VAIN: usize = 1_000;
+
 /// A program run step by step on virtual time.
 ///
 /// ```
@@ -182,7 +186,7 @@ impl<T> fmt::Debug for Recorder<T> {
 /// ```
 pub struct Kit {
     core: Arc<Core>,
-    workers: Vec<(usize, Worker)>,
+    workers: Vec<Worker>,
     dice: u64,
 }
 
@@ -193,10 +197,8 @@ impl Kit {
     /// As [`App::start`].
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
-        for (pool, settings) in core.settings.pools.iter().enumerate() {
-            core.hire(pool, settings.threads, false);
-        }
         let wakes = ready(&core)?;
+        govern(&core)?;
         core.dispatch(wakes);
         Ok(Kit { core, workers: Vec::new(), dice: 0 })
     }
@@ -218,7 +220,7 @@ impl Kit {
         let n = self.workers.len();
         let first = usize::try_from(self.roll() % n.max(1) as u64).unwrap_or(0);
         (0..n).any(|i| {
-            let (_, worker) = &mut self.workers[(first + i) % n];
+            let worker = &mut self.workers[(first + i) % n];
             as_worker(|| worker.step(&self.core)) == Stepped::Ran
         })
     }
@@ -251,14 +253,17 @@ impl Kit {
     /// Runs until every stage has ended, jumping over time in which nothing happens. Says whether
     /// it came to its end; if not, something waits for an event that does not come.
     pub fn run(&mut self) -> bool {
-        loop {
-            self.settle();
+        // Timers of policies go on for ever; a program that they do not bring on is at rest.
+        let mut in_vain = 0;
+        while in_vain < TIMERS_IN_VAIN {
+            in_vain = if self.settle() == 0 { in_vain + 1 } else { 0 };
             if self.is_ended() {
                 return true;
             }
             let Some(next) = self.core.timers.next() else { return false };
             self.core.clock.advance(next.since(self.core.clock.now()));
         }
+        false
     }
 
     /// Closes all sources and inputs.
@@ -347,7 +352,7 @@ impl Kit {
     fn fire_timers(&self) {
         let mut due = Vec::new();
         self.core.timers.due(self.core.clock.now(), &mut due);
-        due.into_iter().for_each(|token| self.core.make_ready(token));
+        due.into_iter().for_each(|alarm| self.core.sound(alarm));
     }
 
     /// Workers come and go with the pools' crews.
@@ -355,16 +360,14 @@ impl Kit {
         let core = self.core.clone();
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
             .into_iter()
-            .partition(|(_, worker)| !worker.member().leaving.load(SeqCst));
+            .partition(|worker| !worker.member().leaving.load(SeqCst));
         self.workers = stay;
-        for (pool, worker) in leave {
-            worker.leave(&core, &core.pools[pool]);
-        }
-        for (index, pool) in core.pools.iter().enumerate() {
+        leave.into_iter().for_each(|worker| worker.leave(&core));
+        for pool in core.pools.iter() {
             for member in pool.members().iter() {
-                let known = self.workers.iter().any(|(_, w)| Arc::ptr_eq(w.member(), member));
+                let known = self.workers.iter().any(|w| Arc::ptr_eq(w.member(), member));
                 if !known {
-                    self.workers.push((index, Worker::new(pool, member.clone())));
+                    self.workers.push(Worker::new(pool, member.clone()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Tokens that are due later: retries, paced sources, groups that gather.
+//! What is due later: tokens of retries, paced sources and groups that gather; timers of policies.
 //! A thread of its own waits for the next one, so that no worker has to; under test the stepper asks.
 
 use std::cmp::Reverse;
@@ -9,6 +9,21 @@ use comporta_model::event::Time;
 
 use crate::path::ready::Token;
 use crate::sync::{Condvar, Mutex, wait};
+
+/// What is to happen at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// A token is made ready.
+    Ready(Token),
+    /// The policy of a cluster is called, if it is still the one of this epoch.
+    Govern { cluster: usize, timer: u32, epoch: u32 },
+}
+
+impl From<Token> for Alarm {
+    fn from(token: Token) -> Self {
+        Alarm::Ready(token)
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -26,7 +41,7 @@ struct TimerState {
 struct Entry {
     due: Time,
     number: u64,
-    token: Token,
+    alarm: Alarm,
 }
 
 impl Entry {
@@ -52,13 +67,14 @@ impl Ord for Entry {
 }
 
 impl Timers {
-    /// Makes `token` ready at `due`.
-    pub(crate) fn add(&self, due: Time, token: Token) {
+    /// Sets an alarm.
+    pub(crate) fn add(&self, due: Time, alarm: impl Into<Alarm>) {
+        let alarm = alarm.into();
         let mut state = self.state.lock();
         let number = state.made;
         state.made += 1;
         let sooner = state.heap.peek().is_none_or(|Reverse(first)| due < first.due);
-        state.heap.push(Reverse(Entry { due, number, token }));
+        state.heap.push(Reverse(Entry { due, number, alarm }));
         drop(state);
         if sooner {
             self.changed.notify_one();
@@ -66,11 +82,11 @@ impl Timers {
     }
 
     /// Takes what is due.
-    pub(crate) fn due(&self, now: Time, into: &mut Vec<Token>) {
+    pub(crate) fn due(&self, now: Time, into: &mut Vec<Alarm>) {
         let mut state = self.state.lock();
         while state.heap.peek().is_some_and(|Reverse(first)| first.due <= now) {
             if let Some(Reverse(entry)) = state.heap.pop() {
-                into.push(entry.token);
+                into.push(entry.alarm);
             }
         }
     }
@@ -115,7 +131,7 @@ mod tests {
         timers.due(Time::from_nanos(9), &mut out);
         assert!(out.is_empty());
         timers.due(Time::from_nanos(10), &mut out);
-        assert_eq!(out, [token(1), token(2)]);
+        assert_eq!(out, [token(1).into(), token(2).into()]);
         assert_eq!(timers.next(), Some(Time::from_nanos(30)));
     }
 }

@@ -1,7 +1,6 @@
 //! The report as one line of JSON, for programs. The fields are these structs, in this order; their
 //! names do not change, new ones may be added. Times are in seconds.
 
-use comporta_model::plan::Policy;
 use comporta_runtime::{Ended, Latency, PoolSnapshot, Shed, StageSnapshot, StartError};
 use serde::Serialize;
 
@@ -248,8 +247,7 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
 }
 
 fn pool(pool: &PoolSnapshot) -> Pool<'_> {
-    let policy: Policy = pool.policy;
-    Pool { name: &pool.name, threads: pool.threads, policy: policy.to_string() }
+    Pool { name: &pool.name, threads: pool.threads, policy: pool.policy.to_string() }
 }
 
 #[cfg(test)]

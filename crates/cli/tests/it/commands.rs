@@ -105,7 +105,10 @@ fn wrong_usage_leaves_with_2_and_nothing_runs() {
         assert!(done.err.contains("--help"), "{}", done.err);
     }
     let done = squares(&["--policy", "lifo"]);
-    assert!(done.err.contains("stealing, single, srpt"), "{}", done.err);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.contains("there are `stealing`, `single`"), "{}", done.err);
+    let done = squares(&["--policy", "single(threads=2)"]);
+    assert!(done.err.contains("`single` has no parameter `threads`"), "{}", done.err);
 }
 
 #[test]

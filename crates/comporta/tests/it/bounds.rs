@@ -4,9 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use comporta::testing::{Kit, record};
-use comporta::{
-    App, Cx, Ended, Ev, Out, Plan, Policy, Push, PushError, Result, Shed, Stage, WhenFull,
-};
+use comporta::{App, Cx, Ended, Ev, Out, Plan, Push, PushError, Result, Shed, Stage, WhenFull};
 
 use crate::seen::{collector, counts, stage, taken};
 
@@ -360,7 +358,7 @@ fn those_who_wait_for_room_are_served_in_turn() {
     }
     let plan = Plan::new()
         .threads(1)
-        .policy(Policy::Single)
+        .policy("single")
         .every(|s| s.batch(1))
         .stage("sink", |s| s.capacity(1));
     let mut kit = Kit::new(app, &plan).unwrap();

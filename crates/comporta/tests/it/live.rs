@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use comporta::testing::{Kit, record};
 use comporta::{
-    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Policy, Push, Result, Stage,
-    StageSet, WhenFull,
+    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Push, Result, Stage, StageSet,
+    WhenFull,
 };
 
 use crate::seen::{collector, counts, stage, taken, until};
@@ -58,7 +58,7 @@ fn threads_come_and_go_while_events_flow() {
 #[test]
 fn policies_change_while_events_flow() {
     changed_while_events_flow(|control, round| {
-        let policy = [Policy::Single, Policy::Stealing, Policy::Srpt][round % 3];
+        let policy = ["single", "stealing", "srpt"][round % 3];
         control.set_policy("main", policy).unwrap();
     });
 }
@@ -93,7 +93,7 @@ fn everything_changes_at_once_while_events_flow() {
         control.set_threads("main", 1 + round % 3).unwrap();
         control.set_threads("side", 1 + round % 2).unwrap();
         control.move_stage("b", ["side", "main"][round / 2 % 2]).unwrap();
-        control.set_policy("side", [Policy::Srpt, Policy::Stealing][round % 2]).unwrap();
+        control.set_policy("side", ["srpt", "stealing"][round % 2]).unwrap();
         control.set_capacity("sink", 1 + round % 9).unwrap();
     });
 }
@@ -285,7 +285,7 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
             "the program has no pool `sied`: did you mean `side`?",
         ),
         (
-            control.set_policy("mian", Policy::Srpt),
+            control.set_policy("mian", "srpt"),
             "the program has no pool `mian`: did you mean `main`?",
         ),
         (control.set_threads("mian", 1), "the program has no pool `mian`: did you mean `main`?"),
@@ -348,7 +348,7 @@ fn higher_priorities_are_served_first() {
         .into();
     let plan = Plan::new()
         .threads(1)
-        .policy(Policy::Single)
+        .policy("single")
         .every(|s| s.batch(1))
         .stage("mid", |s| s.priority(3))
         .stage("high", |s| s.priority(7));
@@ -379,7 +379,7 @@ fn the_consumer_of_a_full_queue_inherits_the_priority_of_those_who_wait() {
     app.connect(high, low);
     let plan = Plan::new()
         .threads(1)
-        .policy(Policy::Single)
+        .policy("single")
         .every(|s| s.batch(1))
         .stage("high", |s| s.priority(10))
         .stage("mid", |s| s.priority(5))

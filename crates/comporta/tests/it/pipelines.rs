@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use comporta::{
-    App, Cx, Ended, Error, Ev, Out, Plan, Policy, Result, Shed, Snapshot, Stage, WhenFull,
-};
+use comporta::{App, Cx, Ended, Error, Ev, Out, Plan, Result, Shed, Snapshot, Stage, WhenFull};
 
 use crate::seen::{collector, stage, taken, until};
 
@@ -27,7 +25,7 @@ fn chain(plan: &Plan) -> Vec<u64> {
 
 #[test]
 fn a_chain_of_single_instances_keeps_order_under_every_policy_and_capacity() {
-    for policy in [Policy::Stealing, Policy::Single, Policy::Srpt] {
+    for policy in ["stealing", "single", "srpt"] {
         for (capacity, batch) in [(1, 1), (1, 256), (7, 3), (1024, 256)] {
             for threads in [1, 2, 4] {
                 let plan = Plan::new()

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use comporta::{OnPanic, Plan, Policy, Retry, StageSet, WhenFull};
+use comporta::{OnPanic, Plan, Retry, StageSet, WhenFull};
 
 use crate::dice::Dice;
 
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) links: Vec<LinkCase>,
     /// How many descendants an event may have, so that every cycle ends.
     pub(crate) fuel: u64,
-    pub(crate) pools: Vec<(usize, Policy)>,
+    pub(crate) pools: Vec<(usize, &'static str)>,
     pub(crate) changes: Vec<Change>,
     pub(crate) ending: Ending,
 }
@@ -93,7 +93,7 @@ pub(crate) struct LinkCase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Threads(usize, usize),
-    Policy(usize, Policy),
+    Policy(usize, &'static str),
     Instances(usize, usize),
     Capacity(usize, usize),
     Priority(usize, i32),
@@ -120,7 +120,7 @@ pub(crate) const EMITS_MAX: u64 = 5;
 
 const RULES: [WhenFull; 4] =
     [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
-const POLICIES: [Policy; 3] = [Policy::Stealing, Policy::Single, Policy::Srpt];
+const POLICIES: [&str; 3] = ["stealing", "single", "srpt"];
 
 impl Case {
     pub(crate) fn new(seed: u64) -> Self {
@@ -131,7 +131,7 @@ impl Case {
         let input = dice
             .chance(30)
             .then(|| InputCase { events: dice.below(40) as u64, waits: dice.chance(50) });
-        let pools: Vec<(usize, Policy)> =
+        let pools: Vec<(usize, &'static str)> =
             (0..dice.between(1, 2)).map(|_| (dice.between(1, 4), dice.pick(&POLICIES))).collect();
         // Half of the cases lose nothing by plan, so that the strictest checks apply often.
         let lossless = dice.chance(50);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The cluster that takes every stage no other names, if none is said to.
 pub const CLUSTER: &str = "main";
+/// How threads choose what to do next.
+pub const POLICY: &str = "stealing";
 /// Places in a queue: four full chunks, so that a producer and a consumer overlap, and small
 /// enough that a pipeline's queues stay in a core's second-level cache.
 pub const CAPACITY: usize = 1_024;

@@ -17,13 +17,49 @@ pub enum PlanFault {
         /// The key that names it.
         key: String,
     },
-    /// A policy that is not there.
-    #[error("there is no policy `{name}`{}", hint(near))]
-    NoPolicy {
+    /// A policy, or another thing to choose, that is not there.
+    #[error("there is no {what} `{name}`{}", hint(near))]
+    NoChoice {
+        /// What was to be chosen.
+        what: &'static str,
         /// The name.
         name: String,
         /// The nearest one that is there.
         near: Option<String>,
+        /// The key that names it.
+        key: String,
+    },
+    /// A parameter that is not there.
+    #[error("`{owner}` has no parameter `{name}`{}", hint(near))]
+    NoParam {
+        /// What was chosen.
+        owner: String,
+        /// The parameter.
+        name: String,
+        /// The nearest one that is there.
+        near: Option<String>,
+        /// Its key.
+        key: String,
+    },
+    /// A parameter that does not fit.
+    #[error("`{name}` of `{owner}` is {value}: use {expected}")]
+    BadParam {
+        /// What was chosen.
+        owner: String,
+        /// The parameter.
+        name: String,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: String,
+        /// Its key.
+        key: String,
+    },
+    /// A text that names nothing to choose.
+    #[error("`{text}` is no choice: use a name, or `name(key=value, key=value)`")]
+    NotAChoice {
+        /// The text.
+        text: String,
     },
     /// A pool that is not there.
     #[error("the program has no pool `{name}`{}", hint(near))]
@@ -138,8 +174,11 @@ impl PlanFault {
         match self {
             PlanFault::NoStage { key, .. }
             | PlanFault::OutOfRange { key, .. }
+            | PlanFault::NoChoice { key, .. }
+            | PlanFault::NoParam { key, .. }
+            | PlanFault::BadParam { key, .. }
             | PlanFault::NoCluster { key, .. } => key.clone(),
-            PlanFault::NoPolicy { .. } => "cluster.main.policy".to_owned(),
+            PlanFault::NotAChoice { .. } => String::new(),
             PlanFault::NoPool { name, .. } | PlanFault::EmptyCluster { name } => {
                 format!("cluster.{name}")
             }

@@ -2,35 +2,40 @@
 //!
 //! 1. `words`: what settings are made of.
 //! 2. `set`: which stages a cluster has.
-//! 3. here: `Plan`, what a program or a file says.
-//! 4. `defaults`: what holds where nothing is said.
-//! 5. `settle`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
+//! 3. `choice`: what is chosen by name, with parameters: policies, admission.
+//! 4. here: `Plan`, what a program or a file says.
+//! 5. `defaults`: what holds where nothing is said.
+//! 6. `settle`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
 //!    nothing is left to interpret.
-//! 6. `fault`: what can be wrong with it.
+//! 7. `fault`: what can be wrong with it.
 
 mod words;
 mod set;
+mod choice;
 pub mod defaults;
 mod settle;
 mod fault;
 
+pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, settle_choice};
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
 pub use settle::{
     PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed, spaced,
     threads_allowed,
 };
-pub use words::{OnPanic, Policy, Retry, WhenFull};
+pub use words::{OnPanic, Retry, WhenFull};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A part of a plan: a struct of settings that may be said, with a method that says each.
+/// A part of a plan: a struct of settings that may be said, with a method that says each. What is
+/// chosen by name is last, and may be said by its name alone.
 macro_rules! part {
     (
         $(#[$about:meta])* $part:ident {
             $( $(#[$doc:meta])* $name:ident: $type:ty, )*
         }
+        $( chosen { $(#[$choice_doc:meta])* $choice:ident } )?
     ) => {
         $(#[$about])*
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,6 +43,7 @@ macro_rules! part {
         #[must_use]
         pub struct $part {
             $( $(#[$doc])* pub $name: Option<$type>, )*
+            $( $(#[$choice_doc])* pub $choice: Option<Choice>, )?
         }
 
         impl $part {
@@ -48,10 +54,20 @@ macro_rules! part {
                     self
                 }
             )*
+            $(
+                $(#[$choice_doc])*
+                pub fn $choice(mut self, $choice: impl Into<Choice>) -> Self {
+                    self.$choice = Some($choice.into());
+                    self
+                }
+            )?
 
             /// This, and what it leaves unsaid from `base`.
             pub fn over(self, base: &Self) -> Self {
-                $part { $( $name: self.$name.or_else(|| base.$name.clone()), )* }
+                $part {
+                    $( $name: self.$name.or_else(|| base.$name.clone()), )*
+                    $( $choice: self.$choice.or_else(|| base.$choice.clone()), )?
+                }
             }
         }
     };
@@ -85,6 +101,10 @@ part! {
         /// What becomes of the state after a panic; it is kept by default.
         on_panic: OnPanic,
     }
+    chosen {
+        /// Who is let into the queue; everybody for whom there is room by default.
+        admission
+    }
 }
 
 impl StagePlan {
@@ -100,10 +120,12 @@ part! {
         /// How many threads it has: one by default, and one per CPU for the cluster that takes
         /// the rest.
         threads: usize,
-        /// How they choose what to do next.
-        policy: Policy,
         /// Which stages it has. One cluster may leave this unsaid: it takes what the others leave.
         stages: StageSet,
+    }
+    chosen {
+        /// How they choose what to do next.
+        policy
     }
 }
 
@@ -120,20 +142,19 @@ part! {
 /// [`every`](Plan::every) stage, and that before the defaults.
 ///
 /// ```
-/// # mod comporta { pub use comporta_model::plan::{Plan, Policy, Retry, StageSet, WhenFull}; }
+/// # mod comporta { pub use comporta_model::plan::{Plan, Retry, StageSet, WhenFull}; }
 /// use std::time::Duration;
-/// use comporta::{Plan, Policy, Retry, StageSet, WhenFull};
+/// use comporta::{Plan, Retry, StageSet, WhenFull};
 ///
 /// let plan = Plan::new()
 ///     .threads(4)
-///     .policy("srpt".parse()?)
+///     .policy("srpt")
 ///     .every(|stage| stage.capacity(10_000))
 ///     .stage("resize", |s| s.instances(4).retry(Retry::new(3, Duration::from_millis(50))))
 ///     .stage("log", |log| log.when_full(WhenFull::DropOldest).priority(-1))
 ///     .connector("resize -> preview", |way| way.when_full(WhenFull::DropNewest))
 ///     .cluster("disk", |disk| disk.threads(2).stages(StageSet::of(["store", "log"])));
 /// # let _ = plan;
-/// # Ok::<(), comporta_model::plan::PlanFault>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -165,7 +186,7 @@ impl Plan {
     }
 
     /// The policy of the cluster `main`.
-    pub fn policy(self, policy: Policy) -> Self {
+    pub fn policy(self, policy: impl Into<Choice>) -> Self {
         self.cluster(defaults::CLUSTER, |main| main.policy(policy))
     }
 

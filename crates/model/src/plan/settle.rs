@@ -1,12 +1,16 @@
 //! Checks a plan against a graph, all of it at once, and gives the `Settings` the runtime obeys.
 //! The checks of single settings are used again when one is changed while the program runs.
+//! Long because every rule of a plan is here, and tested here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage};
-use crate::plan::{ClusterPlan, OnPanic, Plan, Policy, Retry, StagePlan, WhenFull, defaults};
+use crate::plan::{
+    Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
+    defaults, settle_choice,
+};
 
 /// Everything the runtime needs to know of one stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,12 +34,14 @@ pub struct StageSettings {
     pub failures_max: usize,
     /// State after a panic.
     pub on_panic: OnPanic,
+    /// Who is let into its queue; everybody for whom there is room, if nothing is said.
+    pub admission: Option<Choice>,
     /// The number of its pool.
     pub pool: usize,
 }
 
 /// Everything the runtime needs to know of one pool: a cluster's threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PoolSettings {
     /// The name of the cluster.
@@ -43,7 +49,7 @@ pub struct PoolSettings {
     /// Its threads.
     pub threads: usize,
     /// Its policy.
-    pub policy: Policy,
+    pub policy: Choice,
 }
 
 /// A plan that fits its graph.
@@ -109,12 +115,16 @@ pub fn capacity_allowed(stage: &StageSpec, capacity: usize) -> Result<usize, Pla
 /// # Errors
 /// When it has not.
 pub fn has_queue(stage: &StageSpec) -> Result<(), PlanFault> {
+    for_kind(stage, "queue")
+}
+
+fn for_kind(stage: &StageSpec, what: &'static str) -> Result<(), PlanFault> {
     let kind = match stage.kind {
         Kind::Stage => return Ok(()),
         Kind::Source => "source",
         Kind::Input => "input",
     };
-    Err(PlanFault::NotForKind { name: stage.name.to_string(), kind, what: "queue" })
+    Err(PlanFault::NotForKind { name: stage.name.to_string(), kind, what })
 }
 
 /// The clusters of a plan, settled: their pools, and the pool of each stage.
@@ -128,19 +138,24 @@ impl Plan {
     ///
     /// # Errors
     /// All the mistakes found.
-    pub fn settle(&self, graph: &Graph, cpus: usize) -> Result<Settings, Vec<PlanFault>> {
+    pub fn settle(
+        &self,
+        graph: &Graph,
+        catalogue: &Catalogue,
+        cpus: usize,
+    ) -> Result<Settings, Vec<PlanFault>> {
         let mut faults = Vec::new();
         let known: HashMap<&str, ()> = graph.stages.iter().map(|s| (&*s.name, ())).collect();
         for name in self.stages.keys().filter(|name| !known.contains_key(name.as_str())) {
             faults.push(no_stage(graph, name, &format!("stage.{name}")));
         }
-        let Parts { pools, pool_of } = self.settle_clusters(graph, cpus, &mut faults);
+        let Parts { pools, pool_of } = self.settle_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.settle_connectors(graph, &mut faults);
         let stages = graph
             .stages
             .iter()
             .zip(pool_of)
-            .map(|(spec, pool)| self.settle_stage(spec, pool, &mut faults))
+            .map(|(spec, pool)| self.settle_stage(graph, spec, catalogue, pool, &mut faults))
             .collect();
         if !faults.is_empty() {
             return Err(faults);
@@ -154,14 +169,23 @@ impl Plan {
         })
     }
 
-    fn settle_clusters(&self, graph: &Graph, cpus: usize, faults: &mut Vec<PlanFault>) -> Parts {
+    fn settle_clusters(
+        &self,
+        graph: &Graph,
+        catalogue: &Catalogue,
+        cpus: usize,
+        faults: &mut Vec<PlanFault>,
+    ) -> Parts {
         let rest = self.rest(faults);
         let mut pools = Vec::new();
         let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
         let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
             let threads = plan.threads.unwrap_or(threads);
             faults.extend(threads_allowed(name, threads).err());
-            let policy = plan.policy.unwrap_or_default();
+            let said = plan.policy.clone().unwrap_or_else(|| Choice::new(defaults::POLICY));
+            let key = format!("cluster.{name}.policy");
+            let offers = &catalogue.policies;
+            let policy = chosen("policy", offers, &said, &key, graph, faults);
             pools.push(PoolSettings { name: name.to_owned(), threads, policy });
         };
         let none = ClusterPlan::default();
@@ -292,7 +316,9 @@ impl Plan {
 
     fn settle_stage(
         &self,
+        graph: &Graph,
         spec: &StageSpec,
+        catalogue: &Catalogue,
         pool: usize,
         faults: &mut Vec<PlanFault>,
     ) -> StageSettings {
@@ -337,6 +363,13 @@ impl Plan {
         if own.capacity.is_some() || own.when_full.is_some() {
             faults.extend(has_queue(spec).err());
         }
+        if own.admission.is_some() {
+            faults.extend(for_kind(spec, "admission").err());
+        }
+        let admission = said.admission.as_ref().map(|said| {
+            let key = format!("stage.{}.admission", spec.name);
+            chosen("admission controller", &catalogue.admissions, said, &key, graph, faults)
+        });
         StageSettings {
             instances,
             capacity,
@@ -347,9 +380,32 @@ impl Plan {
             emit_max,
             failures_max: said.failures_max.unwrap_or(defaults::FAILURES_MAX),
             on_panic: said.on_panic.unwrap_or_default(),
+            admission,
             pool,
         }
     }
+}
+
+/// Settles a choice; what it says of stages by name must be of stages that are there.
+fn chosen(
+    what: &'static str,
+    offers: &[Offer],
+    said: &Choice,
+    key: &str,
+    graph: &Graph,
+    faults: &mut Vec<PlanFault>,
+) -> Choice {
+    let settled = settle_choice(what, offers, said, key).unwrap_or_else(|wrong| {
+        faults.extend(wrong);
+        said.clone()
+    });
+    for (param, value) in &settled.params {
+        let Param::Stages(stages) = value else { continue };
+        for name in stages.keys().filter(|name| graph.find(name).is_none()) {
+            faults.push(no_stage(graph, name, &format!("{key}.{param}")));
+        }
+    }
+    settled
 }
 
 /// The name of the pool that was opened under this number.
@@ -394,8 +450,13 @@ mod tests {
         }
     }
 
+    fn catalogue() -> Catalogue {
+        let offer = Offer { name: "stealing", aliases: &[], about: "", cites: "", params: &[] };
+        Catalogue { policies: vec![offer], ..Catalogue::default() }
+    }
+
     fn mistakes(plan: &Plan) -> Vec<String> {
-        let faults = plan.settle(&graph(false), 2).unwrap_err();
+        let faults = plan.settle(&graph(false), &catalogue(), 2).unwrap_err();
         faults.iter().map(|fault| format!("{}: {fault}", fault.key())).collect()
     }
 
@@ -430,7 +491,7 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.threads(3))
             .cluster("z", |z| z.stages(StageSet::all() - "read" - "split"));
-        let settings = plan.settle(&graph(false), 8).unwrap();
+        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
         let pools: Vec<_> = settings.pools.iter().map(|p| (p.name.as_str(), p.threads)).collect();
         assert_eq!(pools, [("a", 3), ("z", 1)]);
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
@@ -444,7 +505,7 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.stages("read".into()))
             .cluster("b", |b| b.stages(StageSet::all() - "read"));
-        let settings = plan.settle(&graph(false), 8).unwrap();
+        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
         assert_eq!(settings.pools.len(), 2);
         assert_eq!(settings.stages.iter().map(|s| s.pool).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(
@@ -459,8 +520,8 @@ mod tests {
     #[test]
     fn what_a_local_connector_joins_is_in_one_cluster() {
         let plan = Plan::new().cluster("side", |side| side.stages("sum".into()));
-        assert!(plan.settle(&graph(false), 2).is_ok());
-        let faults = plan.settle(&graph(true), 2).unwrap_err();
+        assert!(plan.settle(&graph(false), &catalogue(), 2).is_ok());
+        let faults = plan.settle(&graph(true), &catalogue(), 2).unwrap_err();
         assert_eq!(faults[0].key(), "cluster.side.stages");
         assert!(faults[0].to_string().starts_with("`split.odd` and `sum` are joined by a local"));
     }
@@ -470,7 +531,7 @@ mod tests {
         let plan = Plan::new()
             .connector("split->sum", |c| c.when_full(WhenFull::DropNewest))
             .connector("split.even  ->  sum", |c| c.when_full(WhenFull::DropOldest));
-        let settings = plan.settle(&graph(false), 2).unwrap();
+        let settings = plan.settle(&graph(false), &catalogue(), 2).unwrap();
         assert_eq!(
             settings.connectors,
             [vec![None], vec![Some(WhenFull::DropNewest)], vec![Some(WhenFull::DropOldest)]]

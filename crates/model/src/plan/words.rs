@@ -1,11 +1,7 @@
-//! The words of a plan: what happens at a full queue, how a pool chooses, how often a failing
-//! event is tried, what becomes of the state after a panic.
+//! The words of a plan: what happens at a full queue, how often a failing event is tried, what
+//! becomes of the state after a panic.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
-
-use crate::plan::fault::{PlanFault, nearest};
 
 /// What happens to an event that arrives at a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,47 +25,6 @@ impl WhenFull {
         (WhenFull::DropNewest, "drop-newest"),
         (WhenFull::DropOldest, "drop-oldest"),
     ];
-}
-
-/// How a pool chooses what to do next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// Each worker has a queue of its own and takes from others when it is empty. Priorities are
-    /// kept in four bands, approximately.
-    #[default]
-    Stealing,
-    /// One queue, first come first served, stage priorities first.
-    Single,
-    /// One queue; the deeper a stage lies in the graph, the sooner it is served: shortest
-    /// remaining processing time.
-    Srpt,
-}
-
-impl Policy {
-    /// Every policy, with its names and what it does.
-    pub const ALL: &'static [(Policy, &'static [&'static str], &'static str)] = &[
-        (Policy::Stealing, &["stealing", "default"], "a queue per worker, and stealing"),
-        (Policy::Single, &["single", "fifo"], "one queue, first come first served"),
-        (Policy::Srpt, &["srpt"], "one queue, the stage nearest to the end first"),
-    ];
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Policy::ALL.iter().find(|(policy, ..)| policy == self);
-        f.write_str(known.map_or("?", |(_, names, _)| names[0]))
-    }
-}
-
-impl FromStr for Policy {
-    type Err = PlanFault;
-    fn from_str(name: &str) -> Result<Self, PlanFault> {
-        let found = Policy::ALL.iter().find(|(_, names, _)| names.contains(&name));
-        found.map(|(policy, ..)| *policy).ok_or_else(|| PlanFault::NoPolicy {
-            name: name.to_owned(),
-            near: nearest(name, Policy::ALL.iter().flat_map(|(_, names, _)| names.iter().copied())),
-        })
-    }
 }
 
 /// How often an event that failed is tried again, and how long the instance waits before.
@@ -136,12 +91,5 @@ mod tests {
         };
         let waits: Vec<_> = (1..=4).map(|n| retry.wait_after(n).map(|d| d.as_millis())).collect();
         assert_eq!(waits, [Some(50), Some(100), Some(150), None]);
-    }
-
-    #[test]
-    fn a_policy_is_known_by_all_its_names_and_a_slip_gets_a_hint() {
-        assert_eq!("fifo".parse(), Ok(Policy::Single));
-        let fault = "strp".parse::<Policy>().unwrap_err();
-        assert_eq!(fault.to_string(), "there is no policy `strp`: did you mean `srpt`?");
     }
 }

@@ -53,7 +53,10 @@ fn a_flag_is_marked_like_a_file() {
 fn a_mistake_in_what_the_program_says_itself_is_no_mistake_of_a_file() {
     let spec = comporta_plan::PlanSpec::new();
     let program = comporta_model::plan::Plan::new().stage("spilt", |s| s.instances(3));
-    let said = spec.settle(&crate::program::graph(), &program, 2).unwrap_err().to_string();
+    let said = spec
+        .settle(&crate::program::graph(), &program, &crate::program::catalogue(), 2)
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("no stage `spilt`") && said.contains("the program says so"), "{said}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comporta_model::plan::{OnPanic, Policy, WhenFull};
+use comporta_model::plan::{OnPanic, WhenFull};
 use proptest::prelude::*;
 
 use crate::program::settle;
@@ -48,9 +48,12 @@ fn everything_a_plan_may_say_is_obeyed() {
     let settings = effective.settings();
     assert_eq!(settings.drain, Duration::from_secs(90));
     assert_eq!(settings.stuck_after, Duration::from_millis(250));
-    let pools: Vec<_> =
-        settings.pools.iter().map(|p| (p.name.as_str(), p.threads, p.policy)).collect();
-    assert_eq!(pools, [("main", 3, Policy::Srpt), ("side", 1, Policy::Single)]);
+    let pools: Vec<_> = settings
+        .pools
+        .iter()
+        .map(|p| (p.name.as_str(), p.threads, p.policy.name.as_str()))
+        .collect();
+    assert_eq!(pools, [("main", 3, "srpt"), ("side", 1, "single")]);
     let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
     assert_eq!(of, [0, 0, 0, 1, 1, 0]);
     let split = &settings.stages[2];
@@ -93,7 +96,14 @@ fn what_gave_way_is_no_longer_said_by_anybody() {
 fn a_variable_may_spell_a_number_as_toml_does() {
     let mut spec = comporta_plan::PlanSpec::with_env(|_| Some("10_000".to_owned()));
     spec.text("p.toml", "[stage.split]\nqueue.capacity = '${PLACES}'");
-    let effective = spec.settle(&crate::program::graph(), &crate::program::program(), 2).unwrap();
+    let effective = spec
+        .settle(
+            &crate::program::graph(),
+            &crate::program::program(),
+            &crate::program::catalogue(),
+            2,
+        )
+        .unwrap();
     assert_eq!(effective.settings().stages[2].capacity, 10_000);
 }
 
@@ -129,7 +139,8 @@ fn stages_called_as_sets_are_read_back_as_stages() {
     let settle = |text: &str| {
         let mut spec = comporta_plan::PlanSpec::new();
         spec.text("p.toml", text);
-        spec.settle(&graph, &comporta_model::plan::Plan::new(), 2).unwrap()
+        spec.settle(&graph, &comporta_model::plan::Plan::new(), &crate::program::catalogue(), 2)
+            .unwrap()
     };
     let first = settle("[cluster.side]\nstages = ['all']");
     let again = settle(&first.to_string());

@@ -1,7 +1,7 @@
 //! The program that the plans of these tests are for.
 
 use comporta_model::graph::{Connector, Graph, Kind, Route, StageId, StageSpec};
-use comporta_model::plan::Plan;
+use comporta_model::plan::{Catalogue, Plan};
 use comporta_plan::{Effective, PlanSpec, Report};
 use std::time::Duration;
 
@@ -45,6 +45,13 @@ pub(crate) fn program() -> Plan {
     Plan::new().stage("split", |split| split.instances(2))
 }
 
+/// What can be chosen by name.
+pub(crate) fn catalogue() -> Catalogue {
+    let mut catalogue = Catalogue::default();
+    catalogue.policies = comporta_policy::Registry::new().offers();
+    catalogue
+}
+
 pub(crate) fn env(name: &str) -> Option<String> {
     match name {
         "FOUR" => Some("4".to_owned()),
@@ -59,5 +66,5 @@ pub(crate) fn settle(texts: &[(&str, &str)]) -> Result<Effective, Report> {
     for (name, text) in texts {
         if name.starts_with("--") { spec.set(name, text) } else { spec.text(*name, *text) }
     }
-    spec.settle(&graph(), &program(), 8)
+    spec.settle(&graph(), &program(), &catalogue(), 8)
 }

@@ -129,7 +129,7 @@ fn a_source_closed_while_it_sleeps_survives_its_own_timer() {
         core.clock.advance(Duration::from_secs(1));
         let mut due = Vec::new();
         core.timers.due(core.clock.now(), &mut due);
-        due.into_iter().for_each(|token| core.make_ready(token));
+        due.into_iter().for_each(|alarm| core.sound(alarm));
         check(&running.wait());
         assert!(told.all().len() <= 2);
     });

@@ -30,6 +30,7 @@
 //! | cycles | `cycle` |
 //! | park | `park` |
 //! | pools | `pools` |
+//! | policies: visit orders, pools made and given up, threads that move, colors | `govern` |
 //! | order | `ordered` |
 //! | push handles | `push` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
@@ -43,6 +44,7 @@ mod queue;
 mod cycle;
 mod park;
 mod pools;
+mod govern;
 mod ordered;
 mod push;
 mod end;

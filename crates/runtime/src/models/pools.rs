@@ -1,7 +1,7 @@
 //! Models of pools: stages that move, workers that come and go, policies that change, while
 //! tokens stand in their queues.
 
-use comporta_model::plan::{Plan, Policy, StageSet};
+use comporta_model::plan::{Plan, StageSet};
 
 use super::{Alone, Seen, check, explore, handled, in_order, start};
 use crate::app::App;
@@ -81,7 +81,7 @@ fn a_change_of_policy_strands_no_token() {
         let app = chain(&seen, 3);
         let (running, _) = start(app, &Plan::new().threads(2).every(|s| s.batch(1).capacity(2)));
         let control = running.control();
-        for policy in [Policy::Single, Policy::Stealing, Policy::Srpt] {
+        for policy in ["single", "stealing", "srpt"] {
             control.set_policy("main", policy).unwrap();
         }
         check(&running.wait());

@@ -44,6 +44,10 @@ pub(crate) struct Wakes {
     pub(crate) home: u32,
     /// When the visit ended, if it looked.
     pub(crate) now: Option<Time>,
+    /// How many events the policy lets the visit take; 0 is no bound.
+    pub(crate) limit: usize,
+    /// Events the visit has settled, or a source has sent.
+    pub(crate) done: usize,
     pub(crate) tokens: Vec<Token>,
     /// Storage for chunks that this worker has in its cache.
     pub(crate) shelf: Shelf,

@@ -18,7 +18,7 @@ use comporta_model::event::{AckGroup, Fate, Meta, Time};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::{Cx, Handler};
 
-use crate::core::{Core, Node};
+use crate::core::{Core, Node, Reading};
 use crate::cycle::Cycle;
 use crate::failure::{Failure, Failures};
 use crate::latency::Latency;
@@ -632,6 +632,24 @@ impl<H: Handler> Node for StageNode<H> {
 
     fn set_enabled(&self, enabled: bool) {
         self.state.lock().desk.disabled = !enabled;
+    }
+
+    fn set_when_full(&self, when_full: WhenFull) {
+        self.state.lock().desk.when_full = when_full;
+    }
+
+    fn reading(&self) -> Reading {
+        let state = self.state.lock();
+        let counts = &state.desk.counts;
+        Reading {
+            queued: state.queue.len(),
+            arrived: counts.arrived,
+            processed: counts.handled + counts.failed,
+            instances: state.instances,
+            free: state.idle.len(),
+            capacity: state.desk.capacity,
+            enabled: !state.desk.disabled,
+        }
     }
 
     fn set_instances(

@@ -318,6 +318,7 @@ impl<H: Handler> StageNode<H> {
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
                 let most = state.desk.capacity.max(1);
+                let most = if wakes.limit == 0 { most } else { most.min(wakes.limit) };
                 state.queue.pop(self.stride(core, state.stride).min(most))
             }
             Some((size, _)) => {

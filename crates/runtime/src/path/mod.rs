@@ -3,7 +3,7 @@
 //! 1. [`source`] is pulled for events; [`push`] lets a program hand them in from outside.
 //! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed.
 //! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
-//! 4. [`ready`] holds the tokens that say which stage has work.
+//! 4. [`ready`] holds the tokens that say which stage has work; [`walk`] is the visit order.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
 //! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types; [`pace`] says for
 //!    how long.
@@ -16,6 +16,7 @@ pub(crate) mod push;
 pub(crate) mod admit;
 pub(crate) mod enqueue;
 pub(crate) mod ready;
+pub(crate) mod walk;
 pub(crate) mod work;
 pub(crate) mod handle;
 pub(crate) mod group;

@@ -13,7 +13,7 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::port::Out;
 use comporta_model::port::Ports;
 
-use crate::core::{Core, Node};
+use crate::core::{Core, Node, Reading};
 use crate::failure::Failure;
 use crate::path::admit::{Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
@@ -483,6 +483,10 @@ impl Node for InputNode {
             ended: self.pushing.load(Acquire) & ENDED != 0,
             ..StageSnapshot::blank(name, priority)
         }
+    }
+
+    fn reading(&self) -> Reading {
+        Reading { instances: 1, ..Reading::default() } // what it sends is counted where it goes
     }
 
     fn failures(&self) -> Vec<Failure> {

@@ -2,13 +2,17 @@
 //! Before: `enqueue` makes a token. After: `work` takes it.
 //! Workers that steal have a queue each; what comes from outside, and everything under a policy
 //! of one queue, stands in the pool's shared queue, by priority and then first come first served.
+//! Under a policy with a visit order, tokens that say no more than that events wait are counted
+//! by stage (`walk`), and a worker takes that of the next stage on its way.
 //! Invariant: a token pushed is popped by some worker of the pool; takers look in every place,
-//! whatever the policy of the moment, so a change of policy strands none.
+//! whatever the policy of the moment, so a change of policy strands none. A pool that has no
+//! threads is closed, and gives back what is pushed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::sync::{AtomicUsize, Mutex, Relaxed, SeqCst};
+use crate::path::walk::{Course, Cursor, Fired, Walk};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Relaxed, SeqCst};
 
 /// Says that a stage has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,20 +149,43 @@ impl Local {
 pub(crate) struct Shared {
     tokens: Mutex<SharedTokens>,
     len: AtomicUsize,
+    /// Whether workers visit stages in an order.
+    walked: AtomicBool,
 }
 
 #[derive(Default)]
 struct SharedTokens {
+    /// The pool has no threads: nothing may be put here.
+    closed: bool,
     /// Of priority 0: most programs have no other, and then nothing needs to be ordered.
     plain: VecDeque<Token>,
     ranks: BTreeMap<Reverse<i32>, VecDeque<Token>>,
     /// An emptied rank, kept so that a queue that swings between none and one allocates nothing.
     spare: VecDeque<Token>,
+    /// Where workers visit stages in an order, what waits at each.
+    walk: Option<Walk>,
 }
 
 impl SharedTokens {
+    fn push(&mut self, token: Token, priority: i32) {
+        if let Some(walk) = &mut self.walk
+            && token.task == Task::Any
+            && walk.add(token.stage)
+        {
+            return;
+        }
+        let rank = match priority {
+            0 => &mut self.plain,
+            _ => self
+                .ranks
+                .entry(Reverse(priority))
+                .or_insert_with(|| std::mem::take(&mut self.spare)),
+        };
+        rank.push_back(token);
+    }
+
     fn pop(&mut self) -> Option<Token> {
-        let SharedTokens { plain, ranks, spare } = self;
+        let SharedTokens { plain, ranks, spare, .. } = self;
         if let Some(mut first) = ranks.first_entry()
             && (first.key().0 > 0 || plain.is_empty())
         {
@@ -170,29 +197,84 @@ impl SharedTokens {
         }
         plain.pop_front()
     }
+
+    /// Everything, in the order in which it would be taken.
+    fn drain(&mut self) -> Vec<Token> {
+        let mut all: Vec<Token> = std::iter::from_fn(|| self.pop()).collect();
+        let walked = self.walk.iter_mut().flat_map(Walk::drain);
+        all.extend(walked.map(|stage| Token::new(stage, Task::Any)));
+        all
+    }
+}
+
+/// What a worker got from the shared queue.
+#[derive(Default)]
+pub(crate) struct Popped {
+    pub(crate) token: Option<Token>,
+    /// How many are left.
+    pub(crate) left: usize,
+    /// If it is the worker's focus in the visit order: how many events its visit may take, 0 for
+    /// no bound of the policy's.
+    pub(crate) focus: Option<usize>,
+    pub(crate) fired: Fired,
 }
 
 impl Shared {
-    pub(crate) fn push(&self, token: Token, priority: i32) {
+    /// Adds a token; gives it back if the pool has no threads, because its stage has moved.
+    pub(crate) fn push(&self, token: Token, priority: i32) -> Result<(), Token> {
         let mut tokens = self.tokens.lock();
-        let SharedTokens { plain, ranks, spare } = &mut *tokens;
-        let rank = match priority {
-            0 => plain,
-            _ => ranks.entry(Reverse(priority)).or_insert_with(|| std::mem::take(spare)),
-        };
-        rank.push_back(token);
+        if tokens.closed {
+            return Err(token);
+        }
+        tokens.push(token, priority);
         self.len.fetch_add(1, SeqCst);
+        Ok(())
     }
 
-    /// The next token, and how many are left.
-    pub(crate) fn pop(&self) -> Option<(Token, usize)> {
-        if self.is_empty() {
-            return None;
+    /// The next token for a worker that stands at `cursor`, one of a crew of so many.
+    pub(crate) fn pop(&self, cursor: &mut Cursor, crew: usize) -> Popped {
+        // An empty round of a visit order is an event of its own: it may fire.
+        if self.is_empty() && !self.walked.load(SeqCst) {
+            return Popped::default();
         }
         // The length changes under the lock: whoever sees it finds a token, or waits for the lock.
         let mut tokens = self.tokens.lock();
-        let token = tokens.pop()?;
-        Some((token, self.len.fetch_sub(1, SeqCst) - 1))
+        let mut popped = Popped { token: tokens.pop(), ..Popped::default() };
+        if popped.token.is_none()
+            && let Some(walk) = &mut tokens.walk
+        {
+            let step = walk.step(cursor, crew, &mut popped.fired);
+            popped.token = step.map(|(stage, _)| Token::new(stage, Task::Any));
+            popped.focus = step.map(|(_, limit)| limit);
+        }
+        if popped.token.is_some() {
+            popped.left = self.len.fetch_sub(1, SeqCst) - 1;
+        }
+        popped
+    }
+
+    /// Has workers visit stages on this course, or take tokens in turn. What is here stays, each
+    /// where it now belongs.
+    pub(crate) fn set_course(&self, course: Option<Arc<Course>>, priority: impl Fn(u32) -> i32) {
+        let mut tokens = self.tokens.lock();
+        self.walked.store(course.is_some(), SeqCst);
+        let all = tokens.drain();
+        tokens.walk = match (course, tokens.walk.take()) {
+            (None, _) => None,
+            (Some(course), walk) => Some(Walk::new(course, walk)),
+        };
+        all.into_iter().for_each(|token| tokens.push(token, priority(token.stage)));
+    }
+
+    /// The pool has no more threads, or has some again. Gives what was here when it closes.
+    pub(crate) fn set_closed(&self, closed: bool) -> Vec<Token> {
+        let mut tokens = self.tokens.lock();
+        tokens.closed = closed;
+        if !closed {
+            return Vec::new();
+        }
+        self.len.store(0, SeqCst);
+        tokens.drain()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -212,10 +294,50 @@ mod tests {
     fn the_shared_queue_serves_by_priority_and_then_in_order() {
         let queue = Shared::default();
         for (stage, priority) in [(6, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, 9)] {
-            queue.push(any(stage), priority);
+            queue.push(any(stage), priority).unwrap();
         }
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(t, _)| t.stage).collect();
-        assert_eq!(order, [5, 2, 4, 1, 3, 6]);
+        assert_eq!(stages(&queue), [5, 2, 4, 1, 3, 6]);
+    }
+
+    fn stages(queue: &Shared) -> Vec<u32> {
+        let mut cursor = Cursor::default();
+        let pop = || queue.pop(&mut cursor, 1).token;
+        std::iter::from_fn(pop).map(|token| token.stage).collect()
+    }
+
+    fn course(order: &[u32]) -> Option<Arc<Course>> {
+        Some(Arc::new(Course::new(order.to_vec())))
+    }
+
+    #[test]
+    fn what_waits_when_the_course_is_set_or_ended_stays_and_is_counted() {
+        let queue = Shared::default();
+        for stage in [3, 1, 1, 2] {
+            queue.push(any(stage), 0).unwrap();
+        }
+        let resume = Token::new(1, Task::Resume { instance: 0, room: 1 });
+        queue.push(resume, 0).unwrap();
+        queue.set_course(course(&[1, 2, 3]), |_| 0);
+        let first = queue.pop(&mut Cursor::default(), 1);
+        assert_eq!((first.token, first.left), (Some(resume), 4)); // who waits for no event goes first
+        assert_eq!(stages(&queue), [1, 1, 2, 3]);
+        queue.push(any(2), 0).unwrap();
+        queue.push(any(1), 0).unwrap();
+        queue.set_course(None, |stage| stage as i32);
+        assert_eq!(stages(&queue), [2, 1]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_closed_queue_gives_back_what_it_has_and_what_is_pushed() {
+        let queue = Shared::default();
+        queue.set_course(course(&[1, 2]), |_| 0);
+        queue.push(any(2), 0).unwrap();
+        assert_eq!(queue.set_closed(true), [any(2)]);
+        assert_eq!(queue.push(any(1), 0), Err(any(1)));
+        assert!(queue.is_empty());
+        queue.set_closed(false);
+        assert_eq!(queue.push(any(1), 0), Ok(()));
     }
 
     #[test]

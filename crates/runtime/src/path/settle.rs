@@ -32,6 +32,7 @@ impl<H: Handler> StageNode<H> {
         wakes: &mut Wakes,
     ) {
         let Ran { at, tally, ticket, wait, start } = ran;
+        wakes.done = at;
         let end = core.clock.now();
         wakes.now = Some(end);
         let meta = Meta { home: wakes.home, ..chunk.meta.clone() };

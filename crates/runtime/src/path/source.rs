@@ -11,7 +11,7 @@ use comporta_model::event::{AckGroup, Fate, Meta, Settled, Time};
 use comporta_model::port::{Out, Ports};
 use comporta_model::source::{Demand, Pull, Source};
 
-use crate::core::{Core, Node};
+use crate::core::{Core, Node, Reading};
 use crate::failure::{Failure, guard};
 use crate::path::admit::{Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
@@ -93,7 +93,8 @@ impl<S: Source> SourceNode<S> {
         let who = Who::Instance { stage: self.id, instance: 0 };
         pump.due = None;
         pump.links.draw(&mut pump.out, self.batch, usize::MAX, (&who, true));
-        let events = pump.out.allowance().clamp(1, self.batch);
+        let most = if wakes.limit == 0 { self.batch } else { self.batch.min(wakes.limit) };
+        let events = pump.out.allowance().clamp(1, most);
         pump.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {
             self.state.lock().groups += 1;
@@ -134,6 +135,7 @@ impl<S: Source> SourceNode<S> {
         let Pump { links, out, .. } = &mut *pump;
         links.flush(out, &mut sending);
         let (line, emitted, unrouted) = (sending.line, sending.emitted, sending.unrouted);
+        wakes.done = emitted;
         let end = core.clock.now();
         wakes.now = Some(end);
         let took = end.since(now).as_nanos() as u64;
@@ -326,6 +328,13 @@ impl<S: Source> Node for SourceNode<S> {
             ended: state.phase == Phase::Ended,
             ..StageSnapshot::blank(name, priority)
         }
+    }
+
+    fn reading(&self) -> Reading {
+        let state = self.state.lock();
+        let sent = state.counts.emitted;
+        let free = usize::from(state.phase != Phase::Running);
+        Reading { arrived: sent, processed: sent, instances: 1, free, ..Reading::default() }
     }
 
     fn failures(&self) -> Vec<Failure> {

@@ -4,16 +4,13 @@
 
 use std::cell::Cell;
 
-use comporta_model::plan::Policy;
-
 use crate::core::Core;
 use crate::path::admit::Wakes;
-use crate::path::ready::{Local, Shared, Task, Token};
-use crate::sleep::{Sleep, Woken};
-use crate::sync::{
-    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Relaxed, Release,
-    SeqCst, thread_local,
-};
+use crate::path::ready::{Popped, Task, Token};
+use crate::path::walk::{Cursor, Fired};
+use crate::pool::{Member, Pool};
+use crate::sleep::Sleep;
+use crate::sync::{Acquire, Arc, Relaxed, SeqCst, thread_local};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
@@ -24,105 +21,6 @@ const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
 
 /// A worker's home number holds its pool above this bit.
 const HOME_POOL_SHIFT: usize = 20;
-
-/// Threads that share their work.
-pub(crate) struct Pool {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) shared: Apart<Shared>,
-    pub(crate) sleep: Apart<Sleep>,
-    policy: AtomicUsize,
-    crew: Apart<Mutex<Crew>>,
-    /// Rises with every change of the crew; workers compare it once per visit.
-    epoch: AtomicU64,
-}
-
-#[derive(Default)]
-struct Crew {
-    members: Arc<Vec<Arc<Member>>>,
-    made: usize,
-}
-
-/// One worker, as others see it.
-pub(crate) struct Member {
-    pub(crate) number: usize,
-    local: Apart<Local>,
-    woken: Arc<Woken>,
-    pub(crate) leaving: AtomicBool,
-    /// Since when it has been in one visit (nanoseconds; 0 if in none), and to which stage.
-    pub(crate) since: AtomicU64,
-    pub(crate) stage: AtomicU32,
-    /// It stands in for a stuck one.
-    pub(crate) stand_in: bool,
-}
-
-impl Pool {
-    pub(crate) fn new(index: usize, name: String, policy: Policy) -> Self {
-        Pool {
-            index,
-            name,
-            shared: Apart::default(),
-            sleep: Apart::default(),
-            policy: AtomicUsize::new(policy as usize),
-            crew: Apart::default(),
-            epoch: AtomicU64::new(1),
-        }
-    }
-
-    pub(crate) fn policy(&self) -> Policy {
-        let number = self.policy.load(Acquire);
-        let known = Policy::ALL.iter().find(|(policy, ..)| *policy as usize == number);
-        known.map_or(Policy::Stealing, |(policy, ..)| *policy)
-    }
-
-    pub(crate) fn set_policy(&self, policy: Policy) {
-        self.policy.store(policy as usize, Release);
-    }
-
-    pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
-        self.crew.lock().members.clone()
-    }
-
-    /// Adds a member to the crew; the caller gives it a thread.
-    pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
-        let mut crew = self.crew.lock();
-        let member = Arc::new(Member {
-            number: crew.made,
-            local: Apart::default(),
-            woken: Arc::default(),
-            leaving: AtomicBool::new(false),
-            since: AtomicU64::new(0),
-            stage: AtomicU32::new(0),
-            stand_in,
-        });
-        crew.made += 1;
-        let members = crew.members.iter().cloned().chain([member.clone()]).collect();
-        crew.members = Arc::new(members);
-        self.epoch.fetch_add(1, SeqCst);
-        member
-    }
-
-    /// Tells up to `n` members to leave, the last hired first.
-    pub(crate) fn dismiss(&self, n: usize, which: impl Fn(&Member) -> bool) {
-        let members = self.members();
-        let staying = members.iter().rev().filter(|m| !m.leaving.load(SeqCst) && which(m));
-        staying.take(n).for_each(|member| member.leaving.store(true, SeqCst));
-        self.sleep.wake_all();
-    }
-
-    /// Threads it should have, stand-ins apart.
-    pub(crate) fn threads(&self) -> usize {
-        let members = self.members();
-        members.iter().filter(|m| !m.leaving.load(SeqCst) && !m.stand_in).count()
-    }
-
-    fn gone(&self, member: &Arc<Member>) {
-        let mut crew = self.crew.lock();
-        let rest = crew.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
-        crew.members = Arc::new(rest.collect());
-        self.epoch.fetch_add(1, SeqCst);
-    }
-}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +42,9 @@ pub(crate) struct Worker {
     searching: bool,
     /// The token to follow next. It is run at once, so nobody needs to find it.
     next: Option<Token>,
+    /// Where it stands in the visit order, and whether its next visit is made there.
+    cursor: Cursor,
+    focus: Option<usize>,
     wakes: Wakes,
 }
 
@@ -170,7 +71,7 @@ impl Worker {
     }
 
     pub(crate) fn new(pool: &Pool, member: Arc<Member>) -> Self {
-        let home = u32::try_from(1 + (pool.index << HOME_POOL_SHIFT) + member.number).unwrap_or(0);
+        let home = home(pool, &member);
         Worker {
             pool: pool.index,
             member,
@@ -180,6 +81,8 @@ impl Worker {
             followed: 0,
             searching: false,
             next: None,
+            cursor: Cursor::default(),
+            focus: None,
             wakes: Wakes { home, ..Wakes::default() },
         }
     }
@@ -187,23 +90,25 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
-        let pool = &core.pools[self.pool];
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             if self.step(core) == Stepped::Idle {
-                self.idle(core, pool);
+                self.idle(core, &core.pools[self.pool]);
             }
         }
-        self.leave(core, pool);
+        self.leave(core);
     }
 
-    /// Takes one token and makes its visit.
+    /// Takes one token and makes its visit; first goes where it is wanted.
     pub(crate) fn step(&mut self, core: &Arc<Core>) -> Stepped {
+        if core.pools[self.pool].is_asked() && !self.change_pool(core) {
+            return Stepped::Idle;
+        }
         let pool = &core.pools[self.pool];
-        if self.epoch != pool.epoch.load(Acquire) {
-            self.epoch = pool.epoch.load(Acquire);
+        if self.epoch != pool.epoch() {
+            self.epoch = pool.epoch();
             self.crew = pool.members();
         }
-        let Some(token) = self.pick(pool) else { return Stepped::Idle };
+        let Some(token) = self.pick(core, pool) else { return Stepped::Idle };
         if std::mem::take(&mut self.searching) {
             pool.sleep.end_search();
             if self.sees_work(pool) {
@@ -215,6 +120,7 @@ impl Worker {
     }
 
     fn visit(&mut self, core: &Arc<Core>, pool: &Pool, token: Token) {
+        let focus = self.focus.take();
         if core.pool_of(token.stage) != self.pool {
             core.make_ready(token); // its stage has moved
             return;
@@ -222,6 +128,11 @@ impl Worker {
         if core.is_held(token) {
             return;
         }
+        let Ok(color) = core.colors.take(core.color(token.stage), token) else {
+            return; // another stage of its color runs, and will make it ready again
+        };
+        self.wakes.limit = focus.unwrap_or(0);
+        self.wakes.done = 0;
         // The end of the last visit is the start of this one: a read of the clock is saved. A test
         // moves its clock between steps.
         let lately = self.wakes.now.take().filter(|_| !core.is_tested());
@@ -230,13 +141,37 @@ impl Worker {
         self.member.since.store(now.as_nanos().max(1), Relaxed);
         core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
         self.member.since.store(0, Relaxed);
+        if focus.is_some() {
+            self.cursor.spent += self.wakes.done;
+        }
+        core.colors.give(color, &mut self.wakes.tokens);
         self.hand_on(core, pool, token.stage);
+    }
+
+    /// Goes to the pool that asked for it first, if it is one to go. Says whether it is needed
+    /// anywhere.
+    #[cold]
+    fn change_pool(&mut self, core: &Arc<Core>) -> bool {
+        let from = &core.pools[self.pool];
+        let Some(to) = from.release(&self.member) else { return true };
+        self.put_down(core, from);
+        let to = &core.pools[to];
+        let Some(member) = to.join() else {
+            self.member.leaving.store(true, SeqCst);
+            return false;
+        };
+        self.pool = to.index;
+        self.wakes.home = home(to, &member);
+        self.member = member;
+        self.epoch = 0;
+        self.cursor = Cursor::default();
+        true
     }
 
     /// Puts what a visit woke where it will be found.
     fn hand_on(&mut self, core: &Core, pool: &Pool, from: u32) {
         core.resolve(&mut self.wakes);
-        let stealing = pool.policy() == Policy::Stealing;
+        let stealing = pool.own_queues();
         let mut followed = false;
         let mut tokens = std::mem::take(&mut self.wakes.tokens);
         for token in tokens.drain(..) {
@@ -277,7 +212,7 @@ impl Worker {
     }
 
     /// The next token of this worker's own queue, the shared one, or another worker's.
-    fn pick(&mut self, pool: &Pool) -> Option<Token> {
+    fn pick(&mut self, core: &Arc<Core>, pool: &Pool) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take() {
             self.followed += 1;
@@ -291,11 +226,21 @@ impl Worker {
             worker.followed = if fair { 0 } else { worker.followed + 1 };
             worker.member.local.pop(fair)
         };
-        let found = if self.picks.is_multiple_of(SHARED_EVERY) {
-            pool.shared.pop().or_else(|| own(self))
-        } else {
-            own(self).or_else(|| pool.shared.pop())
+        let mut fired = Fired::default();
+        let mut shared = |worker: &mut Self| {
+            let popped = pool.shared.pop(&mut worker.cursor, worker.crew.len());
+            let Popped { token, left, focus, fired: now } = popped;
+            (worker.focus, fired) = (focus, now);
+            token.map(|token| (token, left))
         };
+        let found = if self.picks.is_multiple_of(SHARED_EVERY) {
+            shared(self).or_else(|| own(self))
+        } else {
+            own(self).or_else(|| shared(self))
+        };
+        if fired.any() {
+            core.governors[pool.cluster].focused(core, fired);
+        }
         if let Some((token, left)) = found {
             if left > 0 {
                 pool.sleep.work_made();
@@ -333,7 +278,11 @@ impl Worker {
         pool.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
         // The crew may have changed since the last look: a new member's queue counts too.
         self.crew = pool.members();
-        let stay = self.sees_work(pool) || core.is_stopped() || self.member.leaving.load(SeqCst);
+        let asked = || pool.is_asked() && !self.member.stand_in;
+        let stay = self.sees_work(pool)
+            || core.is_stopped()
+            || self.member.leaving.load(SeqCst)
+            || asked();
         if stay {
             self.searching = pool.sleep.cancel(&self.member.woken);
         } else {
@@ -342,14 +291,25 @@ impl Worker {
         }
     }
 
+    /// Leaves for good.
+    pub(crate) fn leave(mut self, core: &Core) {
+        let pool = &core.pools[self.pool];
+        pool.gone(&self.member);
+        self.put_down(core, pool);
+    }
+
     /// Leaves the pool; what stands in its queue goes to the shared one.
-    pub(crate) fn leave(mut self, core: &Core, pool: &Pool) {
+    fn put_down(&mut self, core: &Core, pool: &Pool) {
         if std::mem::take(&mut self.searching) {
             pool.sleep.end_search();
         }
-        pool.gone(&self.member);
         self.next.take().into_iter().for_each(|token| core.make_ready(token));
         self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
         pool.sleep.work_made();
     }
+}
+
+/// By what others know a worker: see [`Token::home`].
+fn home(pool: &Pool, member: &Member) -> u32 {
+    u32::try_from(1 + (pool.index << HOME_POOL_SHIFT) + member.number).unwrap_or(0)
 }

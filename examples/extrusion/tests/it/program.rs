@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use comporta::testing::{Kit, Probe};
-use comporta::{ClusterPlan, Ended, Plan, Policy, Retry};
+use comporta::{ClusterPlan, Ended, Plan, Retry};
 use comporta_example_extrusion::extrude::Prism;
 use comporta_example_extrusion::generate::{SCENE, Storm};
 use comporta_example_extrusion::picture::{Painter, player};
@@ -78,7 +78,7 @@ fn every_plan_draws_like_a_single_loop() {
     let line = "--steps 40 --segments 17 --seed 5 --every 3 --ahead 4 --sides 5";
     let expected = drawn_plainly(&args(Path::new("unused"), line));
     assert_eq!(expected.len(), 14 + 1);
-    for policy in [Policy::Stealing, Policy::Single, Policy::Srpt] {
+    for policy in ["stealing", "single", "srpt"] {
         for (threads, instances, capacity) in [(1, 1, 1024), (2, 4, 8), (4, 3, 1)] {
             for apart in [false, true] {
                 let out = folder(&format!("plan-{policy}-{threads}-{apart}"));

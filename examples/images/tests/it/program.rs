@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use comporta::testing::Kit;
-use comporta::{App, Cx, Ended, Ev, Plan, Policy, Result, Stage, StageSet, Summary};
+use comporta::{App, Cx, Ended, Ev, Plan, Result, Stage, StageSet, Summary};
 use images::files::{Job, captcha_name, name};
 use images::picture::decode;
 use images::plain::{defined, difference, treat_all};
@@ -50,7 +50,7 @@ fn plans() -> [(&'static str, Plan); 5] {
         ("defaults", Plan::new()),
         ("own", plan()),
         ("narrow", plan().threads(3).every(|stage| stage.capacity(1).instances(4))),
-        ("srpt", many().threads(2).policy(Policy::Srpt)),
+        ("srpt", many().threads(2).policy("srpt")),
         (
             "two",
             many()

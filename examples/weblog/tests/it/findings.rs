@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use comporta::graph::Kind;
-use comporta::{Cx, Ended, Ev, Plan, Policy, Result, Stage};
+use comporta::{Cx, Ended, Ev, Plan, Result, Stage};
 use weblog::generate::generate;
 use weblog::plain;
 use weblog::program::{Input, Settings, app};
@@ -50,7 +50,7 @@ fn plans() -> [(&'static str, Plan); 4] {
     [
         ("one", small().threads(1)),
         ("many", many(small().threads(3), 4)),
-        ("srpt", many(small().threads(2).policy(Policy::Srpt), 3)),
+        ("srpt", many(small().threads(2).policy("srpt"), 3)),
         (
             "two",
             many(

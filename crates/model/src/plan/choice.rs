@@ -1,0 +1,438 @@
+//! A choice by name, with parameters: of a policy, of an admission controller. What can be chosen
+//! is described by `Offer`s, which check a choice and fill in what it leaves unsaid; the code
+//! behind an offer is elsewhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::plan::fault::{PlanFault, nearest};
+
+/// The name of what is chosen, and its parameters.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; }
+/// use std::time::Duration;
+/// use comporta::{Choice, Plan};
+///
+/// let plan = Plan::new().policy("srpt");
+/// let seda = Choice::new("seda").with("threads", 4).with("every", Duration::from_secs(1));
+/// let plan = Plan::new().policy(seda.clone());
+/// assert_eq!("seda(every=1s, threads=4)".parse(), Ok(seda)); // as on the command line
+/// # let _ = plan;
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Choice {
+    /// The name.
+    pub name: String,
+    /// The parameters, by name. After a plan is settled: all of them.
+    pub params: BTreeMap<String, Param>,
+}
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Param {
+    /// A number; whole ones too.
+    Number(f64),
+    /// A duration.
+    Span(Duration),
+    /// Yes or no.
+    Flag(bool),
+    /// A text: also a duration or a number that was written as one.
+    Text(String),
+    /// A number for each of some stages, by name.
+    Stages(BTreeMap<String, i64>),
+}
+
+impl Choice {
+    /// This name, and no parameters.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Choice { name: name.into(), params: BTreeMap::new() }
+    }
+
+    /// With a parameter.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<Param>) -> Self {
+        self.params.insert(name.into(), value.into());
+        self
+    }
+
+    /// A parameter that is a whole number; 0 if there is none of that name.
+    #[must_use]
+    pub fn count(&self, name: &str) -> usize {
+        self.number(name) as usize
+    }
+
+    /// A parameter that is a number; 0 if there is none of that name.
+    #[must_use]
+    pub fn number(&self, name: &str) -> f64 {
+        match self.params.get(name) {
+            Some(Param::Number(n)) => *n,
+            _ => 0.0,
+        }
+    }
+
+    /// A parameter that is a duration; zero if there is none of that name.
+    #[must_use]
+    pub fn span(&self, name: &str) -> Duration {
+        match self.params.get(name) {
+            Some(Param::Span(span)) => *span,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// A parameter that is yes or no; no if there is none of that name.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.params.get(name), Some(Param::Flag(true)))
+    }
+
+    /// A parameter that gives stages numbers, by name.
+    #[must_use]
+    pub fn stages(&self, name: &str) -> BTreeMap<String, i64> {
+        match self.params.get(name) {
+            Some(Param::Stages(stages)) => stages.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+impl From<&str> for Choice {
+    /// The name alone.
+    fn from(name: &str) -> Self {
+        Choice::new(name)
+    }
+}
+
+impl From<String> for Choice {
+    /// The name alone.
+    fn from(name: String) -> Self {
+        Choice::new(name)
+    }
+}
+
+impl From<&Choice> for Choice {
+    fn from(choice: &Choice) -> Self {
+        choice.clone()
+    }
+}
+
+macro_rules! param_from {
+    ($($from:ty => $make:expr),* $(,)?) => {
+        $(impl From<$from> for Param {
+            fn from(value: $from) -> Self {
+                let make: fn($from) -> Param = $make;
+                make(value)
+            }
+        })*
+    };
+}
+
+param_from! {
+    f64 => Param::Number,
+    i32 => |n| Param::Number(f64::from(n)),
+    u32 => |n| Param::Number(f64::from(n)),
+    i64 => |n| Param::Number(n as f64),
+    u64 => |n| Param::Number(n as f64),
+    usize => |n| Param::Number(n as f64),
+    Duration => Param::Span,
+    bool => Param::Flag,
+    &str => |text| Param::Text(text.to_owned()),
+    String => Param::Text,
+    BTreeMap<String, i64> => Param::Stages,
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Param::Number(n) => write!(f, "{n}"),
+            Param::Span(span) => write!(f, "{}", humantime::format_duration(*span)),
+            Param::Flag(flag) => write!(f, "{flag}"),
+            Param::Text(text) => f.write_str(text),
+            Param::Stages(stages) => {
+                let one = |(stage, n): (&String, &i64)| format!("{stage}={n}");
+                f.write_str(&stages.iter().map(one).collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.params.is_empty() {
+            return Ok(());
+        }
+        let params: Vec<_> = self.params.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        write!(f, "({})", params.join(", "))
+    }
+}
+
+impl FromStr for Choice {
+    type Err = PlanFault;
+
+    /// Reads `name` or `name(key=value, key=value)`.
+    fn from_str(text: &str) -> Result<Self, PlanFault> {
+        let wrong = || PlanFault::NotAChoice { text: text.to_owned() };
+        let text = text.trim();
+        let (name, params) = match text.split_once('(') {
+            None => (text, ""),
+            Some((name, rest)) => (name.trim(), rest.strip_suffix(')').ok_or_else(wrong)?),
+        };
+        if name.is_empty() || name.contains([')', '=', ',']) {
+            return Err(wrong());
+        }
+        let mut choice = Choice::new(name);
+        for param in params.split(',').filter(|param| !param.trim().is_empty()) {
+            let (key, value) = param.split_once('=').ok_or_else(wrong)?;
+            choice = choice.with(key.trim(), read(value.trim()));
+        }
+        Ok(choice)
+    }
+}
+
+/// What a text without quotes most likely is.
+fn read(text: &str) -> Param {
+    match (text.replace('_', "").parse::<f64>(), text, humantime::parse_duration(text)) {
+        (Ok(n), ..) => Param::Number(n),
+        (_, "true", _) => Param::Flag(true),
+        (_, "false", _) => Param::Flag(false),
+        (.., Ok(span)) => Param::Span(span),
+        _ => Param::Text(text.to_owned()),
+    }
+}
+
+/// Something that can be chosen by name: what a plan may say of it, and what people are told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Where it comes from: authors, year, place.
+    pub cites: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+}
+
+/// A parameter of an [`Offer`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, in a line.
+    pub about: &'static str,
+    /// What it may be.
+    pub kind: ParamKind,
+    /// What it is where nothing is said, as it would be written.
+    pub default: &'static str,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ParamKind {
+    /// A whole number from the first to the second.
+    Count(usize, usize),
+    /// A number from the first to the second.
+    Number(f64, f64),
+    /// A duration that is not zero.
+    Span,
+    /// Yes or no.
+    Flag,
+    /// A whole number for each of some stages, by name.
+    Stages,
+}
+
+impl ParamKind {
+    /// What it may be, in words.
+    #[must_use]
+    pub fn expected(self) -> String {
+        match self {
+            ParamKind::Count(min, usize::MAX) => format!("a whole number, at least {min}"),
+            ParamKind::Count(min, max) => format!("a whole number from {min} to {max}"),
+            ParamKind::Number(min, f64::INFINITY) => format!("a number, at least {min}"),
+            ParamKind::Number(min, max) => format!("a number from {min} to {max}"),
+            ParamKind::Span => "a duration such as \"50ms\" or \"2s\"".to_owned(),
+            ParamKind::Flag => "true or false".to_owned(),
+            ParamKind::Stages => "a table of stages and whole numbers".to_owned(),
+        }
+    }
+
+    /// The value as this kind, if it is one.
+    fn take(self, value: &Param) -> Option<Param> {
+        match (self, value) {
+            (ParamKind::Count(min, max), Param::Number(n)) => {
+                let fits = n.fract() == 0.0 && *n >= min as f64 && *n <= max as f64;
+                fits.then_some(Param::Number(*n))
+            }
+            (ParamKind::Number(min, max), Param::Number(n)) => {
+                (min..=max).contains(n).then_some(Param::Number(*n))
+            }
+            (ParamKind::Span, Param::Span(span)) => (!span.is_zero()).then_some(Param::Span(*span)),
+            (ParamKind::Flag, Param::Flag(flag)) => Some(Param::Flag(*flag)),
+            (ParamKind::Stages, Param::Stages(stages)) => Some(Param::Stages(stages.clone())),
+            (ParamKind::Stages, Param::Text(text)) => {
+                let pairs = text.split_whitespace().map(|pair| {
+                    let (stage, n) = pair.split_once('=')?;
+                    Some((stage.to_owned(), n.parse().ok()?))
+                });
+                pairs.collect::<Option<_>>().map(Param::Stages)
+            }
+            (_, Param::Text(text)) => match read(text.trim()) {
+                Param::Text(_) => None,
+                value => self.take(&value),
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Offer {
+    /// Whether it is called that.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Checks a choice of this, said under `key` in a plan, and fills in what it leaves unsaid.
+    ///
+    /// # Errors
+    /// Every parameter that it does not have, or that does not fit.
+    pub fn settle(&self, choice: &Choice, key: &str) -> Result<Choice, Vec<PlanFault>> {
+        let mut faults = Vec::new();
+        let mut settled = Choice::new(self.name);
+        for (name, value) in &choice.params {
+            let key = format!("{key}.{name}");
+            let Some(spec) = self.params.iter().find(|spec| spec.name == name) else {
+                faults.push(PlanFault::NoParam {
+                    owner: self.name.to_owned(),
+                    name: name.clone(),
+                    near: nearest(name, self.params.iter().map(|spec| spec.name)),
+                    key,
+                });
+                continue;
+            };
+            match spec.kind.take(value) {
+                Some(value) => {
+                    settled.params.insert(name.clone(), value);
+                }
+                None => faults.push(PlanFault::BadParam {
+                    owner: self.name.to_owned(),
+                    name: name.clone(),
+                    value: value.to_string(),
+                    expected: spec.kind.expected(),
+                    key,
+                }),
+            }
+        }
+        for spec in self.params {
+            if !settled.params.contains_key(spec.name)
+                && let Some(value) = spec.kind.take(&Param::Text(spec.default.to_owned()))
+            {
+                settled.params.insert(spec.name.to_owned(), value);
+            }
+        }
+        if faults.is_empty() { Ok(settled) } else { Err(faults) }
+    }
+}
+
+/// Everything that a plan can choose by name.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Catalogue {
+    /// Policies: how the threads of a cluster choose what to do next. The first is the default.
+    pub policies: Vec<Offer>,
+    /// Admission controllers: who is let into a queue.
+    pub admissions: Vec<Offer>,
+}
+
+/// Finds what a choice names among `offers`, and settles it.
+///
+/// # Errors
+/// When there is none of that name, or a parameter does not fit.
+pub fn settle_choice(
+    what: &'static str,
+    offers: &[Offer],
+    choice: &Choice,
+    key: &str,
+) -> Result<Choice, Vec<PlanFault>> {
+    match offers.iter().find(|offer| offer.is_called(&choice.name)) {
+        Some(offer) => offer.settle(choice, key),
+        None => {
+            let names = offers.iter().flat_map(|offer| offer.aliases.iter().chain([&offer.name]));
+            Err(vec![PlanFault::NoChoice {
+                what,
+                name: choice.name.clone(),
+                near: nearest(&choice.name, names.copied()),
+                key: key.to_owned(),
+            }])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEDA: Offer = Offer {
+        name: "seda",
+        aliases: &["staged"],
+        about: "",
+        cites: "",
+        params: &[
+            ParamSpec { name: "threads", about: "", kind: ParamKind::Count(1, 64), default: "2" },
+            ParamSpec { name: "every", about: "", kind: ParamKind::Span, default: "2s" },
+            ParamSpec { name: "colors", about: "", kind: ParamKind::Stages, default: "" },
+        ],
+    };
+
+    fn settle(text: &str) -> Result<String, Vec<String>> {
+        let choice: Choice = text.parse().unwrap();
+        let settled = settle_choice("policy", &[SEDA], &choice, "cluster.main.policy");
+        let tell = |fault: &PlanFault| format!("{}: {fault}", fault.key());
+        settled.map(|choice| choice.to_string()).map_err(|faults| faults.iter().map(tell).collect())
+    }
+
+    #[test]
+    fn what_a_choice_leaves_unsaid_is_filled_in() {
+        assert_eq!(settle("staged").unwrap(), "seda(colors=, every=2s, threads=2)");
+        assert_eq!(
+            settle("seda(threads = 8, every=50ms, colors=a=1 b=2)").unwrap(),
+            "seda(colors=a=1 b=2, every=50ms, threads=8)"
+        );
+    }
+
+    #[test]
+    fn what_an_offer_does_not_have_or_cannot_take_is_refused_all_at_once() {
+        assert_eq!(
+            settle("seda(thread=3, every=7, threads=0)").unwrap_err().join("\n"),
+            "cluster.main.policy.every: `every` of `seda` is 7: use a duration such as \"50ms\" or \"2s\"\n\
+             cluster.main.policy.thread: `seda` has no parameter `thread`: did you mean `threads`?\n\
+             cluster.main.policy.threads: `threads` of `seda` is 0: use a whole number from 1 to 64"
+        );
+        assert_eq!(
+            settle("sedda").unwrap_err(),
+            ["cluster.main.policy: there is no policy `sedda`: did you mean `seda`?"]
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_choice_is_refused() {
+        for text in ["", "seda(", "seda(threads)", "seda)", "(threads=1)", "a,b"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_choice_reads_back_as_itself() {
+        let choice = Choice::new("x").with("a", 1.5).with("b", true).with("c", "word");
+        assert_eq!(choice.to_string().parse(), Ok(choice));
+    }
+}

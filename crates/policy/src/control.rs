@@ -1,0 +1,352 @@
+//! What a policy may see and do: five groups of methods (queues, pools, monitoring, scheduling,
+//! instances), after the programming interface for overload control of LEDA; the names used there
+//! stand with each. Every call is checked at once and changes nothing if it is refused.
+//! Long because each of the methods says what it means, when it takes effect and what it refuses.
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::{Kind, StageId};
+use comporta_model::plan::WhenFull;
+
+/// A pool of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u32);
+
+/// A timer of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(pub u32);
+
+/// One stage or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Every stage of the cluster.
+    All,
+    /// This one.
+    Stage(StageId),
+}
+
+/// What a policy knows of a stage beforehand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageInfo {
+    /// By which it is called.
+    pub id: StageId,
+    /// Its name.
+    pub name: String,
+    /// Whether it is a source, an input or a stage with a queue.
+    pub kind: Kind,
+    /// How many stages lie before it, on the longest way that does not turn back.
+    pub depth: usize,
+    /// Whether it may have one instance only.
+    pub stateful: bool,
+}
+
+impl StageInfo {
+    /// A stage as described; for mocks.
+    #[must_use]
+    pub fn new(id: StageId, name: impl Into<String>, kind: Kind, depth: usize) -> Self {
+        StageInfo { id, name: name.into(), kind, depth, stateful: false }
+    }
+
+    /// Whether events wait in front of it.
+    #[must_use]
+    pub fn has_queue(&self) -> bool {
+        self.kind == Kind::Stage
+    }
+}
+
+/// Why a call was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// A stage of another cluster, or none at all.
+    #[error("stage {stage} is not in the cluster `{cluster}`")]
+    NotInCluster {
+        /// The stage: its name, or its number if it has none.
+        stage: String,
+        /// The cluster of the policy.
+        cluster: String,
+    },
+    /// A pool of another cluster, or none at all.
+    #[error("there is no pool {0} in this cluster")]
+    NoPool(u32),
+    /// Sources and inputs have no queue.
+    #[error("`{0}` has no queue")]
+    NoQueue(String),
+    /// Which queues are used is settled before events flow.
+    #[error("which queues are used is settled once, in `start`")]
+    Started,
+    /// The visit order needs private queues.
+    #[error("`{0}` needs private queues: call `use_private_queues` in `start`")]
+    NeedsPrivateQueues(&'static str),
+    /// An order without stages.
+    #[error("a visit order names at least one stage")]
+    EmptyOrder,
+    /// An index past the end of the visit order.
+    #[error("the visit order has {len} places: there is no place {index}")]
+    NoPlace {
+        /// The index, from 0.
+        index: usize,
+        /// Places in the order.
+        len: usize,
+    },
+    /// A number out of its range.
+    #[error("{what} is {given}: use {expected}")]
+    OutOfRange {
+        /// What.
+        what: String,
+        /// What was asked for.
+        given: usize,
+        /// What it may be.
+        expected: String,
+    },
+    /// A pool with stages keeps a thread.
+    #[error("pool {pool} has {threads} threads and stages to run: {less} cannot go")]
+    NoThreadLeft {
+        /// The pool.
+        pool: u32,
+        /// Threads it has.
+        threads: usize,
+        /// How many were to go.
+        less: usize,
+    },
+    /// More instances than a stage may have, or fewer than one.
+    #[error("`{stage}` has {instances} instances and cannot have {wanted}")]
+    Instances {
+        /// The stage.
+        stage: String,
+        /// Instances it has.
+        instances: usize,
+        /// How many there would be.
+        wanted: usize,
+    },
+    /// The runtime could not do it.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The cluster of a policy: what it can see of it, and do to it.
+///
+/// Reading methods say what is so at this moment. The others take effect with the next event each
+/// thread takes, unless they say otherwise; events in hand are finished first, and none is lost.
+pub trait Control {
+    // --- what there is
+
+    /// The time now.
+    fn now(&self) -> Time;
+    /// The stages of the cluster, in the order of the pipeline: sources first.
+    fn stages(&self) -> &[StageInfo];
+    /// The pool the cluster has by itself, with the threads the plan gives it. Every stage is in
+    /// it when the policy starts.
+    fn main_pool(&self) -> PoolId;
+    /// Says why the policy does what it does next: shown with what it did.
+    fn explain(&mut self, why: String);
+
+    // --- 1. queues (leda)
+
+    /// `usePrivateQueues`: threads visit the queues of the stages in the
+    /// [visit order](Self::visit_order), rather than taking events from one queue. The first order
+    /// is that of the pipeline.
+    ///
+    /// # Errors
+    /// After `start`: which queues are used is settled before events flow.
+    fn use_private_queues(&mut self) -> Result<(), Refused>;
+    /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
+    /// empty. Faster than one queue on many threads; priorities are kept in four bands.
+    ///
+    /// # Errors
+    /// After `start`.
+    fn use_own_queues(&mut self) -> Result<(), Refused>;
+    /// `setQueueCapacity`: how many events wait at a stage at most. Below what waits now, all that
+    /// wait stay, and none is admitted until there is room.
+    ///
+    /// # Errors
+    /// Zero, or a stage without a queue.
+    fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused>;
+    /// `getQueueCapacity`.
+    ///
+    /// # Errors
+    /// A stage without a queue.
+    fn queue_capacity(&self, stage: StageId) -> Result<usize, Refused>;
+    /// Not of LEDA: what happens to an event that arrives at a full queue, whatever the plan says;
+    /// those who wait already are let in first.
+    ///
+    /// # Errors
+    /// A stage without a queue.
+    fn set_when_full(&mut self, stage: StageId, when_full: WhenFull) -> Result<(), Refused>;
+    /// `disableQueue`: events that arrive are shed, with reason `disabled`, until it is enabled.
+    ///
+    /// # Errors
+    /// A stage without a queue.
+    fn disable_queue(&mut self, stage: StageId) -> Result<(), Refused>;
+    /// `enableQueue`.
+    ///
+    /// # Errors
+    /// A stage without a queue.
+    fn enable_queue(&mut self, stage: StageId) -> Result<(), Refused>;
+    /// `queueIsEnabled`.
+    ///
+    /// # Errors
+    /// A stage without a queue.
+    fn queue_is_enabled(&self, stage: StageId) -> Result<bool, Refused>;
+
+    // --- 2. pools
+
+    /// `pool.new`: a pool with so many threads and no stages.
+    ///
+    /// # Errors
+    /// More threads than there may be, or more pools.
+    fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused>;
+    /// `setPool`: the stage is run by the threads of this pool.
+    ///
+    /// # Errors
+    /// A pool without threads.
+    fn set_pool(&mut self, pool: PoolId, stage: StageId) -> Result<(), Refused>;
+    /// `pool.add`: so many threads more.
+    ///
+    /// # Errors
+    /// More than there may be.
+    fn add_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused>;
+    /// `pool.kill`: so many threads fewer; each finishes what it has in hand.
+    ///
+    /// # Errors
+    /// More than there are, or all of a pool that has stages.
+    fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused>;
+    /// `getPool`.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn pool_of(&self, stage: StageId) -> Result<PoolId, Refused>;
+    /// `getThreadsCount`: how many threads a pool is to have: those on their way count, those that
+    /// leave do not.
+    ///
+    /// # Errors
+    /// An unknown pool.
+    fn threads(&self, pool: PoolId) -> Result<usize, Refused>;
+
+    // --- 3. monitoring
+
+    /// `addTimer`: calls [`on_timer`](crate::Policy::on_timer) every so often, until the policy is
+    /// replaced.
+    ///
+    /// # Errors
+    /// A duration under a millisecond.
+    fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused>;
+    /// `getCpusCount`.
+    fn cpus(&self) -> usize;
+    /// `getCpuUsage`: the share of all CPUs that was used since this was last asked, 0 to 100.
+    fn cpu_usage(&mut self) -> u32;
+    /// `getQueueSize`: events that wait at a stage. 0 for a source.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn queue_size(&self, stage: StageId) -> Result<usize, Refused>;
+    /// `getProcessedCount`: events the stage has settled since its statistics were reset: handled
+    /// or failed; of a source, events it has sent.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn processed_count(&self, stage: StageId) -> Result<u64, Refused>;
+    /// `getInputCount`: events that entered its queue since its statistics were reset; of a source,
+    /// events it has sent.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn input_count(&self, stage: StageId) -> Result<u64, Refused>;
+    /// `resetStatistics`: counts of this stage, as this policy sees them, begin at 0. The counters
+    /// of the program stand as they are.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused>;
+    /// `fireLastFocused`: calls [`on_last_focused`](crate::Policy::on_last_focused) when the first
+    /// of the threads comes to the last place of the visit order, and again after as many further
+    /// arrivals there as there are threads: once for a round of all of them. A round without an
+    /// event fires once, and then the thread sleeps.
+    ///
+    /// # Errors
+    /// Without private queues.
+    fn fire_last_focused(&mut self) -> Result<(), Refused>;
+    /// `doNotFireLastFocused`.
+    fn do_not_fire_last_focused(&mut self);
+
+    // --- 4. scheduling
+
+    /// `visitOrder`: the order in which every thread of the cluster visits the stages, from the
+    /// first place on; a stage may have several places. A thread stays while events last (see
+    /// [`max_events_when_focused`](Self::max_events_when_focused); at a source, for one batch) and
+    /// then goes to the next place, and from the last to the first. Stages that the order leaves
+    /// out are visited after it, so that none is forgotten; a thread passes over stages of another
+    /// pool. Takes effect when a thread has finished its visit: it begins at the first place.
+    ///
+    /// # Errors
+    /// Without private queues, an empty order, or a stage of another cluster.
+    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
+    /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
+    /// have come to so many places, empty ones included. 0 ends it.
+    ///
+    /// # Errors
+    /// Without private queues.
+    fn max_visits(&mut self, visits: usize) -> Result<(), Refused>;
+    /// `restartAtIndex`: after a visit that processed at least one event a thread goes to this
+    /// place of the order (the first is 0), rather than to the next.
+    ///
+    /// # Errors
+    /// Without private queues, or an order without this place.
+    fn restart_at(&mut self, index: usize) -> Result<(), Refused>;
+    /// `doNotRestart`.
+    fn do_not_restart(&mut self);
+    /// `steal`: asks the pool of `from` for so many threads for the pool of `to`. A thread of the
+    /// asked pool goes after the event it has in hand; if more are wanted, the request goes to the
+    /// end of the line, so that several who ask are served evenly.
+    ///
+    /// # Errors
+    /// A pool asked for all its threads while it has stages.
+    fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused>;
+    /// `setPriority`: where the ready events of a pool stand in one queue, those of stages with a
+    /// higher priority come first.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn set_priority(&mut self, stage: StageId, priority: i32) -> Result<(), Refused>;
+    /// `getPriority`.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn priority(&self, stage: StageId) -> Result<i32, Refused>;
+    /// `maxEventsWhenFocused`: how many events a thread processes at most before it goes on.
+    ///
+    /// # Errors
+    /// Without private queues, or 0.
+    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
+    /// Not of LEDA: stages of one color never run at once (Zeldovich et al. 2003); `None` takes
+    /// the color away.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn set_color(&mut self, stage: StageId, color: Option<u32>) -> Result<(), Refused>;
+
+    // --- 5. instances
+
+    /// `instances.add`: so many more events of a stage may be handled at once.
+    ///
+    /// # Errors
+    /// A stateful stage, a source, or more than there may be.
+    fn add_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused>;
+    /// `instances.kill`: free ones go first, others after the event they have in hand.
+    ///
+    /// # Errors
+    /// All of them, or more.
+    fn kill_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused>;
+    /// `getInstancesCount`.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn instances(&self, stage: StageId) -> Result<usize, Refused>;
+    /// `getFreeInstancesCount`.
+    ///
+    /// # Errors
+    /// A stage of another cluster.
+    fn free_instances(&self, stage: StageId) -> Result<usize, Refused>;
+}

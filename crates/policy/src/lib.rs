@@ -1,0 +1,23 @@
+//! Overload control: the interface on which policies are written, and the policies.
+//!
+//! Nothing here knows threads, clocks or sockets. A policy sees a cluster through [`Control`] and
+//! acts through it alone, so that the same code runs in a program, step by step in a test, and
+//! against a mock.
+//!
+//! 1. `control`: what a policy may see and do.
+//! 2. `policy`: what a policy is, and when it is called.
+//! 3. `registry`: policies by name.
+//! 4. `policies`: a file for each.
+
+mod control;
+mod policy;
+mod registry;
+pub mod policies;
+
+pub use control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+pub use policy::Policy;
+pub use registry::{Entry, Registry};
+
+pub use comporta_model::event::Time;
+pub use comporta_model::graph::{Kind, StageId};
+pub use comporta_model::plan::{Choice, Offer, Param, ParamKind, ParamSpec, WhenFull};

@@ -1,0 +1,28 @@
+//! The default: each thread has a ready queue of its own and takes from others when it is empty.
+
+use comporta_model::plan::Offer;
+
+use crate::control::{Control, Refused};
+use crate::policy::Policy;
+use crate::registry::Entry;
+
+/// A queue per worker, and stealing.
+#[derive(Clone, Copy, Debug)]
+pub struct Stealing;
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "stealing",
+        aliases: &["default"],
+        about: "a ready queue per thread; idle threads take from others",
+        cites: "Blumofe & Leiserson, Scheduling Multithreaded Computations by Work Stealing, JACM 1999",
+        params: &[],
+    };
+    Entry::new(offer, |_| Stealing)
+}
+
+impl Policy for Stealing {
+    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        control.use_own_queues()
+    }
+}

@@ -1,0 +1,264 @@
+//! Changing how a program runs while it runs. What is said here goes with the plan: a policy may
+//! change it again, and the next one begins with it.
+
+use std::any::TypeId;
+use std::fmt;
+
+use comporta_model::graph::StageId;
+use comporta_model::plan::{
+    self, Choice, PlanFault, capacity_allowed, instances_allowed, settle_choice, threads_allowed,
+};
+
+use crate::core::Core;
+use crate::failure::Failure;
+use crate::govern::Decision;
+use crate::path::admit::Wakes;
+use crate::reins::set_threads;
+use crate::sync::{Arc, SeqCst};
+
+/// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
+/// use comporta::{App, Plan, testing::Kit};
+///
+/// let app = App::new("parser");
+/// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
+/// let parse = app.sink("parse", |text: String| text.parse::<u64>().map(drop)).retain();
+/// app.connect(texts, parse);
+///
+/// let mut kit = Kit::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
+/// let control = kit.control();
+/// control.set_instances("parse", 2)?;
+/// assert_eq!(
+///     control.set_instances("prase", 2).unwrap_err().to_string(),
+///     "the program has no stage `prase`: did you mean `parse`?"
+/// );
+/// kit.settle();
+/// let failures = control.take_failures::<String>("parse")?;
+/// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
+/// assert_eq!(failures[0].1.as_deref(), Some("two"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Control {
+    core: Arc<Core>,
+}
+
+/// Why a change was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// It would not make a valid plan.
+    Plan(PlanFault),
+    /// The new instance could not be made.
+    Instance(String),
+    /// The policy would not start; the one before governs on.
+    Policy(String),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::Plan(fault) => fault.fmt(f),
+            ControlError::Instance(message) => {
+                write!(f, "an instance could not be made: {message}")
+            }
+            ControlError::Policy(message) => write!(f, "the policy did not start: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+impl From<PlanFault> for ControlError {
+    fn from(fault: PlanFault) -> Self {
+        ControlError::Plan(fault)
+    }
+}
+
+impl Control {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Control { core }
+    }
+
+    fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
+        self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
+    }
+
+    fn pool(&self, name: &str) -> Result<usize, PlanFault> {
+        let names = || self.core.settings.pools.iter().map(|pool| pool.name.as_str());
+        names().position(|pool| pool == name).ok_or_else(|| PlanFault::NoPool {
+            name: name.to_owned(),
+            near: plan::nearest(name, names()),
+        })
+    }
+
+    fn queue(&self, name: &str) -> Result<StageId, PlanFault> {
+        let id = self.stage(name)?;
+        plan::has_queue(&self.core.graph.stages[id.index()])?;
+        Ok(id)
+    }
+
+    /// Sets the number of threads of a cluster; the main one is called `main`. A policy may change
+    /// it again; the next one begins with this number.
+    ///
+    /// # Errors
+    /// For an unknown cluster, or a number that is not from 1 to 1,024.
+    pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
+        let at = self.pool(pool)?;
+        let threads = threads_allowed(pool, threads)?;
+        self.core.governors[at].threads.store(threads, SeqCst);
+        set_threads(&self.core, &self.core.pools[at], threads);
+        Ok(())
+    }
+
+    /// Sets the number of instances of a stage. Free ones go first, others after their visit; each
+    /// finishes.
+    ///
+    /// # Errors
+    /// For an unknown stage, a number it may not have, or an instance that cannot be made.
+    pub fn set_instances(&self, stage: &str, instances: usize) -> Result<(), ControlError> {
+        let id = self.stage(stage)?;
+        let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
+        let mut wakes = Wakes::default();
+        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut wakes);
+        self.core.dispatch(wakes);
+        set.map_err(ControlError::Instance)?;
+        self.core.places[id.index()].base.lock().instances = instances;
+        Ok(())
+    }
+
+    /// Sets how many events a queue holds. Below what it holds now it keeps them, and admits none
+    /// until there is room again.
+    ///
+    /// # Errors
+    /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
+    pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
+        let id = self.queue(stage)?;
+        let capacity = capacity_allowed(&self.core.graph.stages[id.index()], capacity)?;
+        let mut wakes = Wakes::default();
+        self.core.places[id.index()].base.lock().capacity = capacity;
+        self.core.node(id.0).set_capacity(capacity, &mut wakes);
+        self.core.dispatch(wakes);
+        Ok(())
+    }
+
+    /// Sets the priority of a stage: higher is served sooner.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
+        let id = self.stage(stage)?;
+        self.core.places[id.index()].base.lock().priority = priority;
+        self.core.set_priority(id.0, priority);
+        Ok(())
+    }
+
+    /// Has another policy govern a cluster: how its threads choose what to do next. It begins with
+    /// the cluster as the plan has it, and as this handle has changed it since.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
+    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # let app = App::new("short");
+    /// # let numbers = app.source("numbers", || 0..9_u64);
+    /// # let show = app.sink("show", |_: u64| ());
+    /// # app.connect(numbers, show);
+    /// # let kit = Kit::new(app, &Plan::new())?;
+    /// let control = kit.control();
+    /// control.set_policy("main", "srpt")?;
+    /// let refused = control.set_policy("main", Choice::new("srpt").with("threads", 3));
+    /// assert_eq!(refused.unwrap_err().to_string(), "`srpt` has no parameter `threads`");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For an unknown cluster, policy or parameter, or a policy that will not start. The one before
+    /// governs on.
+    pub fn set_policy(&self, cluster: &str, policy: impl Into<Choice>) -> Result<(), ControlError> {
+        let at = self.pool(cluster)?;
+        let key = format!("cluster.{cluster}.policy");
+        let offers = self.core.registry.offers();
+        let choice = settle_choice("policy", &offers, &policy.into(), &key)
+            .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
+        self.core.governors[at].appoint(&self.core, choice).map_err(ControlError::Policy)
+    }
+
+    /// What the policy of a cluster has done lately, and why: the last 256 decisions, oldest first.
+    ///
+    /// # Errors
+    /// For an unknown cluster.
+    pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
+        Ok(self.core.governors[self.pool(cluster)?].decisions())
+    }
+
+    /// Moves a stage to another cluster. The policies of both begin anew.
+    ///
+    /// # Errors
+    /// For an unknown stage or cluster.
+    pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
+        let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
+        let from = std::mem::replace(&mut self.core.places[stage.index()].base.lock().cluster, to);
+        if from != to {
+            // Where it goes first: the other cluster's policy may have no threads left for it.
+            self.core.governors[to].restart(&self.core);
+            self.core.governors[from].restart(&self.core);
+        }
+        Ok(())
+    }
+
+    /// Opens or shuts a queue: a shut one sheds what arrives, with reason `disabled`.
+    ///
+    /// # Errors
+    /// For an unknown stage, or one without a queue.
+    pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
+        let id = self.queue(stage)?;
+        self.core.places[id.index()].base.lock().enabled = enabled;
+        self.core.node(id.0).set_enabled(enabled);
+        Ok(())
+    }
+
+    /// The failed events of a stage, without the events, oldest first.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
+        Ok(self.core.node(self.stage(stage)?.0).failures())
+    }
+
+    /// Takes out the failed events of a stage with the events that are still there. Empty if `T`
+    /// is not what the stage takes.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn take_failures<T: 'static>(
+        &self,
+        stage: &str,
+    ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
+        let node = self.core.node(self.stage(stage)?.0);
+        Ok(node
+            .take_failures(TypeId::of::<T>())
+            .downcast()
+            .map_or_else(|_| Vec::new(), |taken| *taken))
+    }
+
+    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
+    /// is room. Says how many.
+    ///
+    /// # Errors
+    /// For an unknown stage.
+    pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
+        let id = self.stage(stage)?;
+        let mut wakes = Wakes::default();
+        let replayed = self.core.node(id.0).replay(&self.core, max, &mut wakes);
+        self.core.dispatch(wakes);
+        Ok(replayed)
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("app", &self.core.graph.name).finish_non_exhaustive()
+    }
+}

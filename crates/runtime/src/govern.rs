@@ -1,0 +1,250 @@
+//! Who governs a cluster: holds its policy, calls it, and lends it the reins (`reins.rs`).
+//!
+//! A policy is called by whichever thread has reason to: a worker that came to the end of the visit
+//! order, the clock. Never two calls at once, and nobody waits: who finds it busy leaves word, and
+//! whoever is calling it calls it for that too. A new policy begins with the cluster as the plan, and
+//! a person since, have it. One that panics is replaced by the default.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use comporta_model::event::Time;
+use comporta_model::plan::{Choice, PoolSettings, defaults};
+use comporta_policy::policies::Stealing;
+use comporta_policy::{Policy, TimerId};
+
+use crate::core::Core;
+use crate::failure::guard;
+use crate::path::walk::Fired;
+use crate::reins::{Reins, State};
+use crate::sync::{Arc, AtomicUsize, Mutex, SeqCst};
+
+/// How many decisions are remembered.
+const DECISIONS_MAX: usize = 256;
+
+/// The governor of one cluster.
+pub(crate) struct Governor {
+    cluster: usize,
+    name: String,
+    /// Threads of the cluster where no policy says otherwise.
+    pub(crate) threads: AtomicUsize,
+    post: Mutex<Post>,
+    /// Why the policy is to be called.
+    calls: Mutex<VecDeque<Call>>,
+    choice: Mutex<Choice>,
+    decisions: Mutex<VecDeque<Decision>>,
+}
+
+struct Post {
+    policy: Box<dyn Policy>,
+    state: State,
+}
+
+/// Why a policy is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Timer { timer: u32, epoch: u32 },
+    LastFocused,
+    MaxVisits,
+}
+
+/// Something that a policy did, and why.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Decision {
+    /// When, since the program started.
+    pub at: Time,
+    /// The policy.
+    pub policy: String,
+    /// What it was called for: `start`, `timer 0`, `last focused`, `max visits`.
+    pub call: String,
+    /// The signal it saw and the rule it followed, if it said so.
+    pub why: Option<String>,
+    /// What it did.
+    pub did: String,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { at, policy, call, why, did } = self;
+        write!(f, "{:.3} s: {policy} ({call}): {did}", at.as_nanos() as f64 / 1e9)?;
+        why.iter().try_for_each(|why| write!(f, ", because {why}"))
+    }
+}
+
+impl Governor {
+    pub(crate) fn new(cluster: usize, settings: &PoolSettings) -> Self {
+        Governor {
+            cluster,
+            name: settings.name.clone(),
+            threads: AtomicUsize::new(settings.threads),
+            post: Mutex::new(Post { policy: Box::new(Stealing), state: State::default() }),
+            calls: Mutex::default(),
+            choice: Mutex::new(settings.policy.clone()),
+            decisions: Mutex::default(),
+        }
+    }
+
+    /// The policy that governs.
+    pub(crate) fn choice(&self) -> Choice {
+        self.choice.lock().clone()
+    }
+
+    pub(crate) fn decisions(&self) -> Vec<Decision> {
+        self.decisions.lock().iter().cloned().collect()
+    }
+
+    /// Has a policy govern from now on. If it will not, the one before goes on, from its start.
+    pub(crate) fn appoint(&self, core: &Arc<Core>, choice: Choice) -> Result<(), String> {
+        let entry = core.registry.find(&choice.name);
+        let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
+        let made = guard(|| entry.make(&choice)).map_err(|reason| reason.to_string())?;
+        let mut post = self.post.lock();
+        let before = std::mem::replace(&mut post.policy, made);
+        let started = self.begin(core, &mut post, &choice);
+        if started.is_ok() {
+            *self.choice.lock() = choice;
+        } else {
+            post.policy = before;
+            self.begin_again(core, &mut post);
+        }
+        drop(post);
+        self.serve(core);
+        started
+    }
+
+    /// The policy begins anew: what belongs to the cluster has changed.
+    pub(crate) fn restart(&self, core: &Arc<Core>) {
+        let mut post = self.post.lock();
+        self.begin_again(core, &mut post);
+        drop(post);
+        self.serve(core);
+    }
+
+    fn begin_again(&self, core: &Arc<Core>, post: &mut Post) {
+        let choice = self.choice();
+        if let Err(message) = self.begin(core, post, &choice) {
+            self.depose(core, post, &format!("did not start again: {message}"));
+        }
+    }
+
+    /// Everything as the plan has it, and then as the policy will.
+    fn begin(&self, core: &Arc<Core>, post: &mut Post, choice: &Choice) -> Result<(), String> {
+        self.calls.lock().clear();
+        post.state.reset(core, self.cluster, self.threads.load(SeqCst));
+        let mut reins = Reins::new(core, self.cluster, &mut post.state, true);
+        let started = guard(|| post.policy.start(&mut reins));
+        reins.done();
+        self.record(core, &choice.name, "start", &mut post.state);
+        match started {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refused)) => Err(refused.to_string()),
+            Err(panic) => Err(panic.to_string()),
+        }
+    }
+
+    /// The policy is replaced by the default one.
+    fn depose(&self, core: &Arc<Core>, post: &mut Post, what: &str) {
+        let name = self.choice().name;
+        core.report(format!(
+            "the policy `{name}` of `{}` {what}; `{}` goes on",
+            self.name,
+            defaults::POLICY
+        ));
+        post.policy = Box::new(Stealing);
+        *self.choice.lock() = Choice::new(defaults::POLICY);
+        // It asks for nothing that can be refused.
+        let _ = self.begin(core, post, &Choice::new(defaults::POLICY));
+    }
+
+    // --- what the policy is called for
+
+    /// A worker came to the end of the visit order, or the visits are made.
+    #[cold]
+    pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired) {
+        if fired.last_focused {
+            self.leave_word(Call::LastFocused);
+        }
+        if fired.max_visits {
+            self.leave_word(Call::MaxVisits);
+        }
+        self.serve(core);
+    }
+
+    pub(crate) fn timer_due(&self, core: &Arc<Core>, timer: u32, epoch: u32) {
+        self.leave_word(Call::Timer { timer, epoch });
+        self.serve(core);
+    }
+
+    fn leave_word(&self, call: Call) {
+        let mut calls = self.calls.lock();
+        if !calls.contains(&call) {
+            calls.push_back(call);
+        }
+    }
+
+    /// Calls the policy for all that word was left of, unless someone else does.
+    fn serve(&self, core: &Arc<Core>) {
+        loop {
+            let Some(mut post) = self.post.try_lock() else { return };
+            while let Some(call) = self.next_call() {
+                self.call(core, &mut post, call);
+            }
+            drop(post);
+            // Word may have been left between the last look and the drop, by one who then went.
+            if self.calls.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn next_call(&self) -> Option<Call> {
+        self.calls.lock().pop_front()
+    }
+
+    fn call(&self, core: &Arc<Core>, post: &mut Post, call: Call) {
+        let Post { policy, state } = &mut *post;
+        let name = match call {
+            Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
+            Call::Timer { timer, .. } => format!("timer {timer}"),
+            Call::LastFocused => "last focused".to_owned(),
+            Call::MaxVisits => "max visits".to_owned(),
+        };
+        let mut reins = Reins::new(core, self.cluster, state, false);
+        let called = guard(|| match call {
+            Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut reins),
+            Call::LastFocused => policy.on_last_focused(&mut reins),
+            Call::MaxVisits => policy.on_max_visits(&mut reins),
+        });
+        reins.done();
+        if let Call::Timer { timer, .. } = call {
+            state.set_timer(core, self.cluster, timer);
+        }
+        self.record(core, &self.choice().name, &name, state);
+        match called {
+            Ok(Ok(())) => {}
+            Ok(Err(refused)) => {
+                let policy = self.choice().name;
+                core.report(format!("the policy `{policy}` of `{}`: {refused}", self.name));
+            }
+            Err(panic) => self.depose(core, post, &format!("failed ({name}): {panic}")),
+        }
+    }
+
+    /// Remembers what the policy did.
+    fn record(&self, core: &Core, policy: &str, call: &str, state: &mut State) {
+        if state.acts.is_empty() {
+            return;
+        }
+        let at = core.clock.now();
+        let mut decisions = self.decisions.lock();
+        for (why, did) in state.acts.drain(..) {
+            tracing::debug!(app = %core.graph.name, cluster = %self.name, policy, call, ?why, "{did}");
+            if decisions.len() == DECISIONS_MAX {
+                decisions.pop_front();
+            }
+            let (policy, call) = (policy.to_owned(), call.to_owned());
+            decisions.push_back(Decision { at, policy, call, why, did });
+        }
+    }
+}

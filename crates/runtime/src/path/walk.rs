@@ -1,0 +1,351 @@
+//! The visit order: which stage a worker comes to next. Part of hop 4, under the lock of the
+//! pool's shared queue.
+//!
+//! A worker stands at a place of the order, its *focus*. It stays while events last (at most as many
+//! as the policy allows; at a source, for one batch), then goes to the next place, from the last to
+//! the first, or, if its visit processed an event and the policy says so, to the restart index. Places
+//! without events are passed over at once, with the help of a map of those that have some; coming to
+//! the last place fires once for a round of all workers. A round without an event is over at once.
+
+use std::collections::HashMap;
+
+use crate::sync::Arc;
+
+/// The visit order and its rules; replaced as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Course {
+    /// Tells workers that the course is a new one, and their cursors are not.
+    pub(crate) epoch: u64,
+    order: Vec<u32>,
+    /// For each stage, in the order of first mention: its places.
+    places: Vec<Vec<usize>>,
+    /// The number of each stage in `places`.
+    numbers: HashMap<u32, usize>,
+    /// Where a worker goes after a visit that processed an event.
+    pub(crate) restart: Option<usize>,
+    /// The most events of one visit, for stages that have a bound; 0 is none.
+    most: HashMap<u32, usize>,
+    /// The most events of one visit elsewhere; 0 is none.
+    pub(crate) most_else: usize,
+    /// Sources: they never run out, and are visited for a batch.
+    pub(crate) sources: Vec<u32>,
+    pub(crate) fires_last_focused: bool,
+    /// After how many places come to it fires; 0 is never.
+    pub(crate) max_visits: usize,
+}
+
+impl Course {
+    pub(crate) fn new(order: Vec<u32>) -> Self {
+        let mut course = Course::default();
+        course.set_order(order);
+        course
+    }
+
+    pub(crate) fn set_order(&mut self, order: Vec<u32>) {
+        self.places.clear();
+        self.numbers.clear();
+        for (place, stage) in order.iter().enumerate() {
+            let next = self.places.len();
+            let number = *self.numbers.entry(*stage).or_insert(next);
+            if number == next {
+                self.places.push(Vec::new());
+            }
+            self.places[number].push(place);
+        }
+        self.order = order;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(crate) fn set_most(&mut self, stage: u32, events: usize) {
+        self.most.insert(stage, events);
+    }
+
+    pub(crate) fn set_most_everywhere(&mut self, events: usize) {
+        self.most.clear();
+        self.most_else = events;
+    }
+
+    /// The most events of one visit; 0 if there is no bound.
+    fn most(&self, stage: u32) -> usize {
+        self.most.get(&stage).copied().unwrap_or(self.most_else)
+    }
+}
+
+/// Where a worker stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    /// Of the course it is on; 0 before the first.
+    epoch: u64,
+    at: usize,
+    /// It has been sent to the place, rather than being about to look there.
+    focused: bool,
+    /// Events it has processed at this place.
+    pub(crate) spent: usize,
+}
+
+/// What a step of the walk is to tell the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fired {
+    pub(crate) last_focused: bool,
+    pub(crate) max_visits: bool,
+}
+
+impl Fired {
+    pub(crate) fn any(self) -> bool {
+        self.last_focused || self.max_visits
+    }
+}
+
+/// The course of a pool, and what waits on it.
+pub(crate) struct Walk {
+    course: Arc<Course>,
+    /// Tokens of each stage, by its number.
+    tokens: Vec<usize>,
+    /// A bit for each place: whether its stage has tokens.
+    map: Vec<u64>,
+    /// Arrivals at the last place in this round of all workers.
+    arrivals: usize,
+    /// Places come to since this last fired.
+    visits: usize,
+}
+
+impl Walk {
+    /// On this course. What the workers have come to so far counts on, but if the order is a new
+    /// one they all begin a new round.
+    pub(crate) fn new(course: Arc<Course>, before: Option<Walk>) -> Self {
+        let same = before.as_ref().is_some_and(|before| before.course.order == course.order);
+        Walk {
+            tokens: vec![0; course.places.len()],
+            map: vec![0; course.order.len().div_ceil(64)],
+            arrivals: before.as_ref().filter(|_| same).map_or(0, |before| before.arrivals),
+            visits: before.map_or(0, |before| before.visits),
+            course,
+        }
+    }
+
+    /// Adds a token of a stage; says whether the stage is on this course.
+    pub(crate) fn add(&mut self, stage: u32) -> bool {
+        let Some(&number) = self.course.numbers.get(&stage) else { return false };
+        self.tokens[number] += 1;
+        if self.tokens[number] == 1 {
+            for place in &self.course.places[number] {
+                self.map[place / 64] |= 1 << (place % 64);
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, number: usize) {
+        self.tokens[number] -= 1;
+        if self.tokens[number] == 0 {
+            for place in &self.course.places[number] {
+                self.map[place / 64] &= !(1 << (place % 64));
+            }
+        }
+    }
+
+    /// The stage of every token.
+    pub(crate) fn drain(&mut self) -> Vec<u32> {
+        let stages = self.course.numbers.iter().map(|(stage, number)| (*number, *stage));
+        let mut stages: Vec<_> = stages.collect();
+        stages.sort_unstable();
+        self.map.fill(0);
+        let mut all = Vec::new();
+        for (number, stage) in stages {
+            let tokens = std::mem::take(&mut self.tokens[number]);
+            all.extend(std::iter::repeat_n(stage, tokens));
+        }
+        all
+    }
+
+    /// The first place from `from` on that has tokens, turning back to the first at the end.
+    fn next_from(&self, from: usize) -> Option<usize> {
+        let word = |at: usize| self.map.get(at).copied().unwrap_or(0);
+        let words = self.map.len();
+        let (first, bit) = (from / 64, from % 64);
+        let rest = word(first) & (u64::MAX << bit);
+        if rest != 0 {
+            return Some(first * 64 + rest.trailing_zeros() as usize);
+        }
+        (1..=words).map(|i| (first + i) % words.max(1)).find_map(|at| {
+            let bits = word(at);
+            (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+
+    /// A worker's next stage and how many events it may take there (0: no bound), if any waits.
+    pub(crate) fn step(
+        &mut self,
+        cursor: &mut Cursor,
+        crew: usize,
+        fired: &mut Fired,
+    ) -> Option<(u32, usize)> {
+        let course = self.course.clone();
+        if cursor.epoch != course.epoch {
+            *cursor = Cursor { epoch: course.epoch, ..Cursor::default() };
+        }
+        let from = if cursor.focused {
+            let stage = course.order[cursor.at];
+            let number = course.numbers[&stage];
+            let most = course.most(stage);
+            let stays = self.tokens[number] > 0
+                && (most == 0 || cursor.spent < most)
+                && !course.sources.contains(&stage);
+            if stays {
+                self.take(number);
+                return Some((stage, most.saturating_sub(cursor.spent)));
+            }
+            match course.restart {
+                Some(index) if cursor.spent > 0 => index,
+                _ => (cursor.at + 1) % course.len(),
+            }
+        } else {
+            cursor.at
+        };
+        let place = self.next_from(from);
+        let last = course.len() - 1;
+        let passed = match place {
+            Some(place) => (place + course.len() - from) % course.len() + 1,
+            None => course.len(),
+        };
+        self.visits += passed;
+        if course.max_visits > 0 && self.visits >= course.max_visits {
+            self.visits %= course.max_visits;
+            fired.max_visits = true;
+        }
+        if from + passed > last {
+            fired.last_focused |= course.fires_last_focused && self.arrivals == 0;
+            self.arrivals = (self.arrivals + 1) % crew.max(1);
+        }
+        let Some(place) = place else {
+            *cursor = Cursor { epoch: course.epoch, ..Cursor::default() };
+            return None;
+        };
+        let stage = course.order[place];
+        *cursor = Cursor { epoch: course.epoch, at: place, focused: true, spent: 0 };
+        self.take(course.numbers[&stage]);
+        Some((stage, course.most(stage)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A walk by one worker, whose visits each process what their token stands for: one event.
+    struct Alone {
+        walk: Walk,
+        cursor: Cursor,
+        fired: Fired,
+    }
+
+    impl Alone {
+        fn new(order: &[u32], rule: impl FnOnce(&mut Course)) -> Self {
+            let mut course = Course { epoch: 1, ..Course::new(order.to_vec()) };
+            rule(&mut course);
+            let walk = Walk::new(Arc::new(course), None);
+            Alone { walk, cursor: Cursor::default(), fired: Fired::default() }
+        }
+
+        fn with(mut self, tokens: &[(u32, usize)]) -> Self {
+            for (stage, n) in tokens {
+                (0..*n).for_each(|_| assert!(self.walk.add(*stage)));
+            }
+            self
+        }
+
+        fn step(&mut self) -> Option<u32> {
+            self.fired = Fired::default();
+            let (stage, _) = self.walk.step(&mut self.cursor, 1, &mut self.fired)?;
+            self.cursor.spent += 1;
+            Some(stage)
+        }
+
+        fn steps(&mut self) -> Vec<u32> {
+            std::iter::from_fn(|| self.step()).collect()
+        }
+    }
+
+    #[test]
+    fn a_worker_stays_while_events_last_and_goes_on_in_order() {
+        let mut alone = Alone::new(&[1, 2, 3, 2], |_| ()).with(&[(3, 2), (1, 2), (2, 1)]);
+        assert_eq!(alone.steps(), [1, 1, 2, 3, 3]);
+        let mut alone = alone.with(&[(2, 1), (1, 1)]);
+        assert_eq!(alone.steps(), [1, 2]); // after an empty round it begins at the first place
+    }
+
+    #[test]
+    fn a_bound_on_events_ends_a_visit() {
+        let mut alone = Alone::new(&[1, 2], |course| {
+            course.most_else = 1;
+            course.set_most(2, 2);
+        })
+        .with(&[(1, 3), (2, 3)]);
+        assert_eq!(alone.steps(), [1, 2, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn a_source_is_visited_for_one_batch() {
+        let mut alone =
+            Alone::new(&[1, 2], |course| course.sources = vec![1]).with(&[(1, 2), (2, 2)]);
+        assert_eq!(alone.steps(), [1, 2, 2, 1]);
+    }
+
+    #[test]
+    fn after_a_success_a_worker_restarts_where_it_is_told() {
+        let mut alone =
+            Alone::new(&[3, 2, 1], |course| course.restart = Some(0)).with(&[(1, 1), (2, 1)]);
+        assert_eq!(alone.step(), Some(2));
+        let mut alone = alone.with(&[(3, 1)]);
+        assert_eq!(alone.steps(), [3, 1]);
+    }
+
+    #[test]
+    fn the_last_place_fires_when_it_is_come_to_or_passed() {
+        let rule = |course: &mut Course| course.fires_last_focused = true;
+        let mut alone = Alone::new(&[1, 2, 3], rule).with(&[(2, 1), (3, 1)]);
+        assert_eq!((alone.step(), alone.fired.last_focused), (Some(2), false));
+        assert_eq!((alone.step(), alone.fired.last_focused), (Some(3), true));
+        let mut alone = alone.with(&[(2, 1)]);
+        assert_eq!((alone.step(), alone.fired.last_focused), (Some(2), false));
+        let mut alone = alone.with(&[(1, 1)]);
+        assert_eq!((alone.step(), alone.fired.last_focused), (Some(1), true)); // past 3
+        assert_eq!((alone.step(), alone.fired.last_focused), (None, true)); // an empty round
+    }
+
+    #[test]
+    fn the_last_place_fires_once_for_a_round_of_all_workers() {
+        let mut course = Course { epoch: 1, ..Course::new(vec![1, 2]) };
+        course.fires_last_focused = true;
+        let mut walk = Walk::new(Arc::new(course), None);
+        let mut cursors = [Cursor::default(); 3];
+        let mut fires = Vec::new();
+        for round in 0..2 {
+            for cursor in &mut cursors {
+                let mut fired = Fired::default();
+                assert_eq!(walk.step(cursor, 3, &mut fired), None);
+                fires.push((round, fired.last_focused));
+            }
+        }
+        let expected = [(0, true), (0, false), (0, false), (1, true), (1, false), (1, false)];
+        assert_eq!(fires, expected);
+    }
+
+    #[test]
+    fn places_come_to_are_counted_empty_ones_too() {
+        let mut alone = Alone::new(&[1, 2, 3, 4], |course| course.max_visits = 5).with(&[(3, 1)]);
+        assert_eq!((alone.step(), alone.fired.max_visits), (Some(3), false)); // 1, 2, 3
+        assert_eq!((alone.step(), alone.fired.max_visits), (None, true)); // and a round of 4
+    }
+
+    #[test]
+    fn the_map_finds_the_next_place_among_many() {
+        let order: Vec<u32> = (0..1000).collect();
+        let mut alone = Alone::new(&order, |_| ()).with(&[(999, 1), (64, 1), (63, 1), (500, 1)]);
+        assert_eq!(alone.steps(), [63, 64, 500, 999]);
+        assert!(alone.walk.map.iter().all(|word| *word == 0));
+    }
+}

@@ -1,0 +1,642 @@
+//! The reins: what a policy sees of its cluster and does to it, on the real runtime. Each call is
+//! checked first; what it changes holds from the next event each thread takes.
+//! Long because it is the whole control interface, method by method.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::{Kind, StageId, StageSpec};
+use comporta_model::plan::{PlanFault, WhenFull, capacity_allowed, defaults, instances_allowed};
+use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+
+use crate::color;
+use crate::core::{Core, Reading};
+use crate::env::CpuMeter;
+use crate::path::admit::Wakes;
+use crate::path::walk::Course;
+use crate::pool::Pool;
+use crate::sync::Arc;
+use crate::timer::Alarm;
+
+/// The shortest time between two calls of a timer.
+const TIMER_MIN: Duration = Duration::from_millis(1);
+/// What is done at each end of the visit order is remembered this often at most: it may happen
+/// every few microseconds.
+const ACTS_EVERY: Duration = Duration::from_millis(100);
+
+/// What holds of a cluster under its policy.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Which policy this is of; timers of an earlier one fire no more.
+    pub(crate) epoch: u32,
+    stages: Vec<StageInfo>,
+    /// Pools made by the policy, and made before and free to use again.
+    pools: Vec<usize>,
+    spare: Vec<usize>,
+    /// Threads visit stages in an order.
+    private: bool,
+    course: Course,
+    courses: u64,
+    timers: Vec<Duration>,
+    /// What the counts of a stage were when its statistics were last reset.
+    since: HashMap<u32, (u64, u64)>,
+    cpu: CpuMeter,
+    /// What the policy did in this call: why, and what.
+    pub(crate) acts: Vec<(Option<String>, String)>,
+    acted: Option<Time>,
+}
+
+impl State {
+    /// Everything as the plan has it, and as a person has said since.
+    pub(crate) fn reset(&mut self, core: &Arc<Core>, cluster: usize, threads: usize) {
+        self.epoch += 1;
+        self.timers.clear();
+        self.since.clear();
+        self.acts.clear();
+        self.private = false;
+        self.course = Course::default();
+        self.stages = stages_of(core, cluster);
+        let main = &core.pools[cluster];
+        let own: Vec<usize> = std::mem::take(&mut self.pools);
+        for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
+            pool.forget_asks(&core.pools);
+        }
+        main.shared.set_closed(false);
+        set_threads(core, main, threads);
+        main.set_own_queues(false);
+        main.shared.set_course(None, |stage| core.priority(stage));
+        let mut wakes = Wakes::default();
+        for StageInfo { id, kind, name, .. } in &self.stages {
+            let base = *core.places[id.index()].base.lock();
+            core.move_stage(id.0, cluster);
+            core.set_priority(id.0, base.priority);
+            core.set_color(id.0, color::NONE);
+            self.since.insert(id.0, counts(core.node(id.0).reading()));
+            if *kind != Kind::Stage {
+                continue;
+            }
+            let node = core.node(id.0);
+            node.set_capacity(base.capacity, &mut wakes);
+            node.set_when_full(base.when_full);
+            node.set_enabled(base.enabled);
+            let instances = node.reading().instances;
+            if instances != base.instances && instances > 0 {
+                let set = node.set_instances(core, base.instances, &mut wakes);
+                if let Err(message) = set {
+                    core.report(format!("instances of `{name}`: {message}"));
+                }
+            }
+        }
+        core.dispatch(wakes);
+        // Last, when nothing leads there any more.
+        for pool in &own {
+            let pool = &core.pools[*pool];
+            pool.dismiss(pool.threads());
+            close(core, pool);
+        }
+        self.spare.extend(own);
+    }
+
+    /// Sets a timer for the next time.
+    pub(crate) fn set_timer(&self, core: &Core, cluster: usize, timer: u32) {
+        if let Some(every) = self.timers.get(timer as usize) {
+            let alarm = Alarm::Govern { cluster, timer, epoch: self.epoch };
+            core.timers.add(core.clock.now() + *every, alarm);
+        }
+    }
+}
+
+/// The stages of a cluster, in the order of the pipeline.
+fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
+    let all = core.graph.stages.iter().zip(&core.depths).zip(0u32..);
+    let own = all.filter(|(_, id)| core.places[*id as usize].base.lock().cluster == cluster);
+    let mut own: Vec<_> = own
+        .map(|((spec, depth), id)| {
+            let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
+            info.stateful = spec.stateful || spec.kind != Kind::Stage;
+            info
+        })
+        .collect();
+    own.sort_by_key(|stage| (stage.depth, stage.id));
+    own
+}
+
+fn counts(reading: Reading) -> (u64, u64) {
+    (reading.arrived, reading.processed)
+}
+
+/// Gives a pool so many threads.
+pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) {
+    let now = pool.threads();
+    core.hire(pool.index, threads.saturating_sub(now), false);
+    if now > threads {
+        pool.dismiss(now - threads);
+    }
+}
+
+/// A pool has no threads any more: what stands there goes where its stages are now.
+fn close(core: &Core, pool: &Pool) {
+    let left = pool.shared.set_closed(true);
+    left.into_iter().for_each(|token| core.make_ready(token));
+    pool.shared.set_course(None, |_| 0);
+    pool.set_own_queues(false);
+}
+
+/// What a policy is handed.
+pub(crate) struct Reins<'a> {
+    core: &'a Arc<Core>,
+    cluster: usize,
+    state: &'a mut State,
+    /// `start` is running.
+    starting: bool,
+    /// Which queues are used has been said.
+    queues_said: bool,
+    /// What it does now is remembered.
+    noted: bool,
+    why: Option<String>,
+    /// The course has changed, and is to be told to the workers.
+    new_course: bool,
+}
+
+impl<'a> Reins<'a> {
+    pub(crate) fn new(
+        core: &'a Arc<Core>,
+        cluster: usize,
+        state: &'a mut State,
+        starting: bool,
+    ) -> Self {
+        let now = core.clock.now();
+        let noted = starting || state.acted.is_none_or(|acted| now.since(acted) >= ACTS_EVERY);
+        let (queues_said, why, new_course) = (false, None, false);
+        Reins { core, cluster, state, starting, queues_said, noted, why, new_course }
+    }
+
+    /// The call is over: what it changed together is told together.
+    pub(crate) fn done(mut self) {
+        if self.new_course {
+            self.tell_course();
+        }
+        if !self.state.acts.is_empty() {
+            self.state.acted = Some(self.core.clock.now());
+        }
+    }
+
+    fn did(&mut self, what: impl FnOnce(&Self) -> String) {
+        if self.noted {
+            let text = what(self);
+            let why = self.why.take();
+            self.state.acts.push((why, text));
+        }
+    }
+
+    fn name(&self, stage: StageId) -> String {
+        let spec = self.core.graph.stages.get(stage.index());
+        spec.map_or_else(|| stage.0.to_string(), |spec| format!("`{}`", spec.name))
+    }
+
+    fn stage(&self, stage: StageId) -> Result<&'a StageSpec, Refused> {
+        if !self.state.stages.iter().any(|own| own.id == stage) {
+            return Err(Refused::NotInCluster {
+                stage: self.name(stage),
+                cluster: self.core.pools[self.cluster].name.clone(),
+            });
+        }
+        Ok(&self.core.graph.stages[stage.index()])
+    }
+
+    fn queue(&self, stage: StageId) -> Result<&'a StageSpec, Refused> {
+        let spec = self.stage(stage)?;
+        if spec.kind == Kind::Stage {
+            Ok(spec)
+        } else {
+            Err(Refused::NoQueue(spec.name.to_string()))
+        }
+    }
+
+    fn reading(&self, stage: StageId) -> Result<Reading, Refused> {
+        self.stage(stage)?;
+        Ok(self.core.node(stage.0).reading())
+    }
+
+    fn pool(&self, pool: PoolId) -> Result<&'a Pool, Refused> {
+        let index = pool.0 as usize;
+        let own = index == self.cluster || self.state.pools.contains(&index);
+        own.then(|| self.core.pools.get(index)).flatten().ok_or(Refused::NoPool(pool.0))
+    }
+
+    fn has_stages(&self, pool: &Pool) -> bool {
+        self.state.stages.iter().any(|stage| self.core.pool_of(stage.id.0) == pool.index)
+    }
+
+    fn only_private(&self, method: &'static str) -> Result<(), Refused> {
+        if self.state.private { Ok(()) } else { Err(Refused::NeedsPrivateQueues(method)) }
+    }
+
+    fn settle_queues(&mut self) -> Result<(), Refused> {
+        if !self.starting || self.queues_said {
+            return Err(Refused::Started);
+        }
+        self.queues_said = true;
+        Ok(())
+    }
+
+    /// Pools that run stages of this cluster.
+    fn pools(&self) -> impl Iterator<Item = &'a Pool> {
+        let own: Vec<usize> = self.state.pools.iter().copied().chain([self.cluster]).collect();
+        let core = self.core;
+        own.into_iter().map(|pool| &core.pools[pool])
+    }
+
+    fn tell_course(&mut self) {
+        self.state.courses += 1;
+        self.state.course.epoch = self.state.courses;
+        let course = Arc::new(self.state.course.clone());
+        for pool in self.pools() {
+            pool.shared.set_course(Some(course.clone()), |stage| self.core.priority(stage));
+            pool.sleep.wake_all();
+        }
+    }
+
+    /// Stages that workers can visit.
+    fn visited(&self) -> impl Iterator<Item = &StageInfo> {
+        self.state.stages.iter().filter(|stage| stage.kind != Kind::Input)
+    }
+
+    /// Whether the cluster may have so many threads more.
+    fn more_threads(&self, more: usize) -> Result<(), Refused> {
+        let given = self.pools().map(Pool::threads).sum::<usize>().saturating_add(more);
+        if given <= defaults::THREADS_MAX {
+            return Ok(());
+        }
+        let what = format!("the number of threads of `{}`", self.core.pools[self.cluster].name);
+        Err(Refused::OutOfRange { what, given, expected: "at most 1,024".to_owned() })
+    }
+
+    /// Whether a pool can do without so many threads.
+    fn spare_threads(&self, pool: &Pool, less: usize, keeps: bool) -> Result<(), Refused> {
+        let threads = pool.threads();
+        if less > threads {
+            let what = format!("the number of threads to go from `{}`", pool.name);
+            let expected = format!("at most {threads}");
+            return Err(Refused::OutOfRange { what, given: less, expected });
+        }
+        if keeps && less == threads {
+            return Err(Refused::NoThreadLeft { pool: pool.index as u32, threads, less });
+        }
+        Ok(())
+    }
+
+    fn set_instances(&mut self, stage: StageId, wanted: Option<usize>) -> Result<(), Refused> {
+        let spec = self.stage(stage)?;
+        let instances = self.core.node(stage.0).reading().instances;
+        let refused =
+            |wanted| Refused::Instances { stage: spec.name.to_string(), instances, wanted };
+        let wanted = wanted.ok_or_else(|| refused(0))?;
+        instances_allowed(spec, wanted).map_err(|_| refused(wanted))?;
+        let mut wakes = Wakes::default();
+        let set = self.core.node(stage.0).set_instances(self.core, wanted, &mut wakes);
+        self.core.dispatch(wakes);
+        set.map_err(Refused::Failed)?;
+        self.did(|reins| format!("{} has {wanted} instances", reins.name(stage)));
+        Ok(())
+    }
+}
+
+fn plan_fault(fault: &PlanFault) -> Refused {
+    Refused::Failed(fault.to_string())
+}
+
+impl Control for Reins<'_> {
+    fn now(&self) -> Time {
+        self.core.clock.now()
+    }
+
+    fn stages(&self) -> &[StageInfo] {
+        &self.state.stages
+    }
+
+    fn main_pool(&self) -> PoolId {
+        PoolId(self.cluster as u32)
+    }
+
+    fn explain(&mut self, why: String) {
+        self.why = Some(why);
+    }
+
+    // --- 1. queues
+
+    fn use_private_queues(&mut self) -> Result<(), Refused> {
+        self.settle_queues()?;
+        self.state.private = true;
+        let sources = self.visited().filter(|stage| stage.kind == Kind::Source);
+        let sources = sources.map(|stage| stage.id.0).collect();
+        let mut course = Course::new(self.visited().map(|stage| stage.id.0).collect());
+        course.sources = sources;
+        self.state.course = course;
+        self.new_course = self.state.course.len() > 0;
+        self.did(|_| "threads visit stages in an order".to_owned());
+        Ok(())
+    }
+
+    fn use_own_queues(&mut self) -> Result<(), Refused> {
+        self.settle_queues()?;
+        self.pools().for_each(|pool| pool.set_own_queues(true));
+        Ok(())
+    }
+
+    fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
+        let spec = self.queue(stage)?;
+        let max = capacity_allowed(spec, max).map_err(|fault| plan_fault(&fault))?;
+        let mut wakes = Wakes::default();
+        self.core.node(stage.0).set_capacity(max, &mut wakes);
+        self.core.dispatch(wakes);
+        self.did(|reins| format!("the queue of {} holds {max}", reins.name(stage)));
+        Ok(())
+    }
+
+    fn queue_capacity(&self, stage: StageId) -> Result<usize, Refused> {
+        self.queue(stage)?;
+        Ok(self.core.node(stage.0).reading().capacity)
+    }
+
+    fn set_when_full(&mut self, stage: StageId, when_full: WhenFull) -> Result<(), Refused> {
+        self.queue(stage)?;
+        self.core.node(stage.0).set_when_full(when_full);
+        let word = WhenFull::ALL.iter().find(|(known, _)| *known == when_full);
+        let word = word.map_or("?", |(_, word)| word);
+        self.did(|reins| format!("a full queue of {}: {word}", reins.name(stage)));
+        Ok(())
+    }
+
+    fn disable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
+        self.queue(stage)?;
+        self.core.node(stage.0).set_enabled(false);
+        self.did(|reins| format!("the queue of {} is shut", reins.name(stage)));
+        Ok(())
+    }
+
+    fn enable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
+        self.queue(stage)?;
+        self.core.node(stage.0).set_enabled(true);
+        self.did(|reins| format!("the queue of {} is open", reins.name(stage)));
+        Ok(())
+    }
+
+    fn queue_is_enabled(&self, stage: StageId) -> Result<bool, Refused> {
+        self.queue(stage)?;
+        Ok(self.core.node(stage.0).reading().enabled)
+    }
+
+    // --- 2. pools
+
+    fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused> {
+        let core = self.core;
+        let main = &core.pools[self.cluster];
+        self.more_threads(threads)?;
+        let pool = match self.state.spare.pop() {
+            Some(spare) => &core.pools[spare],
+            None => {
+                let name = |index: usize| format!("{}-{}", main.name, index);
+                core.pools.make(name, self.cluster).ok_or_else(|| {
+                    Refused::Failed("there are as many pools as there may be".to_owned())
+                })?
+            }
+        };
+        self.state.pools.push(pool.index);
+        if self.state.private {
+            self.new_course = true; // it walks as the others do
+        }
+        pool.set_own_queues(main.own_queues());
+        pool.shared.set_closed(threads == 0);
+        core.hire(pool.index, threads, false);
+        self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
+        Ok(PoolId(pool.index as u32))
+    }
+
+    fn set_pool(&mut self, pool: PoolId, stage: StageId) -> Result<(), Refused> {
+        self.stage(stage)?;
+        let pool = self.pool(pool)?;
+        if pool.threads() == 0 {
+            let (pool, threads, less) = (pool.index as u32, 0, 0);
+            return Err(Refused::NoThreadLeft { pool, threads, less });
+        }
+        self.core.move_stage(stage.0, pool.index);
+        self.did(|reins| format!("{} is in pool `{}`", reins.name(stage), pool.name));
+        Ok(())
+    }
+
+    fn add_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
+        let pool = self.pool(pool)?;
+        self.more_threads(n)?;
+        let threads = pool.threads() + n;
+        if n > 0 {
+            pool.shared.set_closed(false);
+            self.core.hire(pool.index, n, false);
+        }
+        self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
+        Ok(())
+    }
+
+    fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
+        let pool = self.pool(pool)?;
+        self.spare_threads(pool, n, self.has_stages(pool))?;
+        pool.dismiss(n);
+        let threads = pool.threads();
+        if threads == 0 {
+            close(self.core, pool);
+        }
+        self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
+        Ok(())
+    }
+
+    fn pool_of(&self, stage: StageId) -> Result<PoolId, Refused> {
+        self.stage(stage)?;
+        Ok(PoolId(self.core.pool_of(stage.0) as u32))
+    }
+
+    fn threads(&self, pool: PoolId) -> Result<usize, Refused> {
+        Ok(self.pool(pool)?.threads())
+    }
+
+    // --- 3. monitoring
+
+    fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused> {
+        if every < TIMER_MIN {
+            return Err(Refused::OutOfRange {
+                what: "the time between two calls, in microseconds,".to_owned(),
+                given: usize::try_from(every.as_micros()).unwrap_or(usize::MAX),
+                expected: "at least 1,000".to_owned(),
+            });
+        }
+        let timer = self.state.timers.len() as u32;
+        self.state.timers.push(every);
+        self.state.set_timer(self.core, self.cluster, timer);
+        Ok(TimerId(timer))
+    }
+
+    fn cpus(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    }
+
+    fn cpu_usage(&mut self) -> u32 {
+        self.state.cpu.usage()
+    }
+
+    fn queue_size(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.reading(stage)?.queued)
+    }
+
+    fn processed_count(&self, stage: StageId) -> Result<u64, Refused> {
+        let (_, since) = self.state.since.get(&stage.0).copied().unwrap_or_default();
+        Ok(self.reading(stage)?.processed - since)
+    }
+
+    fn input_count(&self, stage: StageId) -> Result<u64, Refused> {
+        let (since, _) = self.state.since.get(&stage.0).copied().unwrap_or_default();
+        Ok(self.reading(stage)?.arrived - since)
+    }
+
+    fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused> {
+        let reading = self.reading(stage)?;
+        self.state.since.insert(stage.0, counts(reading));
+        Ok(())
+    }
+
+    fn fire_last_focused(&mut self) -> Result<(), Refused> {
+        self.only_private("fire_last_focused")?;
+        self.state.course.fires_last_focused = true;
+        self.new_course = true;
+        Ok(())
+    }
+
+    fn do_not_fire_last_focused(&mut self) {
+        self.state.course.fires_last_focused = false;
+        self.new_course |= self.state.private;
+    }
+
+    // --- 4. scheduling
+
+    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+        self.only_private("visit_order")?;
+        if stages.is_empty() {
+            return Err(Refused::EmptyOrder);
+        }
+        stages.iter().try_for_each(|stage| self.stage(*stage).map(drop))?;
+        let mut order: Vec<u32> = stages.iter().map(|stage| stage.0).collect();
+        let left_out = self.visited().map(|stage| stage.id.0).filter(|id| !order.contains(id));
+        let left_out: Vec<u32> = left_out.collect();
+        order.extend(left_out);
+        self.state.course.set_order(order);
+        self.new_course = true;
+        self.did(|reins| {
+            let names: Vec<_> = stages.iter().map(|stage| reins.name(*stage)).collect();
+            format!("the visit order is {}", names.join(", "))
+        });
+        Ok(())
+    }
+
+    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.only_private("max_visits")?;
+        self.state.course.max_visits = visits;
+        self.new_course = true;
+        Ok(())
+    }
+
+    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
+        self.only_private("restart_at")?;
+        let len = self.state.course.len();
+        if index >= len {
+            return Err(Refused::NoPlace { index, len });
+        }
+        self.state.course.restart = Some(index);
+        self.new_course = true;
+        self.did(|_| format!("after a success a thread goes to place {index}"));
+        Ok(())
+    }
+
+    fn do_not_restart(&mut self) {
+        self.state.course.restart = None;
+        self.new_course |= self.state.private;
+    }
+
+    fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
+        self.stage(to)?;
+        self.stage(from)?;
+        let pools = &self.core.pools;
+        let taker = &pools[self.core.pool_of(to.0)];
+        let victim = &pools[self.core.pool_of(from.0)];
+        if n == 0 || taker.index == victim.index {
+            return Ok(()); // they have them already
+        }
+        self.spare_threads(victim, n, true)?;
+        victim.ask(taker, n);
+        self.did(|reins| format!("{} takes {n} threads from {}", reins.name(to), reins.name(from)));
+        Ok(())
+    }
+
+    fn set_priority(&mut self, stage: StageId, priority: i32) -> Result<(), Refused> {
+        self.stage(stage)?;
+        self.core.set_priority(stage.0, priority);
+        self.did(|reins| format!("{} has priority {priority}", reins.name(stage)));
+        Ok(())
+    }
+
+    fn priority(&self, stage: StageId) -> Result<i32, Refused> {
+        self.stage(stage)?;
+        Ok(self.core.own_priority(stage.0))
+    }
+
+    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+        self.only_private("max_events_when_focused")?;
+        if n == 0 {
+            return Err(Refused::OutOfRange {
+                what: "the number of events of a visit".to_owned(),
+                given: 0,
+                expected: "at least 1".to_owned(),
+            });
+        }
+        match focus {
+            Focus::All => self.state.course.set_most_everywhere(n),
+            Focus::Stage(stage) => {
+                self.stage(stage)?;
+                self.state.course.set_most(stage.0, n);
+            }
+        }
+        self.new_course = true;
+        self.did(|_| format!("a visit takes {n} events at most"));
+        Ok(())
+    }
+
+    fn set_color(&mut self, stage: StageId, color: Option<u32>) -> Result<(), Refused> {
+        self.stage(stage)?;
+        // Colors of another cluster are other colors; 0 is none.
+        let color = color.map_or(color::NONE, |color| {
+            let clusters = self.core.governors.len() as u32;
+            1 + (color % (u32::MAX / clusters - 1)) * clusters + self.cluster as u32
+        });
+        self.core.set_color(stage.0, color);
+        self.did(|reins| format!("{} has color {color}", reins.name(stage)));
+        Ok(())
+    }
+
+    // --- 5. instances
+
+    fn add_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
+        let now = self.reading(stage)?.instances;
+        self.set_instances(stage, now.checked_add(n))
+    }
+
+    fn kill_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
+        let now = self.reading(stage)?.instances;
+        self.set_instances(stage, now.checked_sub(n).filter(|left| *left > 0))
+    }
+
+    fn instances(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.reading(stage)?.instances)
+    }
+
+    fn free_instances(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.reading(stage)?.free)
+    }
+}
