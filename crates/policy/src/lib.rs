@@ -8,11 +8,13 @@
 //! 2. `policy`: what a policy is, and when it is called.
 //! 3. `registry`: policies by name.
 //! 4. `policies`: a file for each.
+//! 5. `mock`: a cluster to try policies on.
 
 mod control;
 mod policy;
 mod registry;
 pub mod policies;
+pub mod mock;
 
 pub use control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
 pub use policy::Policy;

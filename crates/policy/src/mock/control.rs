@@ -1,0 +1,404 @@
+//! What a mock does when a policy calls it: the checks of `Control`, in the order of its groups.
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::StageId;
+use comporta_model::plan::{WhenFull, defaults};
+
+use super::{Mock, MockStage, Queues};
+use crate::control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+
+impl Mock {
+    /// Does what `act` does and writes it down; or writes down why it was refused.
+    fn change<T>(
+        &mut self,
+        call: String,
+        act: impl FnOnce(&mut Self) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let outcome = act(self);
+        match &outcome {
+            Ok(_) => self.log.push(call),
+            Err(why) => self.refused.push(format!("{call}: {why}")),
+        }
+        outcome
+    }
+
+    fn place(&self, stage: StageId) -> Result<usize, Refused> {
+        let stranger = || Refused::NotInCluster {
+            stage: stage.0.to_string(),
+            cluster: defaults::CLUSTER.to_owned(),
+        };
+        self.infos.iter().position(|info| info.id == stage).ok_or_else(stranger)
+    }
+
+    fn of(&self, stage: StageId) -> Result<&MockStage, Refused> {
+        Ok(&self.stages[self.place(stage)?])
+    }
+
+    fn of_mut(&mut self, stage: StageId) -> Result<&mut MockStage, Refused> {
+        let place = self.place(stage)?;
+        Ok(&mut self.stages[place])
+    }
+
+    /// The place of a stage that has a queue.
+    fn queue(&self, stage: StageId) -> Result<usize, Refused> {
+        let place = self.place(stage)?;
+        let info = &self.infos[place];
+        if info.has_queue() { Ok(place) } else { Err(Refused::NoQueue(info.name.clone())) }
+    }
+
+    fn pool(&self, pool: PoolId) -> Result<usize, Refused> {
+        let threads = self.pools.get(pool.0 as usize);
+        threads.copied().ok_or(Refused::NoPool(pool.0))
+    }
+
+    /// Whether the cluster may have so many threads more.
+    fn more_threads(&self, more: usize) -> Result<(), Refused> {
+        let threads = self.pools.iter().sum::<usize>().saturating_add(more);
+        let range = 0..=defaults::THREADS_MAX;
+        in_range("the number of threads of the cluster", threads, range)
+    }
+
+    /// Whether a pool may lose so many threads.
+    fn fewer_threads(&self, pool: PoolId, less: usize) -> Result<(), Refused> {
+        let threads = self.pool(pool)?;
+        in_range("the number of threads to go", less, 0..=threads)?;
+        let has_stages = self.stages.iter().any(|stage| stage.pool == pool);
+        if has_stages && less == threads {
+            return Err(Refused::NoThreadLeft { pool: pool.0, threads, less });
+        }
+        Ok(())
+    }
+
+    fn private(&self, method: &'static str) -> Result<(), Refused> {
+        match self.queues {
+            Queues::Private => Ok(()),
+            Queues::One | Queues::Own => Err(Refused::NeedsPrivateQueues(method)),
+        }
+    }
+
+    fn before_start(&self) -> Result<(), Refused> {
+        if self.started { Err(Refused::Started) } else { Ok(()) }
+    }
+
+    fn pool_name(pool: PoolId) -> String {
+        if pool.0 == 0 { "main".to_owned() } else { format!("pool{}", pool.0) }
+    }
+}
+
+fn in_range(
+    what: &str,
+    given: usize,
+    range: std::ops::RangeInclusive<usize>,
+) -> Result<(), Refused> {
+    if range.contains(&given) {
+        return Ok(());
+    }
+    let expected = match (*range.start(), *range.end()) {
+        (least, usize::MAX) => format!("at least {least}"),
+        (least, most) => format!("{least} to {most}"),
+    };
+    Err(Refused::OutOfRange { what: what.to_owned(), given, expected })
+}
+
+impl Control for Mock {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn stages(&self) -> &[StageInfo] {
+        &self.infos
+    }
+
+    fn main_pool(&self) -> PoolId {
+        PoolId(0)
+    }
+
+    fn explain(&mut self, why: String) {
+        self.explained.push(why);
+    }
+
+    // --- 1. queues
+
+    fn use_private_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_private_queues".to_owned(), |mock| {
+            mock.before_start()?;
+            mock.queues = Queues::Private;
+            mock.order = mock.infos.iter().map(|info| info.id).collect();
+            Ok(())
+        })
+    }
+
+    fn use_own_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_own_queues".to_owned(), |mock| {
+            mock.before_start()?;
+            mock.queues = Queues::Own;
+            Ok(())
+        })
+    }
+
+    fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
+        self.change(format!("set_queue_capacity {} {max}", self.name(stage)), |mock| {
+            let place = mock.queue(stage)?;
+            in_range("the capacity", max, 1..=usize::MAX)?;
+            mock.stages[place].capacity = max;
+            Ok(())
+        })
+    }
+
+    fn queue_capacity(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.stages[self.queue(stage)?].capacity)
+    }
+
+    fn set_when_full(&mut self, stage: StageId, when_full: WhenFull) -> Result<(), Refused> {
+        let word = WhenFull::ALL.iter().find(|(one, _)| *one == when_full);
+        let word = word.map_or("?", |(_, word)| word);
+        self.change(format!("set_when_full {} {word}", self.name(stage)), |mock| {
+            let place = mock.queue(stage)?;
+            mock.stages[place].when_full = when_full;
+            Ok(())
+        })
+    }
+
+    fn disable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
+        self.change(format!("disable_queue {}", self.name(stage)), |mock| {
+            let place = mock.queue(stage)?;
+            mock.stages[place].enabled = false;
+            Ok(())
+        })
+    }
+
+    fn enable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
+        self.change(format!("enable_queue {}", self.name(stage)), |mock| {
+            let place = mock.queue(stage)?;
+            mock.stages[place].enabled = true;
+            Ok(())
+        })
+    }
+
+    fn queue_is_enabled(&self, stage: StageId) -> Result<bool, Refused> {
+        Ok(self.stages[self.queue(stage)?].enabled)
+    }
+
+    // --- 2. pools
+
+    fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused> {
+        let pool = PoolId(self.pools.len() as u32);
+        self.change(format!("new_pool {threads} -> {}", Mock::pool_name(pool)), |mock| {
+            mock.more_threads(threads)?;
+            mock.pools.push(threads);
+            Ok(pool)
+        })
+    }
+
+    fn set_pool(&mut self, pool: PoolId, stage: StageId) -> Result<(), Refused> {
+        let call = format!("set_pool {} {}", Mock::pool_name(pool), self.name(stage));
+        self.change(call, |mock| {
+            in_range("the number of threads of the pool", mock.pool(pool)?, 1..=usize::MAX)?;
+            mock.of_mut(stage)?.pool = pool;
+            Ok(())
+        })
+    }
+
+    fn add_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
+        self.change(format!("add_threads {} {n}", Mock::pool_name(pool)), |mock| {
+            mock.pool(pool)?;
+            mock.more_threads(n)?;
+            mock.pools[pool.0 as usize] += n;
+            Ok(())
+        })
+    }
+
+    fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
+        self.change(format!("kill_threads {} {n}", Mock::pool_name(pool)), |mock| {
+            mock.fewer_threads(pool, n)?;
+            mock.pools[pool.0 as usize] -= n;
+            Ok(())
+        })
+    }
+
+    fn pool_of(&self, stage: StageId) -> Result<PoolId, Refused> {
+        Ok(self.of(stage)?.pool)
+    }
+
+    fn threads(&self, pool: PoolId) -> Result<usize, Refused> {
+        self.pool(pool)
+    }
+
+    // --- 3. monitoring
+
+    fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused> {
+        self.change(format!("add_timer {every:?}"), |mock| {
+            let ms = usize::try_from(every.as_millis()).unwrap_or(usize::MAX);
+            in_range("the period of a timer, in milliseconds,", ms, 1..=usize::MAX)?;
+            mock.timers.push(every);
+            Ok(TimerId(mock.timers.len() as u32 - 1))
+        })
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    fn cpu_usage(&mut self) -> u32 {
+        self.cpu_usage
+    }
+
+    fn queue_size(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.of(stage)?.queued)
+    }
+
+    fn processed_count(&self, stage: StageId) -> Result<u64, Refused> {
+        Ok(self.of(stage)?.processed)
+    }
+
+    fn input_count(&self, stage: StageId) -> Result<u64, Refused> {
+        Ok(self.of(stage)?.arrived)
+    }
+
+    fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused> {
+        self.change(format!("reset_statistics {}", self.name(stage)), |mock| {
+            let stage = mock.of_mut(stage)?;
+            (stage.arrived, stage.processed) = (0, 0);
+            Ok(())
+        })
+    }
+
+    fn fire_last_focused(&mut self) -> Result<(), Refused> {
+        self.change("fire_last_focused".to_owned(), |mock| {
+            mock.private("fire_last_focused")?;
+            mock.last_focused = true;
+            Ok(())
+        })
+    }
+
+    fn do_not_fire_last_focused(&mut self) {
+        self.log.push("do_not_fire_last_focused".to_owned());
+        self.last_focused = false;
+    }
+
+    // --- 4. scheduling
+
+    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+        let names: Vec<&str> = stages.iter().map(|stage| self.name(*stage)).collect();
+        self.change(format!("visit_order {}", names.join(" ")), |mock| {
+            mock.private("visit_order")?;
+            if stages.is_empty() {
+                return Err(Refused::EmptyOrder);
+            }
+            stages.iter().try_for_each(|stage| mock.place(*stage).map(|_| ()))?;
+            mock.order = stages.to_vec();
+            Ok(())
+        })
+    }
+
+    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.change(format!("max_visits {visits}"), |mock| {
+            mock.private("max_visits")?;
+            mock.visits_max = visits;
+            Ok(())
+        })
+    }
+
+    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
+        self.change(format!("restart_at {index}"), |mock| {
+            mock.private("restart_at")?;
+            let len = mock.order.len();
+            if index >= len {
+                return Err(Refused::NoPlace { index, len });
+            }
+            mock.restart = Some(index);
+            Ok(())
+        })
+    }
+
+    fn do_not_restart(&mut self) {
+        self.log.push("do_not_restart".to_owned());
+        self.restart = None;
+    }
+
+    fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
+        self.change(format!("steal {} {} {n}", self.name(to), self.name(from)), |mock| {
+            let (to, from) = (mock.of(to)?.pool, mock.of(from)?.pool);
+            mock.fewer_threads(from, n)?;
+            mock.pools[from.0 as usize] -= n;
+            mock.pools[to.0 as usize] += n;
+            Ok(())
+        })
+    }
+
+    fn set_priority(&mut self, stage: StageId, priority: i32) -> Result<(), Refused> {
+        self.change(format!("set_priority {} {priority}", self.name(stage)), |mock| {
+            mock.of_mut(stage)?.priority = priority;
+            Ok(())
+        })
+    }
+
+    fn priority(&self, stage: StageId) -> Result<i32, Refused> {
+        Ok(self.of(stage)?.priority)
+    }
+
+    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+        let whom = match focus {
+            Focus::All => "all",
+            Focus::Stage(stage) => self.name(stage),
+        };
+        self.change(format!("max_events_when_focused {whom} {n}"), |mock| {
+            mock.private("max_events_when_focused")?;
+            in_range("the number of events in a visit", n, 1..=usize::MAX)?;
+            match focus {
+                Focus::All => mock.stages.iter_mut().for_each(|stage| stage.events_max = Some(n)),
+                Focus::Stage(stage) => mock.of_mut(stage)?.events_max = Some(n),
+            }
+            Ok(())
+        })
+    }
+
+    fn set_color(&mut self, stage: StageId, color: Option<u32>) -> Result<(), Refused> {
+        let word = color.map_or("none".to_owned(), |color| color.to_string());
+        self.change(format!("set_color {} {word}", self.name(stage)), |mock| {
+            mock.of_mut(stage)?.color = color;
+            Ok(())
+        })
+    }
+
+    // --- 5. instances
+
+    fn add_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
+        self.change(format!("add_instances {} {n}", self.name(stage)), |mock| {
+            let place = mock.place(stage)?;
+            let (info, instances) = (&mock.infos[place], mock.stages[place].instances);
+            let wanted = instances.saturating_add(n);
+            let most = if info.stateful || !info.has_queue() { 1 } else { defaults::INSTANCES_MAX };
+            if wanted > most {
+                return Err(Refused::Instances { stage: info.name.clone(), instances, wanted });
+            }
+            mock.stages[place].instances = wanted;
+            Ok(())
+        })
+    }
+
+    fn kill_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
+        self.change(format!("kill_instances {} {n}", self.name(stage)), |mock| {
+            let place = mock.place(stage)?;
+            let instances = mock.stages[place].instances;
+            let wanted = instances.saturating_sub(n);
+            if wanted == 0 {
+                let stage = mock.infos[place].name.clone();
+                return Err(Refused::Instances { stage, instances, wanted });
+            }
+            mock.stages[place].instances = wanted;
+            Ok(())
+        })
+    }
+
+    fn instances(&self, stage: StageId) -> Result<usize, Refused> {
+        Ok(self.of(stage)?.instances)
+    }
+
+    fn free_instances(&self, stage: StageId) -> Result<usize, Refused> {
+        let stage = self.of(stage)?;
+        Ok(stage.instances.saturating_sub(stage.busy))
+    }
+}

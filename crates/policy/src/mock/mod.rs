@@ -1,0 +1,372 @@
+//! A cluster that is not there, to try policies on: the readings are those a test sets, and every
+//! change is kept and written down, or refused where [`Control`](crate::Control) says it is.
+//!
+//! Nothing runs in it. A steal moves its threads at once, a killed thread is gone; queues hold what
+//! the test says they hold, and callbacks come when the test fires them.
+//!
+//! ```
+//! use comporta_policy::mock::Mock;
+//! use comporta_policy::{Control, Policy, Refused, TimerId};
+//! use std::time::Duration;
+//!
+//! /// Sheds at the door while more than a hundred events wait inside.
+//! struct Door;
+//!
+//! impl Policy for Door {
+//!     fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+//!         control.add_timer(Duration::from_millis(100)).map(|_| ())
+//!     }
+//!
+//!     fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+//!         let stages = control.stages().to_vec();
+//!         let Some(door) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
+//!         let mut queued = 0;
+//!         for stage in &stages {
+//!             queued += control.queue_size(stage.id)?;
+//!         }
+//!         if queued > 100 {
+//!             control.explain(format!("queued {queued} > 100"));
+//!             control.disable_queue(door.id)
+//!         } else {
+//!             control.enable_queue(door.id)
+//!         }
+//!     }
+//! }
+//!
+//! let mut mock = Mock::new().source("clients").stage("parse").stage("reply");
+//! let mut policy = Door;
+//! mock.start(&mut policy).unwrap();
+//! assert_eq!(mock.take_log(), ["add_timer 100ms"]);
+//!
+//! mock.at_mut("reply").queued = 120;
+//! mock.fire_timer(&mut policy, TimerId(0)).unwrap();
+//! assert_eq!(mock.take_log(), ["disable_queue parse"]);
+//! assert_eq!(mock.explained(), ["queued 120 > 100"]);
+//!
+//! mock.at_mut("reply").queued = 7;
+//! mock.fire_timer(&mut policy, TimerId(0)).unwrap();
+//! assert!(mock.at("parse").enabled);
+//! assert!(mock.refused().is_empty());
+//! ```
+
+mod control;
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::{Kind, StageId};
+use comporta_model::plan::{WhenFull, defaults};
+
+use crate::control::{PoolId, Refused, StageInfo, TimerId};
+use crate::policy::Policy;
+
+/// The number of the first stage: not 0, so that a policy that takes a stage's place for its number
+/// is found out.
+const FIRST_ID: u32 = 10;
+/// Threads of the main pool, unless the test says otherwise.
+const THREADS: usize = 4;
+
+/// A model of a cluster, and what a policy did to it.
+#[derive(Clone, Debug)]
+pub struct Mock {
+    infos: Vec<StageInfo>,
+    /// Beside `infos`.
+    stages: Vec<MockStage>,
+    /// Threads of each pool; the first is the main one.
+    pools: Vec<usize>,
+    now: Time,
+    cpus: usize,
+    cpu_usage: u32,
+    started: bool,
+    queues: Queues,
+    order: Vec<StageId>,
+    restart: Option<usize>,
+    timers: Vec<Duration>,
+    last_focused: bool,
+    visits_max: usize,
+    log: Vec<String>,
+    explained: Vec<String>,
+    refused: Vec<String>,
+}
+
+/// A stage of a [`Mock`]: what a test says of it, and what a policy made of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MockStage {
+    /// Events that wait. Set by the test.
+    pub queued: usize,
+    /// Events that arrived since the statistics were reset. Set by the test.
+    pub arrived: u64,
+    /// Events processed since then. Set by the test.
+    pub processed: u64,
+    /// Instances that are not free. Set by the test.
+    pub busy: usize,
+    /// Instances in all.
+    pub instances: usize,
+    /// How many events may wait.
+    pub capacity: usize,
+    /// What happens to more.
+    pub when_full: WhenFull,
+    /// Whether the queue takes events.
+    pub enabled: bool,
+    /// Its priority.
+    pub priority: i32,
+    /// Its color.
+    pub color: Option<u32>,
+    /// Its pool.
+    pub pool: PoolId,
+    /// Events per visit at most, if that was said.
+    pub events_max: Option<usize>,
+}
+
+/// Where the threads of a [`Mock`] would look for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Queues {
+    /// In one ready queue for each pool.
+    One,
+    /// In the queues of the stages, by the visit order.
+    Private,
+    /// In a ready queue for each thread.
+    Own,
+}
+
+/// Building a cluster.
+impl Mock {
+    /// A cluster without stages, with four threads on four CPUs.
+    #[must_use]
+    pub fn new() -> Self {
+        Mock {
+            infos: Vec::new(),
+            stages: Vec::new(),
+            pools: vec![THREADS],
+            now: Time::ZERO,
+            cpus: THREADS,
+            cpu_usage: 0,
+            started: false,
+            queues: Queues::One,
+            order: Vec::new(),
+            restart: None,
+            timers: Vec::new(),
+            last_focused: false,
+            visits_max: 0,
+            log: Vec::new(),
+            explained: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// With a source.
+    #[must_use]
+    pub fn source(self, name: &str) -> Self {
+        self.add(name, Kind::Source, 0)
+    }
+
+    /// With an input.
+    #[must_use]
+    pub fn input(self, name: &str) -> Self {
+        self.add(name, Kind::Input, 0)
+    }
+
+    /// With a stage behind all that are there.
+    #[must_use]
+    pub fn stage(self, name: &str) -> Self {
+        let depth = self.infos.iter().map(|info| info.depth + 1).max().unwrap_or(0);
+        self.add(name, Kind::Stage, depth)
+    }
+
+    /// With a stage behind so many others: beside some that are there, or between them.
+    #[must_use]
+    pub fn stage_at(self, name: &str, depth: usize) -> Self {
+        self.add(name, Kind::Stage, depth)
+    }
+
+    /// With this stage, which is there already, stateful.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn stateful(mut self, name: &str) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].stateful = true;
+        self.stages[place].instances = 1;
+        self
+    }
+
+    /// With so many threads in the main pool.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.pools[0] = threads;
+        self
+    }
+
+    /// With so many CPUs, used to so many percent.
+    #[must_use]
+    pub fn with_cpus(mut self, cpus: usize, usage: u32) -> Self {
+        self.cpus = cpus;
+        self.cpu_usage = usage.min(100);
+        self
+    }
+
+    fn add(mut self, name: &str, kind: Kind, depth: usize) -> Self {
+        let id = StageId(FIRST_ID + self.infos.len() as u32);
+        // The order of the pipeline, sources and inputs first.
+        let rank = (depth, kind == Kind::Stage);
+        let place = self.infos.partition_point(|info| (info.depth, info.has_queue()) <= rank);
+        self.infos.insert(place, StageInfo::new(id, name, kind, depth));
+        let stage = MockStage {
+            queued: 0,
+            arrived: 0,
+            processed: 0,
+            busy: 0,
+            instances: 1,
+            capacity: defaults::CAPACITY,
+            when_full: WhenFull::default(),
+            enabled: true,
+            priority: 0,
+            color: None,
+            pool: PoolId(0),
+            events_max: None,
+        };
+        self.stages.insert(place, stage);
+        self
+    }
+}
+
+/// Driving a policy.
+impl Mock {
+    /// Starts a policy.
+    ///
+    /// # Errors
+    /// What it returns.
+    pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
+        self.started = false;
+        let outcome = policy.start(self);
+        self.started = true;
+        outcome
+    }
+
+    /// Lets a timer be due, now; it does not move the time.
+    ///
+    /// # Errors
+    /// What the policy returns.
+    ///
+    /// # Panics
+    /// If the policy has no such timer.
+    pub fn fire_timer(&mut self, policy: &mut dyn Policy, timer: TimerId) -> Result<(), Refused> {
+        assert!((timer.0 as usize) < self.timers.len(), "there is no timer {}", timer.0);
+        policy.on_timer(timer, self)
+    }
+
+    /// Lets a thread come to the last place of the visit order: nothing happens if the policy does
+    /// not want to know.
+    ///
+    /// # Errors
+    /// What the policy returns.
+    pub fn fire_last_focused(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
+        if self.last_focused { policy.on_last_focused(self) } else { Ok(()) }
+    }
+
+    /// Lets the threads have made the visits that were asked for: nothing happens if none were.
+    ///
+    /// # Errors
+    /// What the policy returns.
+    pub fn fire_max_visits(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
+        if self.visits_max > 0 { policy.on_max_visits(self) } else { Ok(()) }
+    }
+
+    /// Moves the time.
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    /// A stage, to set its readings.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    pub fn at_mut(&mut self, name: &str) -> &mut MockStage {
+        let place = self.place_of(name);
+        &mut self.stages[place]
+    }
+
+    /// Sets how much of the CPUs is used, 0 to 100.
+    pub fn set_cpu_usage(&mut self, percent: u32) {
+        self.cpu_usage = percent.min(100);
+    }
+}
+
+/// Looking at what it did. The methods of [`Control`](crate::Control) can be asked too.
+impl Mock {
+    /// A stage as it is now.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    #[must_use]
+    pub fn at(&self, name: &str) -> &MockStage {
+        &self.stages[self.place_of(name)]
+    }
+
+    /// Every call that changed something, such as `set_queue_capacity parse 100`: the method, the
+    /// stage by name, a pool as `main`, `pool1`, ..., the numbers.
+    #[must_use]
+    pub fn log(&self) -> &[String] {
+        &self.log
+    }
+
+    /// The same, and begins anew.
+    pub fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// What the policy said of its reasons.
+    #[must_use]
+    pub fn explained(&self) -> &[String] {
+        &self.explained
+    }
+
+    /// Every call that was refused, and why.
+    #[must_use]
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
+    /// Where threads look for work.
+    #[must_use]
+    pub fn queues(&self) -> Queues {
+        self.queues
+    }
+
+    /// The visit order, by name; empty without private queues.
+    #[must_use]
+    pub fn order(&self) -> Vec<&str> {
+        self.order.iter().map(|stage| self.name(*stage)).collect()
+    }
+
+    /// The place a thread goes to after a visit that processed something.
+    #[must_use]
+    pub fn restart_index(&self) -> Option<usize> {
+        self.restart
+    }
+
+    /// How often each timer is due: the first belongs to `TimerId(0)`.
+    #[must_use]
+    pub fn timers(&self) -> &[Duration] {
+        &self.timers
+    }
+
+    fn place_of(&self, name: &str) -> usize {
+        let place = self.infos.iter().position(|info| info.name == name);
+        place.unwrap_or_else(|| panic!("the mock has no stage `{name}`"))
+    }
+
+    fn name(&self, stage: StageId) -> &str {
+        let info = self.infos.iter().find(|info| info.id == stage);
+        info.map_or("?", |info| &info.name)
+    }
+}
+
+impl Default for Mock {
+    fn default() -> Self {
+        Mock::new()
+    }
+}
