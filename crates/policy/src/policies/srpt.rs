@@ -31,3 +31,25 @@ impl Policy for Srpt {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mock::{Mock, Queues};
+    use crate::policies::started;
+
+    #[test]
+    fn the_deeper_a_stage_lies_the_sooner_it_is_served() {
+        let mock = Mock::new().source("accept").stage("parse").stage("load").stage_at("run", 2);
+        let (_, mut mock) = started("srpt", mock);
+        assert_eq!(
+            mock.take_log(),
+            [
+                "set_priority accept 0",
+                "set_priority parse 1",
+                "set_priority load 2",
+                "set_priority run 2"
+            ]
+        );
+        assert_eq!(mock.queues(), Queues::One);
+    }
+}

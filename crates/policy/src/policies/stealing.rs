@@ -26,3 +26,15 @@ impl Policy for Stealing {
         control.use_own_queues()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mock::{Mock, Queues};
+    use crate::policies::started;
+
+    #[test]
+    fn each_thread_has_a_queue_and_one_queue_asks_for_nothing() {
+        assert_eq!(started("stealing", Mock::new().stage("parse")).1.queues(), Queues::Own);
+        assert!(started("single", Mock::new().stage("parse")).1.log().is_empty());
+    }
+}
