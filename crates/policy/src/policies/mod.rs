@@ -2,6 +2,7 @@
 //!
 //! 1. One ready queue, or one for each thread: [`Stealing`], [`Single`], [`Srpt`], [`Color`],
 //!    [`MasterWorker`].
+//! 2. A pool of threads for each stage (`pools`): [`Seda`], [`SedaDynamic`], [`ThreadStealing`].
 //!
 //! All of them run any cluster: one of a single stage, of sources alone, or without any stage.
 
@@ -10,12 +11,20 @@ mod single;
 mod srpt;
 mod color;
 mod master_worker;
+mod pools;
+mod seda;
+mod seda_dynamic;
+mod thread_stealing;
+mod service_rate;
 
 pub use color::Color;
 pub use master_worker::MasterWorker;
+pub use seda::Seda;
+pub use seda_dynamic::SedaDynamic;
 pub use single::Single;
 pub use srpt::Srpt;
 pub use stealing::Stealing;
+pub use thread_stealing::ThreadStealing;
 
 use crate::registry::Entry;
 
@@ -27,6 +36,9 @@ pub(crate) fn all() -> Vec<Entry> {
         srpt::entry(),
         color::entry(),
         master_worker::entry(),
+        seda::entry(),
+        seda_dynamic::entry(),
+        thread_stealing::entry(),
     ]
 }
 

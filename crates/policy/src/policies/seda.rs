@@ -1,0 +1,165 @@
+//! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
+//! threads, which serve no other stage. What happens at a full queue is the plan's to say; with
+//! `shed` the first stages turn events away, as published.
+
+use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
+
+use super::pools;
+use crate::control::{Control, Refused};
+use crate::policy::Policy;
+use crate::registry::Entry;
+
+/// A pool of fixed size for each stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Seda {
+    threads: usize,
+    capacity: usize,
+    instances: usize,
+    shed: bool,
+}
+
+/// How many events wait at each stage at most.
+pub(super) const CAPACITY: ParamSpec = ParamSpec {
+    name: "capacity",
+    about: "events that wait at each stage at most",
+    kind: ParamKind::Count(1, usize::MAX),
+    default: "100",
+};
+
+/// Whether events are turned away at the door.
+pub(super) const SHED: ParamSpec = ParamSpec {
+    name: "shed",
+    about: "whether the first stages shed what finds them full, whatever the plan says",
+    kind: ParamKind::Flag,
+    default: "false",
+};
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "seda",
+        aliases: &["seda-static"],
+        about: "a pool of threads for each stage, of fixed size",
+        cites: "Welsh, Culler & Brewer, SEDA: An Architecture for Well-Conditioned, Scalable \
+                Internet Services, SOSP 2001",
+        params: &[pools::THREADS, CAPACITY, pools::INSTANCES, SHED],
+    };
+    Entry::new(offer, Seda::new)
+}
+
+impl Seda {
+    /// From its parameters.
+    #[must_use]
+    pub fn new(settled: &Choice) -> Self {
+        Seda::of(settled.count("threads"), settled)
+    }
+
+    /// With so many threads for each stage, and the rest from its parameters.
+    pub(super) fn of(threads: usize, settled: &Choice) -> Self {
+        Seda {
+            threads,
+            capacity: settled.count("capacity"),
+            instances: settled.count("instances"),
+            shed: settled.flag("shed"),
+        }
+    }
+}
+
+impl Policy for Seda {
+    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        let stages = pools::staged(control);
+        pools::set_instances(control, self.instances)?;
+        for stage in &stages {
+            control.set_queue_capacity(stage.id, self.capacity)?;
+        }
+        if self.shed {
+            // Behind a source (depth 1), or, where other clusters come before, the least deep.
+            let first = stages.iter().map(|stage| stage.depth).min().unwrap_or(0).max(1);
+            for stage in stages.iter().filter(|stage| stage.depth <= first) {
+                control.set_when_full(stage.id, WhenFull::DropNewest)?;
+            }
+        }
+        pools::one_for_each(control, self.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mock::Mock;
+    use crate::policies::started;
+    use crate::{PoolId, WhenFull};
+
+    fn server() -> Mock {
+        Mock::new().source("accept").stage("parse").stage("load").stage("send")
+    }
+
+    #[test]
+    fn each_stage_has_a_bounded_queue_and_two_threads() {
+        let (_, mut mock) = started("seda", server());
+        assert_eq!(
+            mock.take_log(),
+            [
+                "set_queue_capacity parse 100",
+                "set_queue_capacity load 100",
+                "set_queue_capacity send 100",
+                "kill_threads main 3",
+                "new_pool 2 -> pool1",
+                "set_pool pool1 parse",
+                "new_pool 2 -> pool2",
+                "set_pool pool2 load",
+                "new_pool 2 -> pool3",
+                "set_pool pool3 send",
+            ]
+        );
+        assert_eq!(mock.explained(), ["a pool of 2 for each of 3 stages"]);
+        assert_eq!(mock.at("accept").pool, PoolId(0));
+    }
+
+    #[test]
+    fn stateful_stages_keep_their_one_instance() {
+        let mut mock = server().stateful("load");
+        mock.at_mut("send").instances = 12;
+        let (_, mock) = started("seda(instances=10, threads=8)", mock);
+        assert_eq!(mock.log()[..2], ["add_instances parse 9", "kill_instances send 2"]);
+        assert_eq!(mock.at("load").instances, 1);
+    }
+
+    #[test]
+    fn only_the_first_stages_shed_and_only_if_told_to() {
+        let mock = || server().stage_at("admin", 1);
+        for (choice, first) in
+            [("seda", WhenFull::Block), ("seda(shed=true)", WhenFull::DropNewest)]
+        {
+            let (_, mock) = started(choice, mock());
+            let found = ["parse", "admin", "load", "send"].map(|name| mock.at(name).when_full);
+            assert_eq!(found, [first, first, WhenFull::Block, WhenFull::Block], "{choice}");
+        }
+    }
+
+    #[test]
+    fn behind_another_cluster_the_least_deep_stages_are_the_first() {
+        let mock = Mock::new().stage_at("load", 3).stage_at("send", 4);
+        let (_, mock) = started("seda(shed=true)", mock);
+        assert_eq!(mock.at("load").when_full, WhenFull::DropNewest);
+        assert_eq!(mock.at("send").when_full, WhenFull::Block);
+    }
+
+    #[test]
+    fn a_stage_that_nothing_leads_to_does_not_make_the_others_late() {
+        let (_, mock) = started("seda(shed=true)", server().stage_at("unused", 0));
+        assert_eq!(mock.at("parse").when_full, WhenFull::DropNewest);
+        assert_eq!(mock.at("load").when_full, WhenFull::Block);
+    }
+
+    #[test]
+    fn sources_alone_keep_their_threads() {
+        for mock in [Mock::new(), Mock::new().source("accept").input("clicks")] {
+            assert!(started("seda(shed=true, instances=10)", mock).1.log().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_main_pool_of_one_keeps_it() {
+        let (_, mock) = started("seda", server().with_threads(1));
+        assert!(mock.log().iter().all(|line| !line.starts_with("kill")), "{:?}", mock.log());
+    }
+}
