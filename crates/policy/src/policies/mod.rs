@@ -3,6 +3,8 @@
 //! 1. One ready queue, or one for each thread: [`Stealing`], [`Single`], [`Srpt`], [`Color`],
 //!    [`MasterWorker`].
 //! 2. A pool of threads for each stage (`pools`): [`Seda`], [`SedaDynamic`], [`ThreadStealing`].
+//! 3. Threads that visit the queues of the stages (`visits`): [`Cohort`], [`Lrb`], [`Dbr`],
+//!    [`SrptPrivate`].
 //!
 //! All of them run any cluster: one of a single stage, of sources alone, or without any stage.
 
@@ -15,14 +17,23 @@ mod pools;
 mod seda;
 mod seda_dynamic;
 mod thread_stealing;
+mod visits;
+mod cohort;
+mod lrb;
+mod dbr;
+mod srpt_private;
 mod service_rate;
 
+pub use cohort::Cohort;
 pub use color::Color;
+pub use dbr::Dbr;
+pub use lrb::Lrb;
 pub use master_worker::MasterWorker;
 pub use seda::Seda;
 pub use seda_dynamic::SedaDynamic;
 pub use single::Single;
 pub use srpt::Srpt;
+pub use srpt_private::SrptPrivate;
 pub use stealing::Stealing;
 pub use thread_stealing::ThreadStealing;
 
@@ -39,6 +50,11 @@ pub(crate) fn all() -> Vec<Entry> {
         seda::entry(),
         seda_dynamic::entry(),
         thread_stealing::entry(),
+        cohort::entry(),
+        cohort::bounded(),
+        lrb::entry(),
+        dbr::entry(),
+        srpt_private::entry(),
     ]
 }
 

@@ -1,0 +1,152 @@
+//! Drum, buffer, rope: the bottleneck sets the pace, so it goes first. Threads visit the stage with
+//! the lowest service rate first, and return there after every visit that processed something.
+//! When one of them comes to the last place, rates are taken anew.
+
+use comporta_model::graph::StageId;
+use comporta_model::plan::{Choice, Offer};
+
+use super::{service_rate, visits};
+use crate::control::{Control, Refused, StageInfo};
+use crate::policy::Policy;
+use crate::registry::Entry;
+
+/// The slowest stage first.
+#[derive(Clone, Debug)]
+pub struct Dbr {
+    stages: Vec<StageInfo>,
+    order: Vec<StageId>,
+}
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "dbr",
+        aliases: &["drum-buffer-rope"],
+        about: "threads visit the stage with the lowest service rate first",
+        cites: "Gordon, Stage scheduling for CPU-intensive servers, 2010; after Goldratt, \
+                Theory of Constraints, 1990",
+        params: &[],
+    };
+    Entry::new(offer, Dbr::new)
+}
+
+impl Dbr {
+    /// It has no parameters.
+    #[must_use]
+    pub fn new(_: &Choice) -> Self {
+        Dbr { stages: Vec::new(), order: Vec::new() }
+    }
+}
+
+impl Policy for Dbr {
+    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        self.stages = visits::visited(control);
+        self.order = visits::ids(&self.stages);
+        if visits::begin(control, &self.order)? {
+            control.restart_at(0)?;
+            control.fire_last_focused()?;
+        }
+        Ok(())
+    }
+
+    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        let rated = service_rate::ascending(&self.stages, control)?;
+        let order: Vec<StageId> = rated.iter().map(|rated| rated.stage.id).collect();
+        if order == self.order {
+            return Ok(());
+        }
+        let told: Vec<String> = rated.iter().map(ToString::to_string).collect();
+        control.explain(format!("service rates {}", told.join(", ")));
+        control.visit_order(&order)?;
+        self.order = order;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mock::Mock;
+    use crate::policies::started;
+
+    fn three() -> Mock {
+        Mock::new().stage("s1").stage("s2").stage("s3")
+    }
+
+    fn count(mock: &mut Mock, counts: [(u64, u64); 3]) {
+        for (stage, (processed, arrived)) in ["s1", "s2", "s3"].into_iter().zip(counts) {
+            (mock.at_mut(stage).processed, mock.at_mut(stage).arrived) = (processed, arrived);
+        }
+    }
+
+    #[test]
+    fn it_begins_with_the_pipeline_and_restarts_at_the_first() {
+        let (_, mock) = started("dbr", three());
+        assert_eq!(
+            mock.log(),
+            ["use_private_queues", "visit_order s1 s2 s3", "restart_at 0", "fire_last_focused"]
+        );
+    }
+
+    #[test]
+    fn the_lowest_service_rate_goes_first() {
+        let (mut policy, mut mock) = started("dbr", three());
+        mock.take_log();
+        count(&mut mock, [(90, 100), (10, 100), (8, 20)]);
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(
+            mock.take_log(),
+            [
+                "reset_statistics s1",
+                "reset_statistics s2",
+                "reset_statistics s3",
+                "visit_order s2 s3 s1"
+            ]
+        );
+        assert_eq!(mock.explained(), ["service rates s2 10 %, s3 40 %, s1 90 %"]);
+        assert_eq!(mock.restart_index(), Some(0));
+        // And back, when it is no longer the slowest.
+        count(&mut mock, [(1, 10), (2, 10), (3, 10)]);
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(mock.order(), ["s1", "s2", "s3"]);
+    }
+
+    #[test]
+    fn a_stage_without_arrivals_has_rate_zero_and_a_backlog_worked_off_one_above_all() {
+        let (mut policy, mut mock) = started("dbr", three());
+        count(&mut mock, [(30, 10), (9, 9), (5, 0)]);
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(mock.order(), ["s3", "s2", "s1"]);
+    }
+
+    #[test]
+    fn equal_rates_keep_the_order_of_the_pipeline_and_an_order_that_stays_is_not_set_again() {
+        let (mut policy, mut mock) = started("dbr", three());
+        mock.take_log();
+        for counts in [[(0, 0); 3], [(7, 7); 3]] {
+            count(&mut mock, counts);
+            mock.fire_last_focused(&mut *policy).unwrap();
+            assert!(mock.take_log().iter().all(|line| line.starts_with("reset_statistics")));
+        }
+        assert!(mock.explained().is_empty());
+    }
+
+    #[test]
+    fn of_many_stages_equal_ones_stay_in_the_order_of_the_pipeline_too() {
+        let names: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+        let mut mock = names.iter().fold(Mock::new(), |mock, name| mock.stage(name));
+        for name in names.iter().step_by(2) {
+            (mock.at_mut(name).processed, mock.at_mut(name).arrived) = (1, 1);
+        }
+        let (mut policy, mut mock) = started("dbr", mock);
+        mock.fire_last_focused(&mut *policy).unwrap();
+        let idle = names.iter().skip(1).step_by(2);
+        assert_eq!(mock.order(), idle.chain(names.iter().step_by(2)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_source_alone_is_visited_and_nothing_at_all_is_left_alone() {
+        let (mut policy, mut mock) = started("dbr", Mock::new().source("s").input("i"));
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(mock.order(), ["s"]);
+        assert!(started("dbr", Mock::new().input("i")).1.log().is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! Shortest remaining processing time on private queues: threads visit the stages from the last one
+//! back, and return to the last after every visit that processed something. What is nearest to its
+//! end goes first. [`Srpt`](super::Srpt) does about the same on one queue.
+
+use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
+
+use super::visits;
+use crate::control::{Control, Focus, Refused};
+use crate::policy::Policy;
+use crate::registry::Entry;
+
+/// Threads walk from the end of the pipeline back.
+#[derive(Clone, Copy, Debug)]
+pub struct SrptPrivate {
+    events: usize,
+}
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "srpt-private",
+        aliases: &[],
+        about: "threads visit the stages from the last one back, and restart after each success",
+        cites: "Gordon, Stage scheduling for CPU-intensive servers, 2010; after Schrage & Miller, \
+                The queue M/G/1 with the shortest remaining processing time discipline, 1966",
+        params: &[ParamSpec {
+            name: "events",
+            about: "events processed in a visit at most; 0: while they last",
+            kind: ParamKind::Count(0, usize::MAX),
+            default: "0",
+        }],
+    };
+    Entry::new(offer, SrptPrivate::new)
+}
+
+impl SrptPrivate {
+    /// From its parameters.
+    #[must_use]
+    pub fn new(settled: &Choice) -> Self {
+        SrptPrivate { events: settled.count("events") }
+    }
+}
+
+impl Policy for SrptPrivate {
+    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        let mut order = visits::ids(&visits::visited(control));
+        order.reverse();
+        if !visits::begin(control, &order)? {
+            return Ok(());
+        }
+        if self.events > 0 {
+            control.max_events_when_focused(Focus::All, self.events)?;
+        }
+        control.restart_at(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mock::Mock;
+    use crate::policies::started;
+
+    fn three() -> Mock {
+        Mock::new().stage("s1").stage("s2").stage("s3")
+    }
+
+    #[test]
+    fn threads_walk_from_the_last_back_and_restart_there() {
+        let (_, mut mock) = started("srpt-private", three());
+        assert_eq!(mock.take_log(), ["use_private_queues", "visit_order s3 s2 s1", "restart_at 0"]);
+    }
+
+    #[test]
+    fn visits_can_be_bounded() {
+        let (_, mut mock) = started("srpt-private(events=1)", three());
+        assert_eq!(mock.take_log()[2..], ["max_events_when_focused all 1", "restart_at 0"]);
+    }
+
+    #[test]
+    fn sources_come_last_and_nothing_at_all_is_left_alone() {
+        let mock = Mock::new().source("s").input("i").stage("a").stage("b");
+        assert_eq!(started("srpt-private", mock).1.order(), ["b", "a", "s"]);
+        assert_eq!(started("srpt-private", Mock::new().source("s")).1.order(), ["s"]);
+        assert!(started("srpt-private", Mock::new()).1.log().is_empty());
+    }
+}
