@@ -25,6 +25,7 @@
 //! | gather events | [Windows](#windows), [`windows`], [`batched`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
+//! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | say how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
@@ -218,6 +219,14 @@
 //! a full queue does may also be said of one connector. Files say the same in TOML (feature `plan`);
 //! the repository's `docs/plans.md` is about them.
 //!
+//! # Policies
+//!
+//! A policy decides how the threads of a cluster choose what to do next. It is chosen by name, with
+//! parameters or without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`;
+//! another can take over while events flow ([`Control::set_policy`]). What there is, is listed in
+//! [`policy::policies`]; a new one is a small program on [`policy::Control`], registered with
+//! [`App::policy`]. The repository's `docs/writing-a-policy.md` shows how.
+//!
 //! # The command line
 //!
 //! With the feature `cli`, `comporta::main(build)` makes a command of a program: `run`, with live
@@ -376,3 +385,8 @@ pub mod ports {
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code blocks of `docs/writing-a-policy.md`, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-policy.md")]
+struct WritingAPolicy;

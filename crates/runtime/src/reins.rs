@@ -167,7 +167,8 @@ impl<'a> Reins<'a> {
         starting: bool,
     ) -> Self {
         let now = core.clock.now();
-        let noted = starting || state.acted.is_none_or(|acted| now.since(acted) >= ACTS_EVERY);
+        let lately = state.acted.is_some_and(|acted| now.since(acted) < ACTS_EVERY);
+        let noted = starting || !lately || core.is_tested();
         let (queues_said, why, new_course) = (false, None, false);
         Reins { core, cluster, state, starting, queues_said, noted, why, new_course }
     }
@@ -177,7 +178,7 @@ impl<'a> Reins<'a> {
         if self.new_course {
             self.tell_course();
         }
-        if !self.state.acts.is_empty() {
+        if !self.state.acts.is_empty() && !self.starting {
             self.state.acted = Some(self.core.clock.now());
         }
     }
@@ -527,6 +528,10 @@ impl Control for Reins<'_> {
         let left_out = self.visited().map(|stage| stage.id.0).filter(|id| !order.contains(id));
         let left_out: Vec<u32> = left_out.collect();
         order.extend(left_out);
+        let len = order.len();
+        if let Some(index) = self.state.course.restart.filter(|index| *index >= len) {
+            return Err(Refused::NoPlace { index, len });
+        }
         self.state.course.set_order(order);
         self.new_course = true;
         self.did(|reins| {
