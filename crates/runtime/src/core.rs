@@ -679,12 +679,22 @@ impl Core {
                 .filter(|(pool, threads)| pool.index < self.governors.len() || *threads > 0)
                 .map(|(pool, threads)| PoolSnapshot {
                     name: pool.name.clone(),
+                    stages: self.stages_in(pool),
                     cluster: self.pools[pool.cluster].name.clone(),
                     threads,
                     policy: self.governors[pool.cluster].choice(),
                 })
                 .collect(),
         }
+    }
+}
+
+impl Core {
+    /// The names of the stages that a pool runs.
+    fn stages_in(&self, pool: &Pool) -> Vec<String> {
+        let all = self.graph.stages.iter().zip(0u32..);
+        let own = all.filter(|(_, id)| self.pool_of(*id) == pool.index);
+        own.map(|(spec, _)| spec.name.to_string()).collect()
     }
 }
 

@@ -150,7 +150,9 @@ impl StageSnapshot {
 pub struct PoolSnapshot {
     /// Its name: that of its cluster, unless the cluster's policy made it.
     pub name: String,
-    /// The cluster whose stages it runs.
+    /// The stages it runs.
+    pub stages: Vec<String>,
+    /// Their cluster.
     pub cluster: String,
     /// Its threads.
     pub threads: usize,

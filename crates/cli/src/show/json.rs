@@ -121,6 +121,7 @@ struct Pool<'a> {
     name: &'a str,
     /// When it began.
     threads: usize,
+    stages: &'a [String],
     policy: String,
 }
 
@@ -247,7 +248,12 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
 }
 
 fn pool(pool: &PoolSnapshot) -> Pool<'_> {
-    Pool { name: &pool.name, threads: pool.threads, policy: pool.policy.to_string() }
+    Pool {
+        name: &pool.name,
+        threads: pool.threads,
+        stages: &pool.stages,
+        policy: pool.policy.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -273,7 +279,7 @@ mod tests {
             r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"#,
             r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
-            r#""finished":true}],"pools":[{"name":"main","threads":1,"policy":"stealing"}],"#,
+            r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
             r#"{"stage":"parse","reason":"invalid digit found in string","count":2}]}"#,
             "\n"
