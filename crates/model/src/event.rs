@@ -128,7 +128,7 @@ pub struct Meta {
 impl Meta {
     /// Chunks whose events entered further apart than this are not mixed: it bounds the error of
     /// a latency computed from a chunk's one ingress time.
-    const INGRESS_SPREAD_NS: u64 = 100_000;
+    pub const INGRESS_SPREAD_NS: u64 = 100_000;
 
     /// Whether events of the two may share a chunk.
     #[inline]

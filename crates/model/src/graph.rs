@@ -52,6 +52,8 @@ pub struct StageSpec {
     pub retain: bool,
     /// It is handed events in groups: at most so many, or as many as came in so much time.
     pub batched: Option<(usize, Duration)>,
+    /// It does something to the world outside: what repeats a run must not repeat that unasked.
+    pub effects: bool,
 }
 
 impl StageSpec {
@@ -73,6 +75,7 @@ impl StageSpec {
             autostart: false,
             retain: false,
             batched: None,
+            effects: false,
         }
     }
 }

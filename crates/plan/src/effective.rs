@@ -217,8 +217,8 @@ impl Lister<'_> {
     fn stage(&self, kind: Kind, name: &str, number: usize) -> Option<Section> {
         let own = self.plan.stages.get(name).cloned().unwrap_or_default();
         let applies = |field: &&Field<StagePlan, _>| match kind {
-            Kind::Stage => true,
-            Kind::Source => matches!(field.key, "batch" | "priority"),
+            Kind::Stage => field.key != "rate",
+            Kind::Source => matches!(field.key, "batch" | "priority" | "rate"),
             Kind::Input => false,
         };
         let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();

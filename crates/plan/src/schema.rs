@@ -123,6 +123,42 @@ impl Setting for i32 {
     }
 }
 
+/// Events a second; no bound is infinite.
+impl Setting for f64 {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        let wrong = || Wrong::kind(node, "a number above 0");
+        match &node.value {
+            Value::Integer(n) => Ok(*n as f64),
+            Value::Float(n) if n.is_finite() => Ok(*n),
+            Value::Text(text, _) if text.trim() == UNLIMITED => Ok(f64::INFINITY),
+            Value::Text(text, Some(_)) => {
+                let number = text.trim().replace('_', "").parse().ok();
+                number.filter(|n: &f64| n.is_finite()).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    fn show(&self) -> String {
+        if self.is_finite() { self.to_string() } else { quoted(UNLIMITED) }
+    }
+}
+
+impl Setting for bool {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        let read = match (&node.value, node.variable()) {
+            (Value::Bool(value), _) => Some(*value),
+            (_, Some(text)) => text.trim().parse().ok(),
+            _ => None,
+        };
+        read.ok_or_else(|| Wrong::kind(node, "`true` or `false`"))
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl Setting for Duration {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let wrong = || Wrong::kind(node, "a duration such as \"50ms\", \"10s\" or \"1h 30m\"");
@@ -389,6 +425,8 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         said: |part| part.admission.is_some(),
         show: |settled| settled.admission.as_ref().map(Setting::show).unwrap_or_default(),
     },
+    field!("rate", rate from rate, "of a source: events a second it sends at most"),
+    field!("stub", stub from stub, "swallow its events in its place; it is not even made"),
 ];
 
 /// Of one end of a connector that a plan says something of.

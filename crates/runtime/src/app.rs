@@ -207,6 +207,12 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self.say(|spec| spec.ordered = true)
     }
 
+    /// It does something to the world outside, such as to write files or to send mail: what runs the
+    /// program again and again, as `compare` does, asks before it repeats that.
+    pub fn effects(self) -> Self {
+        self.say(|spec| spec.effects = true)
+    }
+
     /// It is handed `event` when the program starts.
     pub fn autostart(self, event: I) -> Self {
         self.app.inner.borrow_mut().entries[self.key.stage.index()].first = Some(Box::new(event));
@@ -338,17 +344,41 @@ impl App {
             let settings = &site.core.settings.stages[site.id as usize];
             let spec = &site.core.graph.stages[site.id as usize];
             let (id, name) = (site.id, spec.name.clone());
-            let batch = settings.batch;
+            let (batch, rate) = (settings.batch, settings.rate);
             Arc::new_cyclic(|me| SourceNode {
                 id,
                 name,
                 batch,
+                rate,
                 me: me.clone(),
                 opener: Mutex::new(Some(Box::new(move || open().into_source()))),
                 state: Apart::new(Mutex::new(SourceState::default())),
             })
         });
         Port::of(key, 0)
+    }
+
+    /// Says of a source what [`StageRef::effects`] says of a stage: that to read from it changes
+    /// something, such as the messages of a broker that are then gone.
+    ///
+    /// ```
+    /// # use comporta_runtime::App;
+    /// let app = App::new("mailbox");
+    /// let mails = app.effects(app.source("mails", || ["one", "two"].map(String::from).into_iter()));
+    /// app.connect(mails, app.sink("store", |_: String| ()).effects());
+    /// assert!(app.graph().stages.iter().all(|stage| stage.effects));
+    /// ```
+    pub fn effects<T>(&self, source: Port<T>) -> Port<T> {
+        let mut inner = self.inner.borrow_mut();
+        let known = source.of.app == self.identity();
+        match inner.graph.stages.get_mut(source.of.stage.index()).filter(|_| known) {
+            Some(spec) => spec.effects = true,
+            None => {
+                let app = inner.graph.name.clone();
+                inner.graph.faults.push(GraphFault::Foreign { app });
+            }
+        }
+        source
     }
 
     /// An input: what the returned handle pushes comes out of the returned port.
@@ -625,7 +655,8 @@ fn stage_node<H: Handler>(
             on_panic: settings.on_panic,
             group,
             ordered: spec.ordered,
-            last: core.leads_nowhere(id),
+            last: core.leads_nowhere(id) || settings.stub,
+            stub: settings.stub,
             retain,
         },
         maker,

@@ -9,6 +9,7 @@ mod ports;
 mod failures;
 mod bounds;
 mod sources;
+mod rates;
 mod ends;
 mod endings;
 mod retries;

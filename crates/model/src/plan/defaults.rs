@@ -21,5 +21,9 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 pub const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// The most threads of a cluster: a bound against slips, far above any use.
 pub const THREADS_MAX: usize = 1_024;
+/// The least and the most events a second of a source that has a rate: bounds against slips.
+pub const RATE_MIN: f64 = 1e-6;
+/// See [`RATE_MIN`].
+pub const RATE_MAX: f64 = 1e9;
 /// The most instances of a stage, likewise.
 pub const INSTANCES_MAX: usize = 1 << 20;

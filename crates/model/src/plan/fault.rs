@@ -146,7 +146,7 @@ pub enum PlanFault {
         b: String,
     },
     /// A setting that the kind of stage has no use for.
-    #[error("`{name}` is a {kind} and has no {what}")]
+    #[error("`{name}` is {kind} and has no {what}")]
     NotForKind {
         /// The stage.
         name: String,

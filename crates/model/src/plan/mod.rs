@@ -100,6 +100,15 @@ part! {
         failures_max: usize,
         /// What becomes of the state after a panic; it is kept by default.
         on_panic: OnPanic,
+        /// Of a source: how many events a second it sends at most; no bound by default.
+        ///
+        /// The n-th event is due n / rate seconds after the first, whether the program can take it
+        /// or not, and how long it is in the program counts from then: an event that a full queue
+        /// kept outside is late. What the source itself did not have in time is due when it has it.
+        rate: f64,
+        /// A stub stands in for it: it is not made, and its events are swallowed and count as
+        /// handled. It is there as it is by default.
+        stub: bool,
     }
     chosen {
         /// Who is let into the queue; everybody for whom there is room by default.

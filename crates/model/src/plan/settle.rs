@@ -36,6 +36,10 @@ pub struct StageSettings {
     pub on_panic: OnPanic,
     /// Who is let into its queue; everybody for whom there is room, if nothing is said.
     pub admission: Option<Choice>,
+    /// Events a second of a source at most; infinite if there is no bound.
+    pub rate: f64,
+    /// Whether a stub stands in for it.
+    pub stub: bool,
     /// The number of its pool.
     pub pool: usize,
 }
@@ -115,16 +119,35 @@ pub fn capacity_allowed(stage: &StageSpec, capacity: usize) -> Result<usize, Pla
 /// # Errors
 /// When it has not.
 pub fn has_queue(stage: &StageSpec) -> Result<(), PlanFault> {
-    for_kind(stage, "queue")
+    match stage.kind {
+        Kind::Stage => Ok(()),
+        _ => Err(not_for_kind(stage, "queue")),
+    }
 }
 
-fn for_kind(stage: &StageSpec, what: &'static str) -> Result<(), PlanFault> {
+fn not_for_kind(stage: &StageSpec, what: &'static str) -> PlanFault {
     let kind = match stage.kind {
-        Kind::Stage => return Ok(()),
-        Kind::Source => "source",
-        Kind::Input => "input",
+        Kind::Stage => "a stage",
+        Kind::Source => "a source",
+        Kind::Input => "an input",
     };
-    Err(PlanFault::NotForKind { name: stage.name.to_string(), kind, what })
+    PlanFault::NotForKind { name: stage.name.to_string(), kind, what }
+}
+
+/// How many events a second a source may send.
+fn rate_allowed(stage: &StageSpec, rate: f64) -> Result<f64, PlanFault> {
+    if stage.kind != Kind::Source {
+        return Err(not_for_kind(stage, "rate"));
+    }
+    if (defaults::RATE_MIN..=defaults::RATE_MAX).contains(&rate) || rate == f64::INFINITY {
+        return Ok(rate);
+    }
+    Err(PlanFault::OutOfRange {
+        what: format!("the rate of `{}`", stage.name),
+        value: rate.to_string(),
+        expected: "0.000001 to 1,000,000,000 events a second",
+        key: format!("stage.{}.rate", stage.name),
+    })
 }
 
 /// The clusters of a plan, settled: their pools, and the pool of each stage.
@@ -331,10 +354,12 @@ impl Plan {
             Kind::Source => StagePlan {
                 batch: self.every.batch,
                 priority: self.every.priority,
+                rate: self.every.rate,
                 ..StagePlan::default()
             },
             Kind::Input => StagePlan::default(),
         };
+        every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let said = own.clone().over(&every);
         let mut note = |result: Result<usize, PlanFault>| {
@@ -363,13 +388,18 @@ impl Plan {
         if own.capacity.is_some() || own.when_full.is_some() {
             faults.extend(has_queue(spec).err());
         }
-        if own.admission.is_some() {
-            faults.extend(for_kind(spec, "admission").err());
+        if own.admission.is_some() && spec.kind != Kind::Stage {
+            faults.push(not_for_kind(spec, "admission"));
         }
         let admission = said.admission.as_ref().map(|said| {
             let key = format!("stage.{}.admission", spec.name);
             chosen("admission controller", &catalogue.admissions, said, &key, graph, faults)
         });
+        let stub = said.stub.unwrap_or(false);
+        if stub && spec.kind != Kind::Stage {
+            faults.push(not_for_kind(spec, "stub"));
+        }
+        let rate = said.rate.map_or(Ok(f64::INFINITY), |rate| rate_allowed(spec, rate));
         StageSettings {
             instances,
             capacity,
@@ -381,6 +411,11 @@ impl Plan {
             failures_max: said.failures_max.unwrap_or(defaults::FAILURES_MAX),
             on_panic: said.on_panic.unwrap_or_default(),
             admission,
+            rate: rate.unwrap_or_else(|fault| {
+                faults.push(fault);
+                f64::INFINITY
+            }),
+            stub,
             pool,
         }
     }
@@ -466,7 +501,8 @@ mod tests {
             .threads(0)
             .stage("spilt", |s| s.capacity(0))
             .stage("sum", |s| s.instances(2).tries(0))
-            .stage("read", |s| s.capacity(5))
+            .stage("read", |s| s.capacity(5).rate(0.0).stub(true))
+            .stage("split", |s| s.rate(5.0))
             .connector("split.evn -> sum", |c| c.when_full(WhenFull::Reject))
             .cluster("b", |b| b.stages(StageSet::all() - "summ"))
             .cluster("c", |c| c.stages("sum".into()))
@@ -480,10 +516,26 @@ mod tests {
                 "cluster.d.stages: the stage `sum` is in the clusters `c` and `d`: a stage is in one cluster",
                 "connector.split.evn -> sum: the program has no connector `split.evn -> sum`: did you mean `split.even -> sum`?",
                 "stage.read.queue: `read` is a source and has no queue",
+                "stage.read.stub: `read` is a source and has no stub",
+                "stage.read.rate: the rate of `read` is 0: use 0.000001 to 1,000,000,000 events a second",
+                "stage.split.rate: `split` is a stage and has no rate",
                 "stage.sum.instances: the stage `sum` is stateful and has one instance: it cannot have 2",
                 "stage.sum.retry.tries: the number of tries of `sum` is 0: use at least 1",
             ]
         );
+    }
+
+    #[test]
+    fn a_rate_said_of_every_stage_holds_for_sources_and_one_said_by_name_goes_before_it() {
+        let rates = |plan: Plan| {
+            let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+            settings.stages.iter().map(|stage| stage.rate).collect::<Vec<_>>()
+        };
+        let none = f64::INFINITY;
+        assert_eq!(rates(Plan::new()), [none, none, none]);
+        let every = Plan::new().every(|s| s.rate(5.0));
+        assert_eq!(rates(every.clone()), [5.0, none, none]);
+        assert_eq!(rates(every.stage("read", |s| s.rate(none))), [none, none, none]);
     }
 
     #[test]

@@ -38,6 +38,12 @@ emit_max = "unlimited"
 failures_max = 0
 on_panic = "reset"
 
+[stage.read]
+rate = 2.5
+
+[stage.show]
+stub = true
+
 [connector."count -> show"]
 when_full = "reject"
 "#;
@@ -62,6 +68,8 @@ fn everything_a_plan_may_say_is_obeyed() {
     assert_eq!((split.retry.tries, split.retry.backoff), (3, Duration::from_millis(50)));
     assert_eq!((split.emit_max, split.failures_max), (usize::MAX, 0));
     assert_eq!(split.on_panic, OnPanic::Reset);
+    assert_eq!((settings.stages[0].rate, settings.stages[2].rate), (2.5, f64::INFINITY));
+    assert_eq!((settings.stages[4].stub, settings.stages[2].stub), (true, false));
     // What is said of every stage gives way where a stage cannot have it.
     assert_eq!((settings.stages[3].instances, settings.stages[5].instances), (1, 3));
     assert_eq!(settings.connectors[4], [Some(WhenFull::Reject)]);

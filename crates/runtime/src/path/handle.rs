@@ -35,6 +35,8 @@ pub(crate) struct Rules<T> {
     pub(crate) ordered: bool,
     /// Nothing leads on from it: what it handled has left the program.
     pub(crate) last: bool,
+    /// It swallows its events: no handler is made.
+    pub(crate) stub: bool,
     /// How to copy an event, if the stage retains.
     pub(crate) retain: Option<fn(&T) -> T>,
 }
@@ -51,7 +53,8 @@ impl<T> Rules<T> {
 #[repr(align(128))] // apart, as in `sync::Apart`: neighbours belong to other workers
 pub(crate) struct Instance<H: Handler> {
     pub(crate) index: u32,
-    pub(crate) handler: H,
+    /// None where a stub stands in for the stage.
+    pub(crate) handler: Option<H>,
     pub(crate) ports: H::Ports,
     pub(crate) links: Links,
     pub(crate) cx: Cx,
@@ -149,7 +152,7 @@ impl<H: Handler> Instance<H> {
     pub(crate) fn make(core: &Arc<Core>, node: &StageNode<H>, index: u32) -> Result<Self, String> {
         let host: Arc<dyn comporta_model::stage::Host> = core.clone();
         let cx = Cx::new(node.rules.name.clone(), index as usize, host);
-        let handler = node.make_handler(&cx)?;
+        let handler = if node.rules.stub { None } else { Some(node.make_handler(&cx)?) };
         let mut ports = H::Ports::new();
         let exact = node.rules.batch == 1;
         let links = Links::new(core, node.id, &mut ports, exact);
@@ -188,6 +191,10 @@ impl<H: Handler> Instance<H> {
         retain: Option<fn(&H::Item) -> H::Item>,
         core: &Core,
     ) -> Stop {
+        if self.handler.is_none() {
+            slots[*at..].fill_with(|| None);
+            *at = slots.len();
+        }
         while *at < slots.len() {
             // The clock is looked at between spans, so that the loop inside stays small.
             let span = if H::GROUPED { slots.len() } else { probe.next.max(*at + 1) };
@@ -210,7 +217,7 @@ impl<H: Handler> Instance<H> {
     /// In place, what is handled is what is sent, and the handler sees nothing but its event.
     #[inline(always)]
     fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
-        let Instance { handler, ports, cx, .. } = self;
+        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
         let room = handler.allowance(ports);
         let until = slots.len().min(room.saturating_add(1));
         for slot in slots.get_mut(*at..until).unwrap_or_default() {
@@ -231,7 +238,7 @@ impl<H: Handler> Instance<H> {
         at: &mut usize,
         retain: Option<fn(&H::Item) -> H::Item>,
     ) -> Option<Stop> {
-        let Instance { handler, ports, cx, kept, .. } = self;
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
         let mut again = cx.attempt() > 1;
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
@@ -433,7 +440,7 @@ impl<H: Handler> StageNode<H> {
         let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
             match self.make_handler(&instance.cx) {
-                Ok(handler) => instance.handler = handler,
+                Ok(handler) => instance.handler = Some(handler),
                 Err(error) => tracing::warn!(
                     stage = %self.rules.name, %error, "an instance could not be made anew after a panic"
                 ),

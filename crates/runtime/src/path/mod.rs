@@ -1,6 +1,6 @@
 //! One event's walk, a hop per file:
 //!
-//! 1. [`source`] is pulled for events; [`push`] lets a program hand them in from outside.
+//! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate; [`push`] lets a program hand them in from outside.
 //! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed.
 //! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
 //! 4. [`ready`] holds the tokens that say which stage has work; [`walk`] is the visit order.
@@ -12,6 +12,7 @@
 //!    the results of an ordered stage out in order.
 
 pub(crate) mod source;
+pub(crate) mod schedule;
 pub(crate) mod push;
 pub(crate) mod admit;
 pub(crate) mod enqueue;

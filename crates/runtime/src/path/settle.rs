@@ -40,7 +40,10 @@ impl<H: Handler> StageNode<H> {
         // Set aside what is to be tried again; the rest of an ordered visit waits with it.
         if H::IN_PLACE {
             let Instance { handler, ports, .. } = &mut *instance;
-            handler.pass_on(chunk.take_front(at, tally.failed > 0), ports);
+            let handled = chunk.take_front(at, tally.failed > 0);
+            if let Some(handler) = handler {
+                handler.pass_on(handled, ports);
+            }
         } else {
             chunk.advance(at);
         }
@@ -236,7 +239,7 @@ impl<H: Handler> StageNode<H> {
         let Instance { handler, ports, cx, .. } = &mut *instance;
         ports.each(&mut Unbounded(self.rules.emit_max));
         ports.each(&mut Mark);
-        let result = guard(|| handler.finish(ports, cx));
+        let result = guard(|| handler.as_mut().map_or(Ok(()), |handler| handler.finish(ports, cx)));
         let mut flooded = Flooded(false);
         ports.each(&mut flooded);
         let failure = match result {

@@ -16,6 +16,7 @@ use crate::failure::{Failure, guard};
 use crate::path::admit::{Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::ready::{Task, Token};
+use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
 use crate::sync::{Apart, Arc, Mutex};
 
@@ -26,6 +27,8 @@ pub(crate) struct SourceNode<S: Source> {
     pub(crate) id: u32,
     pub(crate) name: Arc<str>,
     pub(crate) batch: usize,
+    /// Events a second at most.
+    pub(crate) rate: f64,
     pub(crate) me: Weak<SourceNode<S>>,
     pub(crate) opener: Mutex<Option<Opener<S>>>,
     pub(crate) state: Apart<Mutex<SourceState<S>>>,
@@ -80,6 +83,8 @@ struct Pump<S: Source> {
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
     due: Option<Time>,
+    /// When events are due, if the plan gives the source a rate.
+    schedule: Option<Schedule>,
     /// The edges were closed; only acknowledgements are awaited.
     closed: bool,
 }
@@ -92,8 +97,19 @@ impl<S: Source> SourceNode<S> {
     fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
         let who = Who::Instance { stage: self.id, instance: 0 };
         pump.due = None;
-        pump.links.draw(&mut pump.out, self.batch, usize::MAX, (&who, true));
         let most = if wakes.limit == 0 { self.batch } else { self.batch.min(wakes.limit) };
+        let (mut ingress, mut most) = (now, most);
+        if let Some(schedule) = &mut pump.schedule {
+            // Not the time the visit began, as in `turn`.
+            match schedule.due(core.clock.now()) {
+                Ok((since, events)) => (ingress, most) = (since, events.min(most)),
+                Err(wait) => {
+                    pump.left = Pull::After(wait);
+                    return self.place(core, pump, Line::No, wakes);
+                }
+            }
+        }
+        pump.links.draw(&mut pump.out, most, usize::MAX, (&who, true));
         let events = pump.out.allowance().clamp(1, most);
         pump.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {
@@ -121,7 +137,7 @@ impl<S: Source> SourceNode<S> {
             core.report(format!("the source `{}` failed: {message}", self.name));
             pump.left = Pull::End;
         }
-        let meta = Meta { ingress: now, deadline: None, ack: group.clone(), home: wakes.home };
+        let meta = Meta { ingress, deadline: None, ack: group.clone(), home: wakes.home };
         let mut sending = Sending {
             core,
             meta: &meta,
@@ -139,6 +155,10 @@ impl<S: Source> SourceNode<S> {
         let end = core.clock.now();
         wakes.now = Some(end);
         let took = end.since(now).as_nanos() as u64;
+        if let Some(schedule) = &mut pump.schedule {
+            let idle = emitted < events || matches!(pump.left, Pull::After(_) | Pull::AfterAck);
+            schedule.sent(emitted, idle);
+        }
         pump.unseen = Some((emitted as u64, unrouted as u64));
         pump.busy_ns += took;
         match group {
@@ -175,7 +195,11 @@ impl<S: Source> SourceNode<S> {
         if state.stop {
             pump.left = Pull::End;
         }
-        let now = if pump.left == Pull::More { Time::ZERO } else { core.clock.now() };
+        let at_once = pump.left == Pull::More && pump.schedule.is_none();
+        let now = if at_once { Time::ZERO } else { core.clock.now() };
+        if let (Pull::More, Some(schedule)) = (pump.left, &pump.schedule) {
+            pump.left = schedule.wait(now).map_or(Pull::More, Pull::After);
+        }
         if let (Pull::After(wait), None) = (pump.left, pump.due) {
             pump.due = Some(now + wait);
             core.timers.add(now + wait, self.token());
@@ -293,6 +317,7 @@ impl<S: Source> Node for SourceNode<S> {
             busy_ns: 0,
             left: Pull::More,
             due: None,
+            schedule: self.rate.is_finite().then(|| Schedule::new(self.rate)),
             closed: false,
         };
         self.state.lock().pump = Some(Box::new(pump));
