@@ -12,7 +12,8 @@ use clap_complete::Shell;
 use comporta_model::plan::nearest;
 use comporta_policy::Registry;
 
-use crate::show::exit_codes;
+use crate::compare::{self, By, Line, Loads, Policies, Threads};
+use crate::show::{When, exit_codes};
 
 /// The top of the command line; the program's name and what it is for are put in.
 #[derive(Debug, Parser)]
@@ -33,6 +34,8 @@ pub(crate) enum Verb {
     Graph(GraphArgs),
     /// Print the plan that would hold, with every default and who said what
     Plan(ShowPlanArgs),
+    /// Run the program under several policies, thread counts and loads, and say which is best
+    Compare(Box<CompareArgs>),
     /// List the policies, how threads choose what to do next, or say more of one
     Policies {
         /// Of which to say more: its parameters, where it is from
@@ -50,29 +53,44 @@ pub(crate) enum Verb {
 #[group(skip)]
 #[command(next_help_heading = "How it runs")]
 pub(crate) struct PlanArgs {
-    /// A plan (TOML); several go one over the other
-    #[arg(id = "comporta-plan", long = "plan", short = 'p', value_name = "FILE")]
-    #[arg(value_hint = clap::ValueHint::FilePath)]
-    pub(crate) plan: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) base: BaseArgs,
 
     /// How threads choose what to do next: `NAME`, or `NAME(key=value, ...)`; `policies` lists
     /// them [default: stealing]
     #[arg(id = "comporta-policy", long = "policy", value_name = "NAME")]
-    #[arg(value_parser = PolicyParser, hide_possible_values = true)]
+    #[arg(value_parser = PolicyParser, hide_possible_values = true, display_order = 2)]
     pub(crate) policy: Option<String>,
 
     /// Threads of the cluster that takes what others leave [default: one per CPU]
     #[arg(id = "comporta-threads", long = "threads", short = 't', value_name = "N")]
+    #[arg(display_order = 3)]
     pub(crate) threads: Option<usize>,
+}
+
+/// What is said of the plan whatever is done with it.
+#[derive(Clone, Debug, Default, Args)]
+#[group(skip)]
+#[command(next_help_heading = "How it runs")]
+pub(crate) struct BaseArgs {
+    /// A plan (TOML); several go one over the other
+    #[arg(id = "comporta-plan", long = "plan", short = 'p', value_name = "FILE")]
+    #[arg(value_hint = clap::ValueHint::FilePath, display_order = 1)]
+    pub(crate) plan: Vec<PathBuf>,
 
     /// Events one visit takes at most, where the plan does not say so of a stage [default: 256]
-    #[arg(id = "comporta-batch", long = "batch", value_name = "N")]
+    #[arg(id = "comporta-batch", long = "batch", value_name = "N", display_order = 4)]
     pub(crate) batch: Option<usize>,
 
     /// Any setting of a plan, as in `stage.split.instances=4`; `plan --keys` lists them
     #[arg(id = "comporta-set", long = "set", value_name = "KEY=VALUE")]
-    #[arg(value_hint = clap::ValueHint::Other)]
+    #[arg(value_hint = clap::ValueHint::Other, display_order = 5)]
     pub(crate) set: Vec<String>,
+
+    /// Swallow what comes to this stage in its place: for runs that write no files and send no mail
+    #[arg(id = "comporta-stub", long = "stub", value_name = "STAGE")]
+    #[arg(value_hint = clap::ValueHint::Other, display_order = 6)]
+    pub(crate) stub: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +118,70 @@ pub(crate) struct RunArgs {
     #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
     #[arg(hide_default_value = true)]
     pub(crate) progress: Progress,
+}
+
+/// A comparison. What is compared has lists for what a run has one of.
+#[derive(Debug, Args)]
+#[group(skip)]
+#[command(next_help_heading = "What it compares")]
+pub(crate) struct CompareArgs {
+    /// Policies, with commas between, or `all`; `policies` lists them
+    #[arg(id = "comporta-policies", long = "policies", value_name = "LIST")]
+    #[arg(default_value = "all", value_parser = compare::policies)]
+    pub(crate) policies: Policies,
+
+    /// Numbers of threads, as in `1,2,4` [default: as the plan has it]
+    #[arg(id = "comporta-threads-list", long = "threads", short = 't', value_name = "LIST")]
+    #[arg(value_parser = compare::threads)]
+    pub(crate) threads: Option<Threads>,
+
+    /// Events a second that all sources send together, as in `1000,5k`, or `max`: as fast as it goes
+    #[arg(id = "comporta-load", long = "load", value_name = "LIST")]
+    #[arg(default_value = "max", value_parser = compare::loads)]
+    pub(crate) load: Loads,
+
+    /// How often each is run; fewer than 6 rounds prove nothing, 9 forgive one that was disturbed
+    #[arg(id = "comporta-rounds", long = "rounds", value_name = "N", default_value_t = 6)]
+    #[arg(value_parser = rounds)]
+    pub(crate) rounds: usize,
+
+    /// End each run after this long: what is in the program is still handled
+    #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) limit: Option<Duration>,
+
+    /// What is best: `throughput` (events a second that leave the program), `input` (that come in),
+    /// `mean` or `p99` (of the time in the program), `cpu` (processor time per event)
+    #[arg(id = "comporta-by", long = "by", value_name = "FIGURE", value_enum, default_value_t)]
+    #[arg(hide_possible_values = true)]
+    pub(crate) by: By,
+
+    #[command(flatten)]
+    pub(crate) base: BaseArgs,
+
+    /// Run it although stages have effects on the world outside, and have them again and again
+    #[arg(id = "comporta-allow-effects", long = "allow-effects", help_heading = "How it runs")]
+    #[arg(display_order = 7)]
+    pub(crate) allow_effects: bool,
+
+    /// Write a chart into this file
+    #[arg(id = "comporta-svg-file", long = "svg", value_name = "FILE")]
+    #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print every run and the verdict as one JSON object on the last line, in place of the table
+    #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
+    pub(crate) json: bool,
+
+    /// Show progress: `auto` (if standard error is a terminal), `always` (without one, as a line for
+    /// each run) or `never`
+    #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
+    #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
+    #[arg(hide_default_value = true)]
+    pub(crate) progress: Progress,
+
+    /// How a run is called.
+    #[arg(skip)]
+    pub(crate) line: Line,
 }
 
 #[derive(Debug, Args)]
@@ -179,13 +261,37 @@ impl TypedValueParser for PolicyParser {
     }
 }
 
+impl From<Progress> for When {
+    fn from(progress: Progress) -> Self {
+        match progress {
+            Progress::Auto => When::Auto,
+            Progress::Always => When::Always,
+            Progress::Never => When::Never,
+        }
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "expected a duration such as `500ms`, `10s` or `1h 30m`".to_owned())
 }
 
+/// The most rounds: a bound against slips.
+const ROUNDS_MAX: usize = 1_000;
+
+fn rounds(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|n| (1..=ROUNDS_MAX).contains(n));
+    number.ok_or_else(|| format!("use 1 to {ROUNDS_MAX}"))
+}
+
 /// Which verbs are about the program, and so take its own arguments.
-const ABOUT_PROGRAM: [&str; 4] = ["run", "check", "graph", "plan"];
+const ABOUT_PROGRAM: [&str; 5] = ["run", "check", "graph", "plan", "compare"];
+
+/// Whether an argument is ours, and not the program's.
+pub(crate) fn is_ours(arg: &clap::Arg) -> bool {
+    arg.get_id().as_str().starts_with("comporta-")
+        || matches!(arg.get_id().as_str(), "help" | "version")
+}
 
 /// The command line of the program called `name`, whose own arguments are `A`.
 pub(crate) fn command<A: Args>(name: &str) -> Command {
@@ -217,7 +323,20 @@ pub(crate) fn command<A: Args>(name: &str) -> Command {
             }
         });
     }
-    top
+    top.mut_subcommand("compare", |compare| compare.after_help(compare_help(name)))
+}
+
+fn compare_help(name: &str) -> String {
+    format!(
+        "Every combination is run once in every round, in an order that changes, each time as a \
+         process of its own, which reads nothing from standard input and whose output is thrown \
+         away. The table shows medians of the rounds. What cannot be told from the best with 95 % \
+         confidence is a tie. Ctrl-C ends it and shows what there is.\n\n\
+         Examples:\n  \
+         {name} compare                                    all policies, as fast as it goes\n  \
+         {name} compare --threads 1,2,4 --rounds 9         which policy, and how many threads\n  \
+         {name} compare --load 1k,5k --for 10s --by p99    who keeps time under a given load"
+    )
 }
 
 /// Where the program has an option of the same name, its own is meant: ours goes without its letter,
@@ -266,14 +385,21 @@ pub(crate) fn parse<A: Args>(
         args.insert(0, "run".into());
     }
     args.insert(0, name.into());
-    let matches = command.try_get_matches_from_mut(args)?;
+    let matches = command.try_get_matches_from_mut(&args)?;
     let own = match matches.subcommand() {
         Some((verb, matches)) if ABOUT_PROGRAM.contains(&verb) => {
             Some(A::from_arg_matches(matches)?)
         }
         _ => None,
     };
-    Ok((Top::from_arg_matches(&matches)?.command, own))
+    let mut verb = Top::from_arg_matches(&matches)?.command;
+    if let Verb::Compare(compare) = &mut verb {
+        let of = |name| command.find_subcommand(name);
+        if let (Some(from), Some(run)) = (of("compare"), of("run")) {
+            compare.line = Line::new(from, run, &args[2..]);
+        }
+    }
+    Ok((verb, own))
 }
 
 /// The verb that a first word was meant to be, if it is nearly one and no file.

@@ -5,29 +5,33 @@
 //! 3. here: what is done then; plans are read by `comporta-plan`.
 //! 4. `show`: a run, its progress, its end.
 //! 5. `draw`: the graph, as text and as a picture.
+//! 6. `compare`: many runs, and which is best.
 
 mod build;
 mod args;
 mod policies;
 pub mod show;
 pub mod draw;
+mod compare;
 
 use std::io::Write;
 use std::path::Path;
 
 use comporta_model::error::Error;
-use comporta_model::plan::Plan;
+use comporta_model::graph::Graph;
+use comporta_model::plan::{Plan, Settings};
 use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
 use comporta_runtime::{App, StartError};
 
 pub use build::{Build, IntoApp, Nothing};
 pub use show::Exit;
 
-use args::{GraphArgs, PlanArgs, Progress, RunArgs, ShowPlanArgs, Verb};
+use args::{GraphArgs, PlanArgs, RunArgs, ShowPlanArgs, Verb};
+use compare::Asked;
 use draw::Picture;
 
-/// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `policies`, `completions`,
-/// beside the program's own arguments. Without a command the program is run.
+/// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
+/// `completions`, beside the program's own arguments. Without a command the program is run.
 ///
 /// ```no_run
 /// # mod comporta { pub use comporta_cli::{Exit, main}; pub use comporta_runtime::App; }
@@ -77,7 +81,11 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
         (verb, Some(own)) => {
-            let json = matches!(&verb, Verb::Run(run) if run.json);
+            let json = match &verb {
+                Verb::Run(run) => run.json,
+                Verb::Compare(compare) => compare.json,
+                _ => false,
+            };
             about(verb, build, own).map_err(|refusal| match json {
                 true => Refusal::Json(Box::new(refusal)),
                 false => refusal,
@@ -93,6 +101,7 @@ enum Refusal {
     Plan(Report),
     Graph(Vec<String>, Option<Report>),
     Build(Error),
+    Said(String),
     /// One of these, in a run that was to end with a line of JSON.
     Json(Box<Refusal>),
     Output(std::io::Error),
@@ -100,7 +109,12 @@ enum Refusal {
 
 /// Does what is asked of the program.
 fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Refusal> {
+    let compared;
     let said = match &verb {
+        Verb::Compare(compare) => {
+            compared = PlanArgs { base: compare.base.clone(), policy: None, threads: None };
+            &compared
+        }
         Verb::Run(RunArgs { plan, .. })
         | Verb::Check(plan)
         | Verb::Graph(GraphArgs { plan, .. })
@@ -119,7 +133,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
-    let spec = flags(files, said, &app.own_plan());
+    let spec = flags(files.clone(), said, &app.own_plan());
     let settled = settle(&app, &spec);
     let warnings = app.check().map_err(|error| {
         let faults = match error {
@@ -138,14 +152,11 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
                 json: run.json,
                 quiet: run.quiet,
                 limit: run.limit,
-                progress: match run.progress {
-                    Progress::Auto => show::When::Auto,
-                    Progress::Always => show::When::Always,
-                    Progress::Never => show::When::Never,
-                },
+                progress: run.progress.into(),
             };
             Ok(show::run(app, effective.plan(), &options))
         }
+        Verb::Compare(args) => Ok(Asked::new(&app, &files, *args)?.run()),
         Verb::Graph(args) => draw_graph(&app, &effective, &args),
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
@@ -161,6 +172,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+            text += &effects(&graph, effective.settings());
             text += &format!(
                 "{}: {}, {}, {}: the plan fits the program\n",
                 graph.name,
@@ -181,7 +193,7 @@ fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
 /// Read once: a file may be a pipe.
 fn files(args: &PlanArgs) -> PlanSpec {
     let mut spec = PlanSpec::new();
-    args.plan.iter().for_each(|path| spec.file(path));
+    args.base.plan.iter().for_each(|path| spec.file(path));
     spec
 }
 
@@ -194,10 +206,13 @@ fn flags(mut spec: PlanSpec, args: &PlanArgs, program: &Plan) -> PlanSpec {
     if let Some(threads) = args.threads {
         spec.set("--threads", &format!("cluster.{rest}.threads={threads}"));
     }
-    if let Some(batch) = args.batch {
+    if let Some(batch) = args.base.batch {
         spec.set("--batch", &format!("every.batch={batch}"));
     }
-    args.set.iter().for_each(|said| spec.set("--set", said));
+    args.base.set.iter().for_each(|said| spec.set("--set", said));
+    for stage in &args.base.stub {
+        spec.set("--stub", &format!("stage.{}.stub=true", bare(stage)));
+    }
     spec
 }
 
@@ -211,6 +226,9 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
         if settled.instances > 1 {
             node.notes.insert(0, format!("x{}", settled.instances));
         }
+        if settled.stub {
+            node.notes.push("stub".to_owned());
+        }
     }
     let text = if args.svg {
         draw::svg(&picture)
@@ -220,6 +238,21 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
         draw::text(&picture, width(), args.ascii)
     };
     print(&text)
+}
+
+/// The line about stages that do something to the world outside, if there are any.
+fn effects(graph: &Graph, settings: &Settings) -> String {
+    let stages = graph.stages.iter().zip(&settings.stages).filter(|(spec, _)| spec.effects);
+    let told: Vec<_> = stages
+        .map(|(spec, settled)| {
+            let stub = if settled.stub { " (a stub stands in for it)" } else { "" };
+            format!("`{}`{stub}", spec.name)
+        })
+        .collect();
+    match told.len() {
+        0 => String::new(),
+        _ => format!("effects on the world outside: {}\n", told.join(", ")),
+    }
 }
 
 fn counted(n: usize, thing: &str) -> String {
@@ -264,6 +297,7 @@ impl Refusal {
                 faults.iter().cloned().chain(report.iter().flat_map(of)).collect()
             }
             Refusal::Build(error) => vec![error.to_string()],
+            Refusal::Said(why) => vec![why.clone()],
             Refusal::Json(inner) => inner.problems(),
             Refusal::Output(error) => vec![error.to_string()],
         }
@@ -286,6 +320,7 @@ impl Refusal {
                 (text.join("\n"), Exit::Refused)
             }
             Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
+            Refusal::Said(why) => (format!("error: {why}"), Exit::Refused),
             Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
             Refusal::Json(_) => (String::new(), Exit::Refused), // told above
         };

@@ -17,6 +17,7 @@ fn main() -> Exit {
         Ok("plain") => return comporta_cli::main(plain),
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
+        Ok("compared") => return comporta_cli::main(compared),
         Ok(_) => return comporta_cli::main(squares),
         Err(_) => {}
     }
@@ -110,6 +111,55 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
         app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
+}
+
+#[derive(clap::Args)]
+struct Compared {
+    /// Events; without end if there is none
+    #[arg(long)]
+    count: Option<u64>,
+    /// Crash under this policy, and fail an event under that
+    #[arg(long)]
+    crash: Option<String>,
+    #[arg(long)]
+    fail: Option<String>,
+    /// Write the number of the process there
+    #[arg(long)]
+    pid: Option<std::path::PathBuf>,
+    /// What each run is to print before its report
+    words: Vec<String>,
+}
+
+/// `numbers -> work -> save`, the last with effects. No program knows its policy; this one looks at
+/// how its process was called.
+fn compared(args: Compared) -> App {
+    let runs_with = |policy: Option<String>| {
+        let policy = policy.map(|policy| format!("--policy={policy}"));
+        policy.is_some_and(|policy| std::env::args().any(|arg| arg == policy))
+    };
+    let (crashes, fails) = (runs_with(args.crash), runs_with(args.fail));
+    let app = App::new("compared");
+    let numbers = app.source("numbers", move || {
+        if let Some(path) = &args.pid {
+            let _ = std::fs::write(path, std::process::id().to_string());
+        }
+        say(&args.words.join(" "));
+        0..args.count.unwrap_or(u64::MAX)
+    });
+    let work = app.each("work", move |n: u64, out| {
+        if crashes {
+            std::process::abort();
+        }
+        if fails && n == 3 {
+            return Err(Error::msg("no threes"));
+        }
+        out.send(n);
+        Ok(())
+    });
+    let save = app.sink("save", |_: u64| ()).effects();
+    app.connect(numbers, work);
+    app.connect(work, save);
+    app
 }
 
 fn say(text: &str) {

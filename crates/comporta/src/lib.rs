@@ -96,7 +96,8 @@
 //! ```
 //!
 //! A stage declares what is true of it whatever the plan: [`stateful`](StageRef::stateful),
-//! [`ordered`](StageRef::ordered), [`retain`](StageRef::retain), [`autostart`](StageRef::autostart).
+//! [`ordered`](StageRef::ordered), [`retain`](StageRef::retain), [`autostart`](StageRef::autostart),
+//! [`effects`](StageRef::effects).
 //! A type that must never have two instances says so itself ([`Stage::STATEFUL`]).
 //! [`batched`] hands a stage its events in groups.
 //!
@@ -230,8 +231,9 @@
 //! # The command line
 //!
 //! With the feature `cli`, `comporta::main(build)` makes a command of a program: `run`, with live
-//! progress and a summary, `check`, `graph`, `plan`, `policies`, `completions`, beside its own
-//! arguments. `build` is a function of nothing, of the program's own arguments (`clap::Args`), or of
+//! progress and a summary, `check`, `graph`, `plan`, `compare`, `policies`, `completions`, beside its own
+//! arguments. `compare` runs the program under several policies, thread counts and loads, and says
+//! which is best; it asks before it repeats what stages marked [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments (`clap::Args`), or of
 //! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
 //! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
 //! go over it. Where the program has an option of the same name, its own is meant, and ours is called

@@ -26,5 +26,6 @@ mod dot;
 
 pub use dot::dot;
 pub use picture::{Edge, Kind, Node, Picture, Way};
+pub(crate) use svg::escaped;
 pub use svg::svg;
 pub use text::text;

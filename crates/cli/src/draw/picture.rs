@@ -179,6 +179,7 @@ fn node(stage: &StageSpec) -> Node {
         (stage.ordered, "ordered"),
         (stage.autostart, "autostart"),
         (stage.retain, "retain"),
+        (stage.effects, "effects"),
     ];
     notes.extend(said.iter().filter(|(is, _)| *is).map(|(_, note)| (*note).to_owned()));
     if let Some((events, time)) = stage.batched {

@@ -186,7 +186,7 @@ fn write_box(picture: &Picture, frame: &Frame, node: usize, out: &mut String) ->
 }
 
 /// Text of XML, without the control characters that XML forbids.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -15,15 +15,15 @@
 //! `terminal` touch the world.
 
 mod run;
-mod signals;
+pub(crate) mod signals;
 mod pace;
-mod progress;
-mod terminal;
+pub(crate) mod progress;
+pub(crate) mod terminal;
 mod report;
 mod summary;
 mod json;
-mod table;
-mod units;
+pub(crate) mod table;
+pub(crate) mod units;
 mod exit;
 #[cfg(test)]
 mod samples;
@@ -31,8 +31,8 @@ mod samples;
 use std::time::Duration;
 
 pub use exit::{EXIT_CODES, Exit, exit_codes};
-pub(crate) use run::refused;
 pub use run::run;
+pub(crate) use run::{now, print, refused};
 pub(crate) use terminal::{colours, wide};
 
 /// How a run is shown, and for how long it lasts.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use comporta_model::graph::{Graph, Kind};
+use comporta_model::plan::Plan;
 use comporta_runtime::{Shed, Snapshot, StageSnapshot};
 
 /// Rates are means over this long: enough for slow programs to show some, short enough to follow.
@@ -20,10 +21,18 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn of(graph: &Graph) -> Self {
+    pub(super) fn of(graph: &Graph, plan: &Plan) -> Self {
         let enters = |kind: &Kind| matches!(kind, Kind::Source | Kind::Input);
+        let every = plan.every.stub.unwrap_or(false);
+        let is_stub = |at: usize| {
+            let spec = &graph.stages[at];
+            let said = plan.stages.get(&*spec.name).and_then(|stage| stage.stub);
+            spec.kind == Kind::Stage && said.unwrap_or(every)
+        };
         let mut next = vec![Vec::new(); graph.stages.len()];
-        for connector in &graph.connectors {
+        // What comes to a stub goes no further.
+        let connectors = graph.connectors.iter();
+        for connector in connectors.filter(|connector| !is_stub(connector.from.index())) {
             next[connector.from.index()].extend(connector.to.iter().map(|to| to.index()));
         }
         Shape { enters: graph.stages.iter().map(|stage| enters(&stage.kind)).collect(), next }

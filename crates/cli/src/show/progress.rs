@@ -20,10 +20,10 @@ const NARROW: usize = 60;
 
 /// How much room there is, and whether colours may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
-    pub(super) wide: usize,
-    pub(super) high: usize,
-    pub(super) colour: bool,
+pub(crate) struct Room {
+    pub(crate) wide: usize,
+    pub(crate) high: usize,
+    pub(crate) colour: bool,
 }
 
 /// What the run is about.
@@ -58,7 +58,7 @@ pub(super) fn line(pace: &Pace, shape: &Shape, phase: Phase) -> String {
 }
 
 impl Room {
-    fn style(self, style: Style) -> Style {
+    pub(crate) fn style(self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
 }
@@ -143,7 +143,7 @@ fn trouble(stage: &StageSnapshot, room: Room) -> Cell {
 }
 
 /// A bar so full, with a track so that its end can be seen.
-fn bar(full: f64, wide: usize) -> String {
+pub(crate) fn bar(full: f64, wide: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (full.clamp(0.0, 1.0) * (wide * 8) as f64).round() as usize;
     // Something is not nothing.

@@ -28,7 +28,7 @@ const SIGPIPE: u8 = 13;
 
 /// The time: what is shown follows the clock on the wall, whatever clock the program has.
 #[expect(clippy::disallowed_methods, reason = "the one place the command line has time from")]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -51,7 +51,7 @@ pub(super) fn now() -> Instant {
 /// assert_eq!(exit, Exit::Done);
 /// ```
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
-    let shape = Shape::of(&app.graph());
+    let shape = Shape::of(&app.graph(), &plan.clone().over(&app.own_plan()));
     let name = app.graph().name.to_string();
     let view = View::choose(options);
     let (tell, told) = mpsc::channel();
@@ -143,7 +143,7 @@ pub(crate) fn refused(problems: Vec<String>, exit: Exit) {
 }
 
 /// Writes to standard output. If nobody reads it any more, there is nobody to tell.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -19,7 +19,7 @@ pub(super) fn pipeline() -> (Shape, Snapshot) {
     let show = app.sink("show", |_: u64| ());
     app.connect(numbers, work);
     app.connect(work, show);
-    let shape = Shape::of(&app.graph());
+    let shape = Shape::of(&app.graph(), &Plan::new());
     let plan = Plan::new().threads(2).every(|s| s.capacity(100)).stage("work", |s| s.instances(2));
     (shape, Kit::new(app, &plan).unwrap().snapshot())
 }
@@ -60,7 +60,7 @@ pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
         app.sink("parse", |n: u64| if n < 8 { Ok(()) } else { "x".parse::<u64>().map(drop) });
     app.connect(numbers, spread);
     app.connect(spread, parse);
-    let shape = Shape::of(&app.graph());
+    let shape = Shape::of(&app.graph(), &Plan::new());
     let plan = Plan::new()
         .threads(1)
         .stage("parse", |s| s.capacity(4).when_full(WhenFull::DropOldest).priority(-1));

@@ -12,7 +12,7 @@ const ECHO: Duration = Duration::from_millis(100);
 
 /// What the run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// It has come to its end.
     Ended,
     /// Somebody wants it to end.
@@ -25,7 +25,7 @@ pub(super) enum Word {
 
 /// Where the run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(crate) enum Stand {
     /// Sources are being opened; nobody listens yet.
     Starting,
     /// The run listens.
@@ -69,7 +69,7 @@ impl Listener {
 }
 
 /// Passes signals on until it is dropped.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     listener: Arc<Mutex<Listener>>,
     #[cfg(unix)]
     handle: Option<signal_hook::iterator::Handle>,
@@ -77,7 +77,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Where the run is now.
-    pub(super) fn stand(&self, stand: Stand) {
+    pub(crate) fn stand(&self, stand: Stand) {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).stand = stand;
     }
 }
@@ -91,7 +91,7 @@ mod unix {
 
     impl Signals {
         /// Begins to listen; to Ctrl-Z too, if there is a picture to take away before.
-        pub(in super::super) fn listen(tell: Sender<Word>, picture: bool) -> Self {
+        pub(crate) fn listen(tell: Sender<Word>, picture: bool) -> Self {
             let listener =
                 Arc::new(Mutex::new(Listener { stand: Stand::Starting, heard: 0, last: None }));
             let wanted = [SIGINT, SIGTERM].into_iter().chain(picture.then_some(SIGTSTP));
@@ -136,7 +136,7 @@ mod unix {
     }
 
     /// Sleeps until it is told to go on.
-    pub(in super::super) fn suspend() {
+    pub(crate) fn suspend() {
         let _ = emulate_default_handler(SIGTSTP);
     }
 
@@ -163,7 +163,7 @@ mod unix {
     }
 
     /// `SIGTERM`.
-    pub(in super::super) fn name(signal: u8) -> String {
+    pub(crate) fn name(signal: u8) -> String {
         signal_name(signal.into()).map_or_else(|| format!("signal {signal}"), ToOwned::to_owned)
     }
 
@@ -178,25 +178,27 @@ mod unix {
 }
 
 #[cfg(unix)]
-pub(super) use unix::{name, suspend, watch_reader};
+pub(super) use unix::watch_reader;
+#[cfg(unix)]
+pub(crate) use unix::{name, suspend};
 
 #[cfg(not(unix))]
 impl Signals {
     /// Nothing to listen to here: Ctrl-C ends the process.
-    pub(super) fn listen(_: Sender<Word>, _: bool) -> Self {
+    pub(crate) fn listen(_: Sender<Word>, _: bool) -> Self {
         let listener = Listener { stand: Stand::Starting, heard: 0, last: None };
         Signals { listener: Arc::new(Mutex::new(listener)) }
     }
 }
 
 #[cfg(not(unix))]
-pub(super) fn suspend() {}
+pub(crate) fn suspend() {}
 
 #[cfg(not(unix))]
 pub(super) fn watch_reader(_: Sender<Word>) {}
 
 #[cfg(not(unix))]
-pub(super) fn name(signal: u8) -> String {
+pub(crate) fn name(signal: u8) -> String {
     format!("signal {signal}")
 }
 

@@ -9,24 +9,24 @@ const GAP: usize = 2;
 const NAME_MIN: usize = 8;
 
 /// What is known of a column.
-pub(super) struct Column {
-    pub(super) head: &'static str,
-    pub(super) right: bool,
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
+    pub(crate) right: bool,
     /// It is at least this wide, so that it does not jump when its numbers grow.
-    pub(super) least: usize,
+    pub(crate) least: usize,
     /// The greater, the sooner it goes when there is no room; 0 stays.
-    pub(super) rank: u8,
+    pub(crate) rank: u8,
 }
 
 /// What stands in one place.
 #[derive(Clone, Default)]
-pub(super) struct Cell {
-    pub(super) text: String,
-    pub(super) style: Style,
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) style: Style,
 }
 
 impl Cell {
-    pub(super) fn styled(text: impl Into<String>, style: Style) -> Self {
+    pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
         Cell { text: text.into(), style }
     }
 }
@@ -38,12 +38,12 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// How wide a text is, if no character is wider than one.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 /// The text, with `…` for what does not fit.
-pub(super) fn clip(text: &str, room: usize) -> String {
+pub(crate) fn clip(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
     }
@@ -55,12 +55,12 @@ pub(super) fn clip(text: &str, room: usize) -> String {
 }
 
 /// The text in a style, if it has one.
-pub(super) fn paint(text: &str, style: Style) -> String {
+pub(crate) fn paint(text: &str, style: Style) -> String {
     if style == Style::new() { text.to_owned() } else { format!("{style}{text}{style:#}") }
 }
 
 /// A line of heads, and one for each row. A column in which nothing stands is left out.
-pub(super) fn table(
+pub(crate) fn table(
     columns: &[Column],
     rows: &[Vec<Cell>],
     head: Style,

@@ -25,20 +25,20 @@ pub(super) struct Size {
 }
 
 /// Standard error, if it is a terminal that pictures can be drawn on.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     colour: bool,
     place: Place,
 }
 
 impl Terminal {
     /// What standard error is; nothing if no picture can be drawn on it.
-    pub(super) fn find() -> Option<Self> {
+    pub(crate) fn find() -> Option<Self> {
         let drawable = io::stderr().is_terminal() && !is_dumb() && size().is_some();
         drawable.then(|| Terminal { colour: colours(), place: Place::default() })
     }
 
     /// Draws what `picture` makes of the room there is, in place of what was drawn before.
-    pub(super) fn draw(&mut self, picture: impl FnOnce(Room) -> Vec<String>) {
+    pub(crate) fn draw(&mut self, picture: impl FnOnce(Room) -> Vec<String>) {
         let Some(size) = size().filter(|_| in_foreground()) else {
             self.place = Place::default(); // the screen is another's now
             return;
@@ -55,7 +55,7 @@ impl Terminal {
     }
 
     /// Takes the picture away, and leaves the terminal as it was.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         say(&self.place.clear());
     }
 }
@@ -67,7 +67,7 @@ impl Drop for Terminal {
 }
 
 /// Writes to standard error at once. If nobody can read it, there is nobody to tell.
-pub(super) fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `1,234,567`.
-pub(super) fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {
@@ -16,7 +16,7 @@ pub(super) fn thousands(n: u64) -> String {
 }
 
 /// `0`, `0.25`, `12.3`, `310 k`, `1.24 M`: so many a second, say.
-pub(super) fn amount(n: f64) -> String {
+pub(crate) fn amount(n: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, " G"), (1e6, " M"), (1e3, " k")];
     if n <= 0.0 || !n.is_finite() {
         return "0".to_owned();
@@ -27,7 +27,7 @@ pub(super) fn amount(n: f64) -> String {
 }
 
 /// `0`, `350 ns`, `1.24 µs`, `12.3 s`, `3 min 20 s`, `2 h 05 min`.
-pub(super) fn span(time: Duration) -> String {
+pub(crate) fn span(time: Duration) -> String {
     const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
     let seconds = time.as_secs();
     if seconds >= 3600 {
@@ -45,7 +45,7 @@ pub(super) fn span(time: Duration) -> String {
 
 /// The time that has passed, as a clock shows it: with a tenth, so that it does not change width
 /// with every look.
-pub(super) fn clock(time: Duration) -> String {
+pub(crate) fn clock(time: Duration) -> String {
     if time.as_secs() >= 60 { span(time) } else { format!("{:.1} s", time.as_secs_f64()) }
 }
 
@@ -67,7 +67,7 @@ fn three(n: f64) -> String {
 }
 
 /// `1 event`, `2 events`.
-pub(super) fn events(n: u64) -> String {
+pub(crate) fn events(n: u64) -> String {
     format!("{} event{}", thousands(n), if n == 1 { "" } else { "s" })
 }
 

@@ -36,7 +36,9 @@ fn help_says_what_the_program_is_for_and_what_can_be_done() {
     let done = squares(&["--help"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
     assert!(done.out.starts_with("Prints squares\n"), "{}", done.out);
-    for word in ["run", "check", "graph", "plan", "policies", "completions", "Exit codes", "143"] {
+    for word in
+        ["run", "check", "graph", "plan", "compare", "policies", "completions", "Exit codes", "143"]
+    {
         assert!(done.out.contains(word), "{word}\n{}", done.out);
     }
     let run = squares(&["run", "--help"]);

@@ -5,3 +5,5 @@ mod draw;
 #[cfg(unix)]
 mod show;
 mod commands;
+#[cfg(unix)]
+mod compare;

@@ -1,0 +1,275 @@
+//! The comparison as a picture: for each load a bar for the throughput of each row, with the
+//! interval of its median, and beside it how long events were in the program, p50 and p99, on a
+//! logarithmic scale. Pure.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::Comparison;
+use super::child::Numbers;
+use super::verdict::{ROUNDS_MIN, Ranking, Row, Standing};
+use crate::draw::escaped;
+use crate::show::table::clip;
+use crate::show::units::{amount, span};
+
+/// Classes may be restyled by whoever embeds the picture.
+const CSS: &str = include_str!("chart.css");
+
+const MARGIN: f64 = 28.0;
+const TOP: f64 = 84.0;
+const ROW: f64 = 30.0;
+const BAR: f64 = 16.0;
+/// Above the rows of a load: its heading, what the panels show.
+const HEAD: f64 = 46.0;
+/// Below them: the scales.
+const FOOT: f64 = 44.0;
+const PANEL: f64 = 330.0;
+const GAP: f64 = 40.0;
+/// Room beside what is drawn, for the numbers of it.
+const LABEL: f64 = 58.0;
+/// A name is not longer than this.
+const NAME_MAX: usize = 36;
+const LETTER: f64 = 7.3;
+
+/// The comparison as a self-contained SVG document.
+pub(super) fn svg(of: &Comparison) -> String {
+    let mut out = String::new();
+    write_svg(of, &mut out).expect("writing to a string does not fail");
+    out
+}
+
+/// Where the panels begin.
+struct Frame {
+    left: f64,
+    right: f64,
+    wide: f64,
+}
+
+fn write_svg(of: &Comparison, out: &mut String) -> fmt::Result {
+    let names = (0..of.combinations.len()).map(|at| name(of, at).chars().count());
+    let names = names.max().unwrap_or(0) as f64 * LETTER;
+    let left = MARGIN + names + 12.0;
+    let frame = Frame { left, right: left + PANEL + GAP, wide: left + 2.0 * PANEL + GAP + MARGIN };
+    let rows: usize = of.rankings.iter().map(|ranking| ranking.rows.len()).sum();
+    let high = TOP + rows as f64 * ROW + of.rankings.len() as f64 * (HEAD + FOOT);
+    let (wide, title) = (frame.wide, escaped(&of.app));
+    writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{wide:.0}" height="{high:.0}" viewBox="0 0 {wide:.0} {high:.0}">"#
+    )?;
+    writeln!(out, "<title>{title}: policies compared</title>\n<style>\n{CSS}</style>")?;
+    writeln!(out, r#"<rect class="page" width="100%" height="100%" rx="12"/>"#)?;
+    writeln!(out, r#"<text class="title" x="{MARGIN}" y="40">{title}</text>"#)?;
+    let sure = if of.rounds < ROUNDS_MIN { "the range of all" } else { "its 95 % interval" };
+    let rounds = crate::counted(of.rounds, "round");
+    let about = format!("medians of {rounds}, ranked by {}; whiskers: {sure}", of.by.name());
+    writeln!(out, r#"<text class="about" x="{MARGIN}" y="62">{}</text>"#, escaped(&about))?;
+    let mut top = TOP;
+    for ranking in &of.rankings {
+        write_ranking(of, ranking, &frame, top, out)?;
+        top += HEAD + FOOT + ranking.rows.len() as f64 * ROW;
+    }
+    writeln!(out, "</svg>")
+}
+
+fn name(of: &Comparison, combination: usize) -> String {
+    clip(&of.name(combination), NAME_MAX)
+}
+
+fn write_ranking(
+    of: &Comparison,
+    ranking: &Ranking,
+    frame: &Frame,
+    top: f64,
+    out: &mut String,
+) -> fmt::Result {
+    let load = ranking.load.told();
+    writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
+    let (begin, end) = (top + HEAD, top + HEAD + ranking.rows.len() as f64 * ROW);
+    for (x, what) in
+        [(frame.left, "events/s"), (frame.right, "time in the program: p50 ○ and p99 ●")]
+    {
+        writeln!(out, r#"<text class="panel" x="{x:.1}" y="{:.1}">{what}</text>"#, begin - 10.0)?;
+    }
+    let known: Vec<&Numbers> = ranking.rows.iter().filter_map(|row| row.medians.as_ref()).collect();
+    let fastest = ranking.rows.iter().filter(|row| row.medians.is_some()).map(|row| row.per_s.1);
+    let rate = Linear::upto(fastest.fold(0.0, f64::max), frame.left);
+    let least = known.iter().map(|n| n.p50_s).fold(f64::INFINITY, f64::min);
+    let time =
+        Logarithmic::over(least, known.iter().map(|n| n.p99_s).fold(0.0, f64::max), frame.right);
+    let rates = rate.ticks().into_iter().map(|value| (rate.at(value), amount(value)));
+    let times = time.ticks().into_iter().map(|value| (time.at(value), seconds(value)));
+    for (x, text) in rates.chain(times).filter(|_| !known.is_empty()) {
+        writeln!(
+            out,
+            r#"<path class="grid" d="M{x:.1} {begin:.1}V{end:.1}"/><text class="tick" x="{x:.1}" y="{:.1}">{text}</text>"#,
+            end + 15.0
+        )?;
+    }
+    for (row, at) in ranking.rows.iter().zip(0..) {
+        let y = begin + (f64::from(at) + 0.5) * ROW;
+        let class = match row.standing {
+            Standing::Best => "best",
+            Standing::Tie(_) => "tie",
+            Standing::Worse(_) => "worse",
+            Standing::Failed => "failed",
+        };
+        writeln!(out, r#"<g class="{class}">"#)?;
+        let name = escaped(&name(of, row.combination));
+        writeln!(
+            out,
+            r#"<text class="name" x="{:.1}" y="{:.1}">{name}</text>"#,
+            frame.left - 12.0,
+            y + 4.0
+        )?;
+        match &row.medians {
+            Some(numbers) => write_row(row, numbers, &rate, &time, y, out)?,
+            None => {
+                let reason = row.failed.first().map_or("not run", String::as_str);
+                let reason = clip(reason.lines().next().unwrap_or_default(), 90);
+                writeln!(
+                    out,
+                    r#"<text class="why" x="{:.1}" y="{:.1}">{}</text>"#,
+                    frame.left + 6.0,
+                    y + 4.0,
+                    escaped(&reason)
+                )?;
+            }
+        }
+        writeln!(out, "</g>")?;
+    }
+    let x = frame.left;
+    writeln!(out, r#"<path class="axis" d="M{x:.1} {begin:.1}V{end:.1}"/>"#)
+}
+
+fn write_row(
+    row: &Row,
+    numbers: &Numbers,
+    rate: &Linear,
+    time: &Logarithmic,
+    y: f64,
+    out: &mut String,
+) -> fmt::Result {
+    let (from, to) = (rate.at(0.0), rate.at(numbers.events_per_s));
+    let (top, wide) = (y - BAR / 2.0, (to - from).max(1.0));
+    writeln!(
+        out,
+        r#"<rect class="bar" x="{from:.1}" y="{top:.1}" width="{wide:.1}" height="{BAR}" rx="2"/>"#
+    )?;
+    let (low, high) = (rate.at(row.per_s.0), rate.at(row.per_s.1));
+    let (a, b) = (y - 4.0, y + 4.0);
+    writeln!(
+        out,
+        r#"<path class="whisker" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {a:.1}V{b:.1}M{high:.1} {a:.1}V{b:.1}"/>"#
+    )?;
+    let mut text = amount(numbers.events_per_s);
+    if row.standing == Standing::Failed {
+        let _ = write!(text, ", failed {} of {}", row.failed.len(), row.runs);
+    } else if matches!(row.standing, Standing::Tie(_)) {
+        text += " (tie)";
+    }
+    writeln!(
+        out,
+        r#"<text class="value" x="{:.1}" y="{:.1}">{text}</text>"#,
+        to.max(high) + 7.0,
+        y + 4.0
+    )?;
+    let (p50, p99) = (time.at(numbers.p50_s), time.at(numbers.p99_s));
+    writeln!(out, r#"<path class="span" d="M{p50:.1} {y:.1}H{p99:.1}"/>"#)?;
+    for (x, class, text, side, anchor) in
+        [(p50, "p50", numbers.p50_s, -8.0, "end"), (p99, "p99", numbers.p99_s, 8.0, "start")]
+    {
+        writeln!(
+            out,
+            r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="4.5"/><text class="value" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
+            x + side,
+            y + 4.0,
+            seconds(text)
+        )?;
+    }
+    Ok(())
+}
+
+fn seconds(value: f64) -> String {
+    Duration::try_from_secs_f64(value).map_or_else(|_| String::new(), span)
+}
+
+/// A scale from 0 up.
+struct Linear {
+    from: f64,
+    most: f64,
+}
+
+impl Linear {
+    fn upto(most: f64, from: f64) -> Self {
+        Linear { from, most: if most > 0.0 { most } else { 1.0 } }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        self.from + value / self.most * (PANEL - 2.0 * LABEL)
+    }
+
+    /// Some four round numbers.
+    fn ticks(&self) -> Vec<f64> {
+        let rough = self.most / 4.0;
+        let size = 10_f64.powf(rough.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * size);
+        let step = steps.into_iter().find(|step| *step >= rough * 0.75).unwrap_or(rough);
+        (0..=6).map(|n| f64::from(n) * step).filter(|value| *value <= self.most * 1.001).collect()
+    }
+}
+
+/// A scale on which a factor is a length.
+struct Logarithmic {
+    from: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Logarithmic {
+    fn over(least: f64, most: f64, from: f64) -> Self {
+        let least = if least.is_finite() { least.max(1e-9) } else { 1e-3 };
+        // At least a decade, so that small differences look small.
+        let most = most.max(least);
+        let missing = (10.0 / (most / least)).max(1.0).sqrt();
+        Logarithmic { from, least: least / missing, most: most * missing }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        let share = (value.max(1e-9) / self.least).ln() / (self.most / self.least).ln();
+        self.from + LABEL + share * (PANEL - 2.0 * LABEL)
+    }
+
+    /// Powers of ten, and of a few of them also what lies between.
+    fn ticks(&self) -> Vec<f64> {
+        let (first, last) = (self.least.log10().ceil() as i32, self.most.log10().floor() as i32);
+        let between: &[f64] = if last - first < 1 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let all = (first - 1..=last)
+            .flat_map(|power| between.iter().map(move |n| n * 10_f64.powi(power)));
+        all.filter(|value| (self.least..=self.most).contains(value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_scale_has_round_ticks_that_fit() {
+        assert_eq!(Linear::upto(310.0, 0.0).ticks(), [0.0, 100.0, 200.0, 300.0]);
+        assert_eq!(Linear::upto(1.0, 0.0).ticks(), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(Linear::upto(87.0, 0.0).ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(Linear::upto(0.0, 0.0).ticks().len(), 6, "nothing was known");
+    }
+
+    #[test]
+    fn a_logarithmic_scale_spans_a_decade_and_has_ticks_within() {
+        let near = Logarithmic::over(1e-3, 1.1e-3, 0.0);
+        assert!(near.most / near.least > 9.9, "{} {}", near.least, near.most);
+        assert!(near.ticks().len() >= 2, "{:?}", near.ticks());
+        let far = Logarithmic::over(1e-6, 2.0, 0.0);
+        assert_eq!(far.ticks().len(), 7);
+        assert!(far.at(1e-6) >= LABEL && far.at(2.0) <= PANEL - LABEL + 0.1);
+        assert!(Logarithmic::over(f64::INFINITY, 0.0, 0.0).at(0.0).is_finite());
+    }
+}

@@ -1,0 +1,263 @@
+//! `compare`: runs a program under several policies, thread counts and loads, again and again, and
+//! says which is best, and how sure that is.
+//!
+//! 1. `runs`: what is compared, and in which order it is run.
+//! 2. here: what is asked for, checked before anything runs; what comes out.
+//! 3. `line`: the command line of a run.
+//! 4. `child`: one run, as a process of its own.
+//! 5. `life`: all runs, one after the other; `progress` is what is shown meanwhile.
+//! 6. `verdict`: what the runs say.
+//! 7. `table`, `json`, `chart`: the comparison for people, for programs, and as a picture.
+//!
+//! Only `life` and `child` touch the world.
+
+mod runs;
+mod line;
+mod child;
+mod life;
+mod progress;
+mod verdict;
+mod table;
+mod json;
+mod chart;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use comporta_model::graph::{Graph, Kind};
+use comporta_model::plan::{Plan, Settings};
+use comporta_plan::{PlanSpec, bare};
+use comporta_runtime::App;
+
+pub(crate) use line::Line;
+pub(crate) use runs::{Loads, Policies, Threads, loads, policies, threads};
+pub(crate) use verdict::By;
+
+use crate::args::{BaseArgs, CompareArgs, PlanArgs};
+use crate::show::{self, Exit, When};
+use crate::{Refusal, flags, settle};
+use line::{Common, rates};
+use runs::{Combination, Load};
+use verdict::{Ranking, Run};
+
+/// Of a run that has a time, how much longer it may take to end than its time and its drain.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A comparison that can be run.
+pub(crate) struct Asked {
+    app: String,
+    /// The cluster that policies and threads are about.
+    cluster: String,
+    combinations: Vec<Combination>,
+    sources: Vec<String>,
+    line: Line,
+    base: BaseArgs,
+    rounds: usize,
+    by: By,
+    limit: Option<Duration>,
+    /// When a run is given up.
+    patience: Option<Duration>,
+    svg: Option<(PathBuf, File)>,
+    json: bool,
+    progress: When,
+}
+
+/// A comparison that was run, as far as it came.
+struct Comparison {
+    app: String,
+    cluster: String,
+    by: By,
+    rounds: usize,
+    combinations: Vec<Combination>,
+    runs: Vec<Run>,
+    rankings: Vec<Ranking>,
+    /// The signal that ended it.
+    stopped: Option<u8>,
+}
+
+impl Asked {
+    /// Checks what is asked for against the program; nothing runs yet.
+    pub(crate) fn new(app: &App, files: &PlanSpec, args: CompareArgs) -> Result<Self, Refusal> {
+        let graph = app.graph();
+        let own = app.own_plan();
+        let of = |policy: Option<&str>, threads: Option<usize>| {
+            let policy = policy.map(str::to_owned);
+            flags(files.clone(), &PlanArgs { base: args.base.clone(), policy, threads }, &own)
+        };
+        let plain = of(None, None);
+        let settings = settle(app, &plain).map_err(Refusal::Plan)?;
+        without_effects(&graph, settings.settings(), args.allow_effects)?;
+        for plan in &args.base.plan {
+            if !plan.is_file() {
+                let plan = plan.display();
+                let why = format!("`{plan}` is no file: every run reads the plan anew");
+                return Err(Refusal::Said(why));
+            }
+        }
+        let sources = graph.stages.iter().filter(|stage| stage.kind == Kind::Source);
+        let sources: Vec<String> = sources.map(|stage| stage.name.to_string()).collect();
+        let cluster = plain.rest(&own);
+        let threads: Vec<Option<usize>> = match &args.threads {
+            Some(list) => list.0.iter().copied().map(Some).collect(),
+            None => vec![None],
+        };
+        let policies = args.policies.of(&app.catalogue().policies).map_err(Refusal::Said)?;
+        let mut combinations = Vec::new();
+        for load in &args.load.0 {
+            if *load != Load::Max && sources.is_empty() {
+                let why =
+                    "the program has no sources that a load could be given to: use `--load max`";
+                return Err(Refusal::Said(why.to_owned()));
+            }
+            for policy in &policies {
+                for &threads in &threads {
+                    let mut spec = of(Some(policy), threads);
+                    rates(*load, &sources).iter().for_each(|rate| spec.set("--load", rate));
+                    let settled = settle(app, &spec).map_err(Refusal::Plan)?;
+                    combinations.push(Combination {
+                        policy: policy.clone(),
+                        threads: threads_of(settled.settings(), &cluster),
+                        threads_said: threads.is_some(),
+                        load: *load,
+                    });
+                }
+            }
+        }
+        let svg = match args.svg {
+            None => None,
+            Some(path) => match File::create(&path) {
+                Ok(file) => Some((path, file)),
+                Err(error) => return Err(Refusal::Said(format!("{}: {error}", path.display()))),
+            },
+        };
+        let patience = args.limit.map(|limit| limit + drain(settings.plan()) + GRACE);
+        Ok(Asked {
+            app: graph.name.to_string(),
+            cluster,
+            combinations,
+            sources,
+            line: args.line,
+            base: args.base,
+            rounds: args.rounds,
+            by: args.by,
+            limit: args.limit,
+            patience,
+            svg,
+            json: args.json,
+            progress: args.progress.into(),
+        })
+    }
+
+    fn common(&self) -> Common<'_> {
+        Common { base: &self.base, limit: self.limit, sources: &self.sources }
+    }
+
+    /// Runs it all, and tells.
+    pub(crate) fn run(mut self) -> Exit {
+        let svg = self.svg.take();
+        let life::Ran { runs, stopped } = life::all(&self);
+        let failed = runs.iter().any(|run| run.end.is_err());
+        let mut exit = match stopped {
+            Some(signal) => Exit::Stopped(signal),
+            None if failed => Exit::Problems,
+            None => Exit::Done,
+        };
+        let comparison = Comparison::of(
+            self.app,
+            self.cluster,
+            self.by,
+            self.rounds,
+            self.combinations,
+            runs,
+            stopped,
+        );
+        if let Some((path, mut file)) = svg {
+            let written = file.write_all(chart::svg(&comparison).as_bytes());
+            if let Err(error) = written {
+                show::terminal::say(&format!("error: {}: {error}\n", path.display()));
+                exit = Exit::Problems;
+            }
+        }
+        if self.json {
+            show::print(&json::json(&comparison, exit));
+        } else {
+            let terminal = std::io::stdout().is_terminal();
+            let wide = if terminal { show::wide() } else { usize::MAX };
+            show::print(&table::text(&comparison, wide, terminal && show::colours()));
+        }
+        exit
+    }
+}
+
+/// Refuses a program whose stages do something to the world outside that nobody allowed to repeat.
+fn without_effects(graph: &Graph, settings: &Settings, allowed: bool) -> Result<(), Refusal> {
+    let stages = graph.stages.iter().zip(&settings.stages);
+    let with = stages.filter(|(spec, settled)| spec.effects && !settled.stub);
+    let names: Vec<_> = with.map(|(spec, _)| (&*spec.name, spec.kind)).collect();
+    if allowed || names.is_empty() {
+        return Ok(());
+    }
+    let listed: Vec<_> = names.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let stubs = names.iter().filter(|(_, kind)| *kind == Kind::Stage);
+    let stubs: Vec<_> = stubs.map(|(name, _)| format!("--stub {name}")).collect();
+    let stubs = match stubs.len() {
+        0 => String::new(),
+        _ => format!("swallow what comes to them with `{}`, or ", stubs.join(" ")),
+    };
+    let what = if names.len() == 1 { "this stage has" } else { "these stages have" };
+    Err(Refusal::Said(format!(
+        "a comparison runs the program many times, and {what} effects on the world outside: {}\n  \
+         = help: {stubs}give `--allow-effects` if they may be repeated",
+        listed.join(", "),
+    )))
+}
+
+fn drain(plan: &Plan) -> Duration {
+    plan.drain.unwrap_or(comporta_model::plan::defaults::DRAIN)
+}
+
+fn threads_of(settings: &Settings, cluster: &str) -> usize {
+    let pool = settings.pools.iter().find(|pool| pool.name == cluster);
+    pool.or(settings.pools.first()).map_or(1, |pool| pool.threads)
+}
+
+impl Comparison {
+    fn of(
+        app: String,
+        cluster: String,
+        by: By,
+        rounds: usize,
+        combinations: Vec<Combination>,
+        runs: Vec<Run>,
+        stopped: Option<u8>,
+    ) -> Self {
+        let mut loads: Vec<Load> = combinations.iter().map(|one| one.load).collect();
+        loads.dedup(); // they stand together
+        let ranking = |load: &Load| {
+            let of = combinations.iter().enumerate().filter(|(_, one)| one.load == *load);
+            let of: Vec<usize> = of.map(|(at, _)| at).collect();
+            Ranking::of(*load, by, &of, &runs)
+        };
+        let rankings = loads.iter().map(ranking).collect();
+        Comparison { app, cluster, by, rounds, combinations, runs, rankings, stopped }
+    }
+
+    fn name(&self, combination: usize) -> String {
+        self.combinations[combination].name()
+    }
+
+    fn sentence(&self, ranking: &Ranking) -> String {
+        ranking.sentence(|combination| self.name(combination))
+    }
+
+    /// What a plan says of a combination.
+    fn plan_lines(&self, combination: usize) -> Vec<String> {
+        let Combination { policy, threads, threads_said, .. } = &self.combinations[combination];
+        let cluster = bare(&self.cluster);
+        let mut lines = vec![format!("cluster.{cluster}.policy = {policy:?}")];
+        lines.extend(threads_said.then(|| format!("cluster.{cluster}.threads = {threads}")));
+        lines
+    }
+}
