@@ -146,7 +146,7 @@ pub fn app(args: Args, report: Report) -> App {
     let app = App::new("extrusion");
     let reader = app.source("reader", move || args.reader());
     let extrusion = app.stage("extrusion", extrude);
-    let renderer = app.stage("renderer", renderer).stateful();
+    let renderer = app.stage("renderer", renderer).stateful().effects();
     app.connect(reader, extrusion);
     app.connect(extrusion, renderer);
     app

@@ -82,7 +82,7 @@ where
         treat::threshold(&mut item.image, HALF);
     });
     let invert = app.update("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
-    let save = app.stage("save", Save::new(out));
+    let save = app.stage("save", Save::new(out)).effects();
     let report = app.stage("report", report);
     match draw {
         None => app.connect(pictures, load),

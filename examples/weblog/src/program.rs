@@ -103,7 +103,7 @@ where
     let window = app.stage("window", windows::by_count(size));
     let read = move |window: Window<String>| Arc::new(Batch::read(&window, size));
     let parse = app.map("parse", read).ordered();
-    let persist = app.stage("persist", Persist::new(folder, keep));
+    let persist = app.stage("persist", Persist::new(folder, keep)).effects();
     let correlate = app.stage("correlate", correlate::stage);
     let report = app.stage("report", Reporter::default());
     let filter = app.stage("filter", alarm::filter).ordered();
