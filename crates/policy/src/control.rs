@@ -281,8 +281,8 @@ pub trait Control {
     /// pool. Takes effect when a thread has finished its visit: it begins at the first place.
     ///
     /// # Errors
-    /// Without private queues, an empty order, a stage of another cluster, or an order without the
-    /// place that threads restart at.
+    /// Without private queues, an empty order, a stage of another cluster, or too few places for
+    /// the one to [restart at](Self::restart_at).
     fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
     /// have come to so many places, empty ones included. 0 ends it.

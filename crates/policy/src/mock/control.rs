@@ -288,8 +288,9 @@ impl Control for Mock {
                 return Err(Refused::EmptyOrder);
             }
             stages.iter().try_for_each(|stage| mock.place(*stage).map(|_| ()))?;
-            if let Some(index) = mock.restart.filter(|index| *index >= stages.len()) {
-                return Err(Refused::NoPlace { index, len: stages.len() });
+            let len = stages.len();
+            if let Some(index) = mock.restart.filter(|index| *index >= len) {
+                return Err(Refused::NoPlace { index, len });
             }
             mock.order = stages.to_vec();
             Ok(())
