@@ -184,6 +184,9 @@ impl Walk {
         fired: &mut Fired,
     ) -> Option<(u32, usize)> {
         let course = self.course.clone();
+        if course.len() == 0 {
+            return None; // a cluster without stages
+        }
         if cursor.epoch != course.epoch {
             *cursor = Cursor { epoch: course.epoch, ..Cursor::default() };
         }
