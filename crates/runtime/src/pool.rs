@@ -151,7 +151,7 @@ impl Pool {
     }
 
     /// Asks this pool for threads on behalf of another. Both are to have that many fewer or more
-    /// from now on.
+    /// from now on. The caller has seen that there are so many.
     pub(crate) fn ask(&self, to: &Pool, threads: usize) {
         self.crew.lock().target -= threads;
         to.crew.lock().target += threads;
@@ -166,7 +166,12 @@ impl Pool {
     pub(crate) fn forget_asks(&self, pools: &Pools) {
         let mut asks = self.asks.lock();
         for Ask { to, threads } in asks.drain(..) {
-            pools[to].crew.lock().target -= threads;
+            let mut taker = pools[to].crew.lock();
+            // Some of them it may not have wanted any more.
+            let unwanted = taker.owed.min(threads);
+            taker.owed -= unwanted;
+            taker.target -= threads - unwanted;
+            drop(taker);
             self.crew.lock().target += threads;
         }
         self.asked.store(0, SeqCst);
