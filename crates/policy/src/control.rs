@@ -330,7 +330,8 @@ pub trait Control {
 
     // --- 5. instances
 
-    /// `instances.add`: so many more events of a stage may be handled at once.
+    /// `instances.add`: so many more events of a stage may be handled at once. Nothing happens at a
+    /// stage that has ended.
     ///
     /// # Errors
     /// A stateful stage, a source, or more than there may be.
@@ -340,7 +341,8 @@ pub trait Control {
     /// # Errors
     /// All of them, or more.
     fn kill_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused>;
-    /// `getInstancesCount`.
+    /// `getInstancesCount`: those that leave after the event they have in hand do not count; 0 of a
+    /// stage that has ended.
     ///
     /// # Errors
     /// A stage of another cluster.

@@ -85,6 +85,7 @@ pub(crate) struct Reading {
     pub(crate) arrived: u64,
     /// Events that were handled, or failed; that a source sent.
     pub(crate) processed: u64,
+    /// Those that leave after what they have in hand do not count; 0 if the stage has ended.
     pub(crate) instances: usize,
     pub(crate) free: usize,
     pub(crate) capacity: usize,

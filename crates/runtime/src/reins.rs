@@ -83,7 +83,10 @@ impl State {
             let instances = node.reading().instances;
             if instances != base.instances && instances > 0 {
                 let set = node.set_instances(core, base.instances, &mut wakes);
-                if let Err(message) = set {
+                // It may have ended meanwhile.
+                if let Err(message) = set
+                    && node.reading().instances > 0
+                {
                     core.report(format!("instances of `{name}`: {message}"));
                 }
             }
@@ -290,15 +293,22 @@ impl<'a> Reins<'a> {
 
     fn set_instances(&mut self, stage: StageId, wanted: Option<usize>) -> Result<(), Refused> {
         let spec = self.stage(stage)?;
-        let instances = self.core.node(stage.0).reading().instances;
+        let node = self.core.node(stage.0);
+        let instances = node.reading().instances;
+        if instances == 0 {
+            return Ok(()); // it has seen its last event, and needs none
+        }
         let refused =
             |wanted| Refused::Instances { stage: spec.name.to_string(), instances, wanted };
         let wanted = wanted.ok_or_else(|| refused(0))?;
         instances_allowed(spec, wanted).map_err(|_| refused(wanted))?;
         let mut wakes = Wakes::default();
-        let set = self.core.node(stage.0).set_instances(self.core, wanted, &mut wakes);
+        let set = node.set_instances(self.core, wanted, &mut wakes);
         self.core.dispatch(wakes);
-        set.map_err(Refused::Failed)?;
+        if let Err(message) = set {
+            let ended = node.reading().instances == 0;
+            return if ended { Ok(()) } else { Err(Refused::Failed(message)) };
+        }
         self.did(|reins| format!("{} has {wanted} instances", reins.name(stage)));
         Ok(())
     }

@@ -645,7 +645,7 @@ impl<H: Handler> Node for StageNode<H> {
             queued: state.queue.len(),
             arrived: counts.arrived,
             processed: counts.handled + counts.failed,
-            instances: state.instances,
+            instances: if state.phase == Phase::Open { state.wanted } else { 0 },
             free: state.idle.len(),
             capacity: state.desk.capacity,
             enabled: !state.desk.disabled,
