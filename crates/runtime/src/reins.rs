@@ -258,7 +258,11 @@ impl<'a> Reins<'a> {
         let course = Arc::new(self.state.course.clone());
         for pool in self.pools() {
             pool.shared.set_course(Some(course.clone()), |stage| self.core.priority(stage));
-            pool.sleep.wake_all();
+            // Later those who sleep have no work on the new course either. To wake them would have
+            // them come to its end, and the policy called again, for ever.
+            if self.starting {
+                pool.sleep.wake_all();
+            }
         }
     }
 
