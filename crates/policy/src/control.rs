@@ -40,13 +40,15 @@ pub struct StageInfo {
     pub depth: usize,
     /// Whether it may have one instance only.
     pub stateful: bool,
+    /// How many events its queue must hold at least: as many as it is handed at once.
+    pub capacity_min: usize,
 }
 
 impl StageInfo {
     /// A stage as described; for mocks.
     #[must_use]
     pub fn new(id: StageId, name: impl Into<String>, kind: Kind, depth: usize) -> Self {
-        StageInfo { id, name: name.into(), kind, depth, stateful: false }
+        StageInfo { id, name: name.into(), kind, depth, stateful: false, capacity_min: 1 }
     }
 
     /// Whether events wait in front of it.
@@ -162,7 +164,8 @@ pub trait Control {
     /// wait stay, and none is admitted until there is room.
     ///
     /// # Errors
-    /// Zero, or a stage without a queue.
+    /// Zero, less than the stage is [handed at once](StageInfo::capacity_min), or a stage without
+    /// a queue.
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused>;
     /// `getQueueCapacity`.
     ///

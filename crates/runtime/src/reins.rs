@@ -118,6 +118,7 @@ fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
         .map(|((spec, depth), id)| {
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
+            info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
             info
         })
         .collect();

@@ -141,7 +141,7 @@ impl Control for Mock {
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
         self.change(format!("set_queue_capacity {} {max}", self.name(stage)), |mock| {
             let place = mock.queue(stage)?;
-            in_range("the capacity", max, 1..=usize::MAX)?;
+            in_range("the capacity", max, mock.infos[place].capacity_min..=usize::MAX)?;
             mock.stages[place].capacity = max;
             Ok(())
         })

@@ -193,6 +193,18 @@ impl Mock {
         self
     }
 
+    /// With this stage, which is there already, handed so many events at once: its queue holds as
+    /// many at least.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn handed_at_once(mut self, name: &str, events: usize) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].capacity_min = events.max(1);
+        self
+    }
+
     /// With so many threads in the main pool.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {

@@ -69,7 +69,7 @@ impl Policy for Seda {
         let stages = pools::staged(control);
         pools::set_instances(control, self.instances)?;
         for stage in &stages {
-            control.set_queue_capacity(stage.id, self.capacity)?;
+            control.set_queue_capacity(stage.id, self.capacity.max(stage.capacity_min))?;
         }
         if self.shed {
             // Behind a source (depth 1), or, where other clusters come before, the least deep.
@@ -112,6 +112,13 @@ mod tests {
         );
         assert_eq!(mock.explained(), ["a pool of 2 for each of 3 stages"]);
         assert_eq!(mock.at("accept").pool, PoolId(0));
+    }
+
+    #[test]
+    fn a_stage_that_gathers_has_room_for_what_it_gathers() {
+        let mock = server().handed_at_once("load", 500).handed_at_once("send", 5);
+        let (_, mock) = started("seda", mock);
+        assert_eq!(["parse", "load", "send"].map(|name| mock.at(name).capacity), [100, 500, 100]);
     }
 
     #[test]

@@ -36,15 +36,15 @@ fn make(choice: &Choice) -> Box<dyn Policy> {
 enum Node {
     Source,
     Input,
-    Stage { depth: usize, stateful: bool },
+    Stage { depth: usize, stateful: bool, handed: usize },
 }
 
 fn node() -> impl Strategy<Value = Node> {
     prop_oneof![
         1 => Just(Node::Source),
         1 => Just(Node::Input),
-        5 => (0..8_usize, any::<bool>())
-            .prop_map(|(depth, stateful)| Node::Stage { depth, stateful }),
+        5 => (0..8_usize, any::<bool>(), prop_oneof![3 => Just(1), 1 => 1..300_usize])
+            .prop_map(|(depth, stateful, handed)| Node::Stage { depth, stateful, handed }),
     ]
 }
 
@@ -57,8 +57,9 @@ fn cluster(nodes: &[Node], threads: usize) -> Mock {
             Node::Input => mock.input(&name),
             Node::Stage { depth, .. } => mock.stage_at(&name, *depth),
         };
-        if let Node::Stage { stateful: true, .. } = node {
-            mock = mock.stateful(&name);
+        if let Node::Stage { stateful, handed, .. } = node {
+            mock = mock.handed_at_once(&name, *handed);
+            mock = if *stateful { mock.stateful(&name) } else { mock };
         }
     }
     mock
