@@ -129,6 +129,8 @@ pub(crate) struct Core {
     pub(crate) timers: Timers,
     /// The first are those of the clusters, in their order.
     pub(crate) pools: Pools,
+    /// How many more each cluster may have.
+    pub(crate) pools_each: usize,
     /// Of each cluster.
     pub(crate) governors: Vec<Governor>,
     pub(crate) registry: Registry,
@@ -183,7 +185,8 @@ impl RunState {
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
 const NOT_INHERITED: i32 = i32::MIN;
-/// How many pools policies may make: a bound against slips, above what a pool per stage needs.
+/// How many pools the policies of a cluster may make: a bound against slips, above what a pool per
+/// stage needs, and a cluster may come to have all stages.
 const POOLS_PER_STAGE: usize = 2;
 const POOLS_MORE: usize = 16;
 
@@ -212,7 +215,8 @@ impl Core {
             }),
         });
         let clusters = settings.pools.len();
-        let pools = Pools::new(clusters + graph.stages.len() * POOLS_PER_STAGE + POOLS_MORE);
+        let pools_each = graph.stages.len() * POOLS_PER_STAGE + POOLS_MORE;
+        let pools = Pools::new(clusters * (1 + pools_each));
         for (cluster, pool) in settings.pools.iter().enumerate() {
             let _ = pools.make(|_| pool.name.clone(), cluster);
         }
@@ -233,6 +237,7 @@ impl Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places: places.collect(),
             pools,
+            pools_each,
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
             registry,
             colors: Colors::default(),

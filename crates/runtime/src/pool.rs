@@ -226,10 +226,12 @@ impl Pools {
 
     /// A new pool, unless there are as many as there may be.
     pub(crate) fn make(&self, name: impl Fn(usize) -> String, cluster: usize) -> Option<&Pool> {
-        self.0.iter().enumerate().find_map(|(index, slot)| {
-            let pool = Box::new(Pool::new(index, name(index), cluster));
-            slot.set(pool).ok().and_then(|()| slot.get()).map(|pool| &**pool)
-        })
+        self.0.iter().enumerate().filter(|(_, slot)| slot.get().is_none()).find_map(
+            |(index, slot)| {
+                let pool = Box::new(Pool::new(index, name(index), cluster));
+                slot.set(pool).ok().and_then(|()| slot.get()).map(|pool| &**pool)
+            },
+        )
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {

@@ -414,7 +414,8 @@ impl Control for Reins<'_> {
             Some(spare) => &core.pools[spare],
             None => {
                 let name = |index: usize| format!("{}-{}", main.name, index);
-                core.pools.make(name, self.cluster).ok_or_else(|| {
+                let may = self.state.pools.len() < core.pools_each;
+                may.then(|| core.pools.make(name, self.cluster)).flatten().ok_or_else(|| {
                     Refused::Failed("there are as many pools as there may be".to_owned())
                 })?
             }
