@@ -234,7 +234,7 @@ pub trait Control {
     /// replaced.
     ///
     /// # Errors
-    /// A duration under a millisecond.
+    /// A duration under a millisecond, or more than 1,024 timers.
     fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused>;
     /// `getCpusCount`.
     fn cpus(&self) -> usize;

@@ -21,6 +21,8 @@ use crate::timer::Alarm;
 
 /// The shortest time between two calls of a timer.
 const TIMER_MIN: Duration = Duration::from_millis(1);
+/// How many timers a policy may have: a bound against slips.
+const TIMERS_MAX: usize = 1_024;
 /// What is done at each end of the visit order is remembered this often at most: it may happen
 /// every few microseconds.
 const ACTS_EVERY: Duration = Duration::from_millis(100);
@@ -52,6 +54,7 @@ impl State {
     pub(crate) fn reset(&mut self, core: &Arc<Core>, cluster: usize, threads: usize) {
         self.epoch += 1;
         self.timers.clear();
+        core.timers.forget(cluster);
         self.since.clear();
         self.acts.clear();
         self.private = false;
@@ -484,6 +487,13 @@ impl Control for Reins<'_> {
                 what: "the time between two calls, in microseconds,".to_owned(),
                 given: usize::try_from(every.as_micros()).unwrap_or(usize::MAX),
                 expected: "at least 1,000".to_owned(),
+            });
+        }
+        if self.state.timers.len() == TIMERS_MAX {
+            return Err(Refused::OutOfRange {
+                what: "the number of timers".to_owned(),
+                given: TIMERS_MAX + 1,
+                expected: "at most 1,024".to_owned(),
             });
         }
         let timer = self.state.timers.len() as u32;

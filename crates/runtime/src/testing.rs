@@ -156,7 +156,7 @@ impl<T> fmt::Debug for Recorder<T> {
     }
 }
 
-/// How many timers in a row may bring nothing on before a program counts as at rest.
+/// How many timers of policies in a row may bring nothing on before a program counts as at rest.
 const TIMERS_IN_VAIN: usize = 1_000;
 
 /// A program run step by step on virtual time.
@@ -197,10 +197,11 @@ impl Kit {
     /// As [`App::start`].
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
-        let wakes = ready(&core)?;
-        govern(&core)?;
-        core.dispatch(wakes);
-        Ok(Kit { core, workers: Vec::new(), dice: 0 })
+        let kit = Kit { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
+        let wakes = ready(&kit.core)?;
+        govern(&kit.core)?;
+        kit.core.dispatch(wakes);
+        Ok(kit)
     }
 
     /// Chooses which worker makes each step by this seed; the same seed gives the same run.
@@ -256,7 +257,8 @@ impl Kit {
         // Timers of policies go on for ever; a program that they do not bring on is at rest.
         let mut in_vain = 0;
         while in_vain < TIMERS_IN_VAIN {
-            in_vain = if self.settle() == 0 { in_vain + 1 } else { 0 };
+            let awaited = self.core.timers.awaits_token(); // something is sure to come
+            in_vain = if self.settle() == 0 && !awaited { in_vain + 1 } else { 0 };
             if self.is_ended() {
                 return true;
             }

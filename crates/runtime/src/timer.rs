@@ -91,6 +91,17 @@ impl Timers {
         }
     }
 
+    /// Whether a token is to be made ready at some time.
+    pub(crate) fn awaits_token(&self) -> bool {
+        self.state.lock().heap.iter().any(|Reverse(entry)| matches!(entry.alarm, Alarm::Ready(_)))
+    }
+
+    /// Takes back all alarms of the policies of a cluster.
+    pub(crate) fn forget(&self, of: usize) {
+        let other = |alarm| !matches!(alarm, Alarm::Govern { cluster, .. } if cluster == of);
+        self.state.lock().heap.retain(|Reverse(entry)| other(entry.alarm));
+    }
+
     /// When the next one is due.
     pub(crate) fn next(&self) -> Option<Time> {
         self.state.lock().heap.peek().map(|Reverse(first)| first.due)
