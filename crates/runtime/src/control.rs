@@ -11,10 +11,9 @@ use comporta_model::plan::{
 
 use crate::core::Core;
 use crate::failure::Failure;
-use crate::govern::Decision;
+use crate::govern::{Decision, is_governing};
 use crate::path::admit::Wakes;
-use crate::reins::set_threads;
-use crate::sync::{Arc, SeqCst};
+use crate::sync::Arc;
 
 /// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
 ///
@@ -55,6 +54,8 @@ pub enum ControlError {
     Instance(String),
     /// The policy would not start; the one before governs on.
     Policy(String),
+    /// A policy said it while it was called: it acts through the control it is handed.
+    ByPolicy,
 }
 
 impl fmt::Display for ControlError {
@@ -65,6 +66,9 @@ impl fmt::Display for ControlError {
                 write!(f, "an instance could not be made: {message}")
             }
             ControlError::Policy(message) => write!(f, "the policy did not start: {message}"),
+            ControlError::ByPolicy => {
+                f.write_str("a policy acts through the control it is handed, while it is called")
+            }
         }
     }
 }
@@ -108,8 +112,8 @@ impl Control {
     pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
         let at = self.pool(pool)?;
         let threads = threads_allowed(pool, threads)?;
-        self.core.governors[at].threads.store(threads, SeqCst);
-        set_threads(&self.core, &self.core.pools[at], threads);
+        not_governing()?;
+        self.core.governors[at].set_threads(&self.core, threads);
         Ok(())
     }
 
@@ -182,6 +186,7 @@ impl Control {
         let offers = self.core.registry.offers();
         let choice = settle_choice("policy", &offers, &policy.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
+        not_governing()?;
         self.core.governors[at].appoint(&self.core, choice).map_err(ControlError::Policy)
     }
 
@@ -199,11 +204,12 @@ impl Control {
     /// For an unknown stage or cluster.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
-        let from = std::mem::replace(&mut self.core.places[stage.index()].base.lock().cluster, to);
+        not_governing()?;
+        let governors = &self.core.governors;
+        let _one_at_a_time = self.core.moving.lock();
+        let from = self.core.places[stage.index()].base.lock().cluster;
         if from != to {
-            // Where it goes first: the other cluster's policy may have no threads left for it.
-            self.core.governors[to].restart(&self.core);
-            self.core.governors[from].restart(&self.core);
+            governors[from].hand_over(&self.core, stage.0, &governors[to]);
         }
         Ok(())
     }
@@ -255,6 +261,11 @@ impl Control {
         self.core.dispatch(wakes);
         Ok(replayed)
     }
+}
+
+/// A policy that waited for its own call to end would wait for ever.
+fn not_governing() -> Result<(), ControlError> {
+    if is_governing() { Err(ControlError::ByPolicy) } else { Ok(()) }
 }
 
 impl fmt::Debug for Control {

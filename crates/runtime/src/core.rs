@@ -133,6 +133,8 @@ pub(crate) struct Core {
     pub(crate) pools_each: usize,
     /// Of each cluster.
     pub(crate) governors: Vec<Governor>,
+    /// Held while a stage moves from one to another.
+    pub(crate) moving: Mutex<()>,
     pub(crate) registry: Registry,
     pub(crate) colors: Colors,
     /// For each stage, how many lie before it.
@@ -239,6 +241,7 @@ impl Core {
             pools,
             pools_each,
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
+            moving: Mutex::default(),
             registry,
             colors: Colors::default(),
             depths: topology.depth.clone(),

@@ -2,9 +2,11 @@
 //!
 //! A policy is called by whichever thread has reason to: a worker that came to the end of the visit
 //! order, the clock. Never two calls at once, and nobody waits: who finds it busy leaves word, and
-//! whoever is calling it calls it for that too. A new policy begins with the cluster as the plan, and
-//! a person since, have it. One that panics is replaced by the default.
+//! whoever is calling it calls it for that too; a worker with a token in hand uses that first. Only
+//! persons who change something wait, and go before further calls. A new policy begins with the
+//! cluster as the plan, and a person since, have it. One that panics is replaced by the default.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -16,8 +18,8 @@ use comporta_policy::{Policy, TimerId};
 use crate::core::Core;
 use crate::failure::guard;
 use crate::path::walk::Fired;
-use crate::reins::{Reins, State};
-use crate::sync::{Arc, AtomicUsize, Mutex, SeqCst};
+use crate::reins::{Reins, State, set_threads};
+use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, SeqCst, thread_local};
 
 /// How many decisions are remembered.
 const DECISIONS_MAX: usize = 256;
@@ -29,6 +31,8 @@ pub(crate) struct Governor {
     /// Threads of the cluster where no policy says otherwise.
     pub(crate) threads: AtomicUsize,
     post: Mutex<Post>,
+    /// Persons who wait for it.
+    waiting: AtomicUsize,
     /// Why the policy is to be called.
     calls: Mutex<VecDeque<Call>>,
     choice: Mutex<Choice>,
@@ -79,6 +83,7 @@ impl Governor {
             name: settings.name.clone(),
             threads: AtomicUsize::new(settings.threads),
             post: Mutex::new(Post { policy: Box::new(Stealing), state: State::default() }),
+            waiting: AtomicUsize::new(0),
             calls: Mutex::default(),
             choice: Mutex::new(settings.policy.clone()),
             decisions: Mutex::default(),
@@ -99,7 +104,7 @@ impl Governor {
         let entry = core.registry.find(&choice.name);
         let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
         let made = guard(|| entry.make(&choice)).map_err(|reason| reason.to_string())?;
-        let mut post = self.post.lock();
+        let mut post = self.enter();
         let before = std::mem::replace(&mut post.policy, made);
         let started = self.begin(core, &mut post, &choice);
         if started.is_ok() {
@@ -109,16 +114,45 @@ impl Governor {
             self.begin_again(core, &mut post);
         }
         drop(post);
-        self.serve(core);
+        self.serve(core, false);
         started
     }
 
-    /// The policy begins anew: what belongs to the cluster has changed.
-    pub(crate) fn restart(&self, core: &Arc<Core>) {
-        let mut post = self.post.lock();
-        self.begin_again(core, &mut post);
+    /// Gives the cluster so many threads, now and where no policy says otherwise.
+    pub(crate) fn set_threads(&self, core: &Arc<Core>, threads: usize) {
+        let post = self.enter();
+        self.threads.store(threads, SeqCst);
+        set_threads(core, &core.pools[self.cluster], threads);
         drop(post);
-        self.serve(core);
+        self.serve(core, false);
+    }
+
+    /// A stage moves from this cluster to another. The policies of both begin anew, and neither is
+    /// called in between: the one would still have the stage, and put it where it is not looked for.
+    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &Governor) {
+        let (mut post, mut other);
+        if self.cluster < to.cluster {
+            post = self.enter();
+            other = to.enter();
+        } else {
+            other = to.enter();
+            post = self.enter();
+        }
+        core.places[stage as usize].base.lock().cluster = to.cluster;
+        // Where it goes first: the policy here may have no threads left for it.
+        to.begin_again(core, &mut other);
+        self.begin_again(core, &mut post);
+        drop((post, other));
+        to.serve(core, false);
+        self.serve(core, false);
+    }
+
+    /// A person comes before further calls of the policy. Must not be asked for by a policy.
+    fn enter(&self) -> MutexGuard<'_, Post> {
+        self.waiting.fetch_add(1, SeqCst);
+        let post = self.post.lock();
+        self.waiting.fetch_sub(1, SeqCst);
+        post
     }
 
     fn begin_again(&self, core: &Arc<Core>, post: &mut Post) {
@@ -131,9 +165,10 @@ impl Governor {
     /// Everything as the plan has it, and then as the policy will.
     fn begin(&self, core: &Arc<Core>, post: &mut Post, choice: &Choice) -> Result<(), String> {
         self.calls.lock().clear();
-        post.state.reset(core, self.cluster, self.threads.load(SeqCst));
+        let threads = self.threads.load(SeqCst);
+        governing(|| post.state.reset(core, self.cluster, threads));
         let mut reins = Reins::new(core, self.cluster, &mut post.state, true);
-        let started = guard(|| post.policy.start(&mut reins));
+        let started = governing(|| guard(|| post.policy.start(&mut reins)));
         reins.done();
         self.record(core, &choice.name, "start", &mut post.state);
         match started {
@@ -159,21 +194,22 @@ impl Governor {
 
     // --- what the policy is called for
 
-    /// A worker came to the end of the visit order, or the visits are made.
+    /// A worker came to the end of the visit order, or the visits are made. Says whether word is
+    /// left for it to come back to, if it has something in hand.
     #[cold]
-    pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired) {
+    pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired, in_hand: bool) -> bool {
         if fired.last_focused {
             self.leave_word(Call::LastFocused);
         }
         if fired.max_visits {
             self.leave_word(Call::MaxVisits);
         }
-        self.serve(core);
+        self.serve(core, in_hand)
     }
 
     pub(crate) fn timer_due(&self, core: &Arc<Core>, timer: u32, epoch: u32) {
         self.leave_word(Call::Timer { timer, epoch });
-        self.serve(core);
+        self.serve(core, false);
     }
 
     fn leave_word(&self, call: Call) {
@@ -183,17 +219,23 @@ impl Governor {
         }
     }
 
-    /// Calls the policy for all that word was left of, unless someone else does.
-    fn serve(&self, core: &Arc<Core>) {
+    /// Calls the policy for all that word was left of, unless someone else does. Who has something
+    /// in hand goes after what there is now; says whether more has come.
+    fn serve(&self, core: &Arc<Core>, in_hand: bool) -> bool {
         loop {
-            let Some(mut post) = self.post.try_lock() else { return };
-            while let Some(call) = self.next_call() {
+            let Some(mut post) = self.post.try_lock() else { return false };
+            let calls = self.calls.lock().len();
+            for call in (0..calls).map_while(|_| self.next_call()) {
                 self.call(core, &mut post, call);
             }
             drop(post);
             // Word may have been left between the last look and the drop, by one who then went.
-            if self.calls.lock().is_empty() {
-                return;
+            let more = !self.calls.lock().is_empty();
+            if !more || in_hand {
+                return more;
+            }
+            if self.waiting.load(SeqCst) > 0 {
+                return false; // who waits will see to it
             }
         }
     }
@@ -206,15 +248,19 @@ impl Governor {
         let Post { policy, state } = &mut *post;
         let name = match call {
             Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
+            Call::LastFocused if !state.course().fires_last_focused => return, // any more
+            Call::MaxVisits if state.course().max_visits == 0 => return,
             Call::Timer { timer, .. } => format!("timer {timer}"),
             Call::LastFocused => "last focused".to_owned(),
             Call::MaxVisits => "max visits".to_owned(),
         };
         let mut reins = Reins::new(core, self.cluster, state, false);
-        let called = guard(|| match call {
-            Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut reins),
-            Call::LastFocused => policy.on_last_focused(&mut reins),
-            Call::MaxVisits => policy.on_max_visits(&mut reins),
+        let called = governing(|| {
+            guard(|| match call {
+                Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut reins),
+                Call::LastFocused => policy.on_last_focused(&mut reins),
+                Call::MaxVisits => policy.on_max_visits(&mut reins),
+            })
         });
         reins.done();
         if let Call::Timer { timer, .. } = call {
@@ -247,4 +293,20 @@ impl Governor {
             decisions.push_back(Decision { at, policy, call, why, did });
         }
     }
+}
+
+thread_local! {
+    static GOVERNING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is calling a policy, which must not wait for its own end.
+pub(crate) fn is_governing() -> bool {
+    GOVERNING.with(Cell::get)
+}
+
+fn governing<R>(call: impl FnOnce() -> R) -> R {
+    let before = GOVERNING.with(|on| on.replace(true));
+    let result = call();
+    GOVERNING.with(|on| on.set(before));
+    result
 }

@@ -65,7 +65,6 @@ impl State {
         for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
             pool.forget_asks(&core.pools);
         }
-        main.shared.set_closed(false);
         set_threads(core, main, threads);
         main.set_own_queues(false);
         main.shared.set_course(None, |stage| core.priority(stage));
@@ -104,6 +103,11 @@ impl State {
         self.spare.extend(own);
     }
 
+    /// The course that is told, or is to be at the end of this call.
+    pub(crate) fn course(&self) -> &Course {
+        &self.course
+    }
+
     /// Sets a timer for the next time.
     pub(crate) fn set_timer(&self, core: &Core, cluster: usize, timer: u32) {
         if let Some(every) = self.timers.get(timer as usize) {
@@ -136,6 +140,9 @@ fn counts(reading: Reading) -> (u64, u64) {
 /// Gives a pool so many threads.
 pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) {
     let now = pool.threads();
+    if threads > 0 {
+        pool.shared.set_closed(false);
+    }
     core.hire(pool.index, threads.saturating_sub(now), false);
     if now > threads {
         pool.dismiss(now - threads);

@@ -45,6 +45,8 @@ pub(crate) struct Worker {
     /// Where it stands in the visit order, and whether its next visit is made there.
     cursor: Cursor,
     focus: Option<usize>,
+    /// The policy is still to be called for something: it went to use what it had in hand.
+    word_left: bool,
     wakes: Wakes,
 }
 
@@ -83,6 +85,7 @@ impl Worker {
             next: None,
             cursor: Cursor::default(),
             focus: None,
+            word_left: false,
             wakes: Wakes { home, ..Wakes::default() },
         }
     }
@@ -238,8 +241,9 @@ impl Worker {
         } else {
             own(self).or_else(|| shared(self))
         };
-        if fired.any() {
-            core.governors[pool.cluster].focused(core, fired);
+        if fired.any() || self.word_left {
+            let governor = &core.governors[pool.cluster];
+            self.word_left = governor.focused(core, fired, found.is_some());
         }
         if let Some((token, left)) = found {
             if left > 0 {
@@ -292,10 +296,13 @@ impl Worker {
     }
 
     /// Leaves for good.
-    pub(crate) fn leave(mut self, core: &Core) {
+    pub(crate) fn leave(mut self, core: &Arc<Core>) {
         let pool = &core.pools[self.pool];
         pool.gone(&self.member);
         self.put_down(core, pool);
+        if self.word_left && !core.is_stopped() {
+            core.governors[pool.cluster].focused(core, Fired::default(), false);
+        }
     }
 
     /// Leaves the pool; what stands in its queue goes to the shared one.
