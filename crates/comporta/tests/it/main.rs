@@ -17,4 +17,5 @@ mod found;
 mod batched;
 mod windows;
 mod live;
+mod control;
 mod compile_fail;
