@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use comporta::{OnPanic, Plan, Retry, StageSet, WhenFull};
+use comporta::{Choice, OnPanic, Plan, Retry, StageSet, WhenFull};
 
 use crate::dice::Dice;
 
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) links: Vec<LinkCase>,
     /// How many descendants an event may have, so that every cycle ends.
     pub(crate) fuel: u64,
-    pub(crate) pools: Vec<(usize, &'static str)>,
+    pub(crate) pools: Vec<(usize, Choice)>,
     pub(crate) changes: Vec<Change>,
     pub(crate) ending: Ending,
 }
@@ -90,10 +90,10 @@ pub(crate) struct LinkCase {
 }
 
 /// A change while it runs; stages by node number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Change {
     Threads(usize, usize),
-    Policy(usize, &'static str),
+    Policy(usize, Choice),
     Instances(usize, usize),
     Capacity(usize, usize),
     Priority(usize, i32),
@@ -120,19 +120,91 @@ pub(crate) const EMITS_MAX: u64 = 5;
 
 const RULES: [WhenFull; 4] =
     [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
-const POLICIES: [&str; 3] = ["stealing", "single", "srpt"];
+
+/// Chooses policies: all there are, with parameters; or the first three that there were, for cases
+/// that are older than the others. It has dice of its own, so that those stay what they were.
+struct Chooser {
+    dice: Dice,
+    all: bool,
+}
+
+const FIRST: [&str; 3] = ["stealing", "single", "srpt"];
+const ALL: [&str; 13] = [
+    "stealing",
+    "single",
+    "srpt",
+    "color",
+    "master-worker",
+    "seda",
+    "seda-dynamic",
+    "thread-stealing",
+    "cohort",
+    "cohort-bounded",
+    "lrb",
+    "dbr",
+    "srpt-private",
+];
+/// The queues of stages under `seda` hold so many at most.
+pub(crate) const SEDA_CAPACITY: usize = 100;
+
+impl Chooser {
+    fn choose(&mut self, dice: &mut Dice) -> Choice {
+        let first = dice.pick(&FIRST);
+        if !self.all {
+            return Choice::new(first);
+        }
+        let dice = &mut self.dice;
+        let name = dice.pick(&ALL);
+        let seldom = [1, 1, 3, 2000].map(Duration::from_millis);
+        let counts: &[(&str, &[usize])] = match name {
+            "master-worker" => &[("masters", &[1, 2, 3])],
+            "seda" => &[("threads", &[1, 2, 3]), ("capacity", &[1, 7, SEDA_CAPACITY])],
+            "seda-dynamic" => &[
+                ("threads_min", &[1, 2]),
+                ("threads_max", &[1, 3]),
+                ("above", &[0, 1, 5]),
+                ("capacity", &[1, 7]),
+            ],
+            "thread-stealing" => &[("threads", &[1, 2, 3])],
+            "cohort-bounded" => &[("events", &[1, 2, 7])],
+            "srpt-private" => &[("events", &[0, 1, 3])],
+            "lrb" => &[("slots_per_stage", &[2, 5])],
+            _ => &[],
+        };
+        let mut choice = Choice::new(name);
+        for (param, values) in counts {
+            if dice.chance(50) {
+                choice = choice.with(*param, dice.pick(values));
+            }
+        }
+        if matches!(name, "seda-dynamic" | "thread-stealing") {
+            choice = choice.with("every", dice.pick(&seldom));
+        }
+        choice
+    }
+}
 
 impl Case {
     pub(crate) fn new(seed: u64) -> Self {
+        Case::under(seed, true)
+    }
+
+    /// As it was when there were three policies.
+    pub(crate) fn of_old(seed: u64) -> Self {
+        Case::under(seed, false)
+    }
+
+    fn under(seed: u64, all: bool) -> Self {
         let dice = &mut Dice::new(seed);
+        let policies = &mut Chooser { dice: Dice::new(!seed), all };
         let few = dice.chance(30);
         let sources: Vec<SourceCase> =
             (0..dice.between(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
         let input = dice
             .chance(30)
             .then(|| InputCase { events: dice.below(40) as u64, waits: dice.chance(50) });
-        let pools: Vec<(usize, &'static str)> =
-            (0..dice.between(1, 2)).map(|_| (dice.between(1, 4), dice.pick(&POLICIES))).collect();
+        let pools: Vec<(usize, Choice)> =
+            (0..dice.between(1, 2)).map(|_| (dice.between(1, 4), policies.choose(dice))).collect();
         // Half of the cases lose nothing by plan, so that the strictest checks apply often.
         let lossless = dice.chance(50);
         let failing = dice.chance(if lossless { 30 } else { 60 });
@@ -147,7 +219,7 @@ impl Case {
                 .for_each(|link| link.rule = dice.chance(40).then(|| dice.pick(&RULES)));
         }
         let changes = (0..dice.pick(&[0, 0, 3, 10, 30]))
-            .map(|_| Change::new(dice, heads, &stages, pools.len(), lossless))
+            .map(|_| Change::new(dice, policies, heads, &stages, pools.len(), lossless))
             .collect();
         let last = heads + stages.len() - 1;
         let ending = match dice.below(20) {
@@ -207,13 +279,13 @@ impl Case {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let mut plan = Plan::new().threads(self.pools[0].0).policy(self.pools[0].1);
+        let mut plan = Plan::new().threads(self.pools[0].0).policy(self.pools[0].1.clone());
         if let Some((threads, policy)) = self.pools.get(1) {
             let of = |node: &usize| self.stage(*node).is_some_and(|stage| stage.pool == 1);
             let names = (0..self.nodes()).filter(of).map(|node| self.name(node));
             let second = StageSet::of(names);
             plan = plan.cluster("second", |cluster| {
-                cluster.threads(*threads).policy(*policy).stages(second)
+                cluster.threads(*threads).policy(policy.clone()).stages(second)
             });
         }
         for (node, source) in self.sources.iter().enumerate() {
@@ -245,6 +317,16 @@ impl Case {
         let mut ways = self.links.iter().filter(|link| link.to.contains(&node));
         self.stage(node).is_some_and(|stage| loses(stage.when_full))
             || ways.any(|link| link.rule.is_some_and(loses))
+    }
+
+    /// Whether a policy may set capacities, now or later.
+    pub(crate) fn is_resized_by_policy(&self) -> bool {
+        let changes = self.changes.iter().filter_map(|change| match change {
+            Change::Policy(_, choice) => Some(choice),
+            _ => None,
+        });
+        let mut all = self.pools.iter().map(|(_, choice)| choice).chain(changes);
+        all.any(|choice| choice.name.starts_with("seda"))
     }
 
     /// Whether events can come back to a node.
@@ -384,6 +466,7 @@ fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCas
 impl Change {
     fn new(
         dice: &mut Dice,
+        policies: &mut Chooser,
         heads: usize,
         stages: &[StageCase],
         pools: usize,
@@ -393,7 +476,7 @@ impl Change {
         let (node, stage) = (heads + at, &stages[at]);
         match dice.below(10) {
             0 => Change::Threads(dice.below(pools), dice.between(1, 4)),
-            1 => Change::Policy(dice.below(pools), dice.pick(&POLICIES)),
+            1 => Change::Policy(dice.below(pools), policies.choose(dice)),
             2 | 3 if stage.resized => Change::Instances(node, dice.between(1, 4)),
             4 => Change::Capacity(node, dice.pick(&[1, 2, 4, 10, 300])),
             5 => Change::Priority(node, dice.between(0, 20) as i32 - 5),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use comporta::{Shed, Snapshot, StageSnapshot};
 
-use crate::case::{Case, Change, EMITS_MAX, LinkCase, Shape, StageCase, Way};
+use crate::case::{Case, Change, EMITS_MAX, LinkCase, SEDA_CAPACITY, Shape, StageCase, Way};
 use crate::program::Ledger;
 
 /// A snapshot, a line a stage, with all of its numbers.
@@ -23,16 +23,17 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(case: &'a Case, ledger: &'a Ledger) -> Self {
-        let capacity = |node| case.stage(node).map_or(0, |stage| stage.capacity);
+        let least = if case.is_resized_by_policy() { SEDA_CAPACITY } else { 0 };
+        let capacity = |node| case.stage(node).map_or(0, |stage| stage.capacity.max(least));
         let capacities = (0..case.nodes()).map(capacity).collect();
         Watch { case, ledger, capacities, changes: 0 }
     }
 
     /// A change is about to be made.
-    pub(crate) fn note(&mut self, change: Change) {
+    pub(crate) fn note(&mut self, change: &Change) {
         match change {
             Change::Capacity(node, capacity) => {
-                self.capacities[node] = self.capacities[node].max(capacity);
+                self.capacities[*node] = self.capacities[*node].max(*capacity);
             }
             Change::Instances(..) => self.changes += 1,
             _ => {}

@@ -68,8 +68,8 @@ pub(crate) fn stepped(case: &Case) {
         }
         match changes.next() {
             Some(change) => {
-                watch.note(*change);
-                apply(case, &control, *change);
+                watch.note(change);
+                apply(case, &control, change.clone());
                 watch.now(&kit.snapshot());
             }
             None if pushes == 0 => break,
@@ -133,8 +133,8 @@ pub(crate) fn threaded(case: &Case) {
             Ok(summary) => return ended(&watch, summary),
             Err(running) => running,
         };
-        watch.note(*change);
-        apply(case, &control, *change);
+        watch.note(change);
+        apply(case, &control, change.clone());
         watch.now(&running.snapshot());
         if let Some(push) = push.as_ref().filter(|_| pushes > 0) {
             pushes -= 1;
