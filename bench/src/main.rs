@@ -8,8 +8,8 @@
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON
-//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, Comporta against itself;
-//!    `cep`, a whole program under the plans of a published table
+//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale` and `policies`, Comporta against
+//!    itself; `cep` and `images`, whole programs under the plans of a published table
 //! 9. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -25,7 +25,9 @@ mod pipeline;
 mod latency;
 mod wake;
 mod scale;
+mod policies;
 mod cep;
+mod images;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -42,12 +44,14 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 5] = [
+const BENCHES: [Bench; 7] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
     Bench { name: "scale", about: scale::ABOUT, run: scale::run },
+    Bench { name: "policies", about: policies::ABOUT, run: policies::run },
     Bench { name: "cep", about: cep::ABOUT, run: cep::run },
+    Bench { name: "images", about: images::ABOUT, run: images::run },
 ];
 
 fn main() -> ExitCode {
@@ -92,6 +96,10 @@ fn list() {
     }
     println!("\npeers of `cep`:");
     for peer in peers::cep::PEERS {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `images`:");
+    for peer in peers::images::PEERS {
         println!("  {:<14} {}", peer.name, peer.about);
     }
 }

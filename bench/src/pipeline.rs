@@ -138,11 +138,8 @@ pub(crate) fn run(options: &Options) -> Report {
 
 /// Warms a peer up, sizes its runs, and counts its allocations where that is asked for.
 fn enter(peer: &'static PipelinePeer, matchup: &Matchup, work: Work, options: &Options) -> Entrant {
-    let target = if options.quick { RUN_TARGET_QUICK } else { RUN_TARGET };
-    let warm_up =
-        Case { stages: matchup.stages, work, threads: options.threads, events: WARM_UP_EVENTS };
-    let outcome = matchup.run(peer, &warm_up);
-    let case = Case { events: sized(&outcome, target), ..warm_up };
+    let case = Case { stages: matchup.stages, work, threads: options.threads, events: 0 };
+    let case = sized_for(&case, options, |case| matchup.run(peer, case));
     let checksum = if matchup.text {
         expected_checksum::<String>(&case)
     } else {
@@ -154,6 +151,13 @@ fn enter(peer: &'static PipelinePeer, matchup: &Matchup, work: Work, options: &O
         allocations as f64 / case.events as f64
     });
     Entrant { peer, case, checksum, allocations_per_event }
+}
+
+/// The case with as many events as last `RUN_TARGET`, by a warm-up run.
+pub(crate) fn sized_for(case: &Case, options: &Options, run: impl Fn(&Case) -> Outcome) -> Case {
+    let target = if options.quick { RUN_TARGET_QUICK } else { RUN_TARGET };
+    let outcome = run(&Case { events: WARM_UP_EVENTS, ..*case });
+    Case { events: sized(&outcome, target), ..*case }
 }
 
 fn sized(warm_up: &Outcome, target: Duration) -> u64 {

@@ -6,7 +6,7 @@ use super::Paced;
 use crate::load::{BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Sink, Source, handle};
 use crate::pacer::{LatencySink, Pacer};
 use crate::wake::{Probe, Program};
-use comporta::{App, Cx, Ev, Plan, Port, Push, Result, Running, Stage};
+use comporta::{App, Choice, Cx, Ev, Plan, Port, Push, Result, Running, Stage};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
@@ -43,13 +43,19 @@ where
 }
 
 pub(crate) fn run<E: BenchEvent>(case: &Case) -> Outcome {
+    run_under::<E>(case, None)
+}
+
+/// Under a policy, or the default one.
+pub(crate) fn run_under<E: BenchEvent>(case: &Case, policy: Option<&Choice>) -> Outcome {
     let app = App::new("pipeline");
     let events = case.events;
     let source = app.source("source", move || Source::<E>::new(0..events));
     let sink = Sink::new(0..events);
     let back = chain(&app, source, case, sink, |sink: &mut Sink, event: &E| sink.accept(event));
+    let plan = policy.into_iter().fold(plan(case), Plan::policy);
     let started = Instant::now();
-    let running = app.start(&plan(case)).expect("the pipeline is a valid graph");
+    let running = app.start(&plan).expect("the pipeline is a valid graph");
     let summary = running.wait();
     assert!(summary.snapshot.adds_up(), "{summary}");
     back.recv().expect("the sink finishes").outcome(started, case)

@@ -16,6 +16,7 @@ pub(crate) mod crossbeam;
 pub(crate) mod flume;
 pub(crate) mod park;
 pub(crate) mod cep;
+pub(crate) mod images;
 
 use crate::load::{Case, Event64, Outcome};
 use crate::pacer::{LatencySink, Pace, Pacer};
@@ -114,6 +115,7 @@ pub(crate) fn is_known(name: &str) -> bool {
         || LATENCY.iter().any(|peer| peer.name == name)
         || WAKE.iter().any(|peer| peer.name == name)
         || cep::PEERS.iter().any(|peer| peer.name == name)
+        || images::PEERS.iter().any(|peer| peer.name == name)
 }
 
 #[cfg(test)]

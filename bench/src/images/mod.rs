@@ -1,0 +1,277 @@
+//! `images`: the program of the example `images`, seven stages over captchas of all sizes, under the
+//! policies of a published table, and against the same steps without Comporta.
+//!
+//! 1. `plans`  the published configurations, how they are scaled to this machine, and the others
+//! 2. `work`   the images, as files in memory; where results go; what they must be
+//! 3. `peers::images`  ours, and the peers
+//!
+//! What is measured is a whole run, from the bytes of the first file to those of the last result,
+//! with the threads it starts. Files lie in memory before and after: a disk is not measured.
+//! Comparing the results with what a plain loop makes (after every run) is not measured either.
+//!
+//! Our best policy is not chosen by what it is judged by: rounds are dealt to two halves, and each
+//! half is judged by the policy with the best median of the other one. `best_policy` is the best by
+//! the median of all. The worst, for the spread, likewise.
+
+pub(crate) mod work;
+mod plans;
+
+use crate::options::Options;
+use crate::peers::images::{ImagesPeer, PEERS, comporta};
+use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
+use crate::rounds::{Series, interleave};
+use crate::stats::{Ratio, median, quantile};
+use ::images::draw::{LARGEST, SMALLEST};
+use plans::{CONFIGURATIONS, Configuration};
+use std::sync::Arc;
+use std::time::Instant;
+use work::{Folder, Images, queue};
+
+pub(crate) const ABOUT: &str = "captchas made black and white: the policies of a published table, rayon and a pipeline by hand";
+
+const BARS: &[Bar] = &[Bar {
+    name: "vs_rayon",
+    limit: Limit::AtLeast(0.97),
+    about: "our best policy's throughput, against rayon's",
+}];
+
+/// About half a second a run on two cores: the largest image, 25 ms, may come last.
+const COUNT: usize = 100;
+const COUNT_QUICK: usize = 12;
+/// Makes the images up; `--seed` is for the order of the runs.
+const IMAGES_SEED: u64 = 1;
+
+/// Who takes part.
+enum Entrant {
+    Policy(&'static Configuration),
+    Peer(&'static ImagesPeer),
+}
+
+impl Entrant {
+    fn name(&self) -> &'static str {
+        match self {
+            Entrant::Policy(row) => row.name,
+            Entrant::Peer(peer) => peer.name,
+        }
+    }
+
+    fn is_policy(&self) -> bool {
+        matches!(self, Entrant::Policy(_))
+    }
+
+    /// Seconds of one run.
+    fn run(&self, images: &Images, cores: usize) -> f64 {
+        let folder = Arc::new(Folder::of(images));
+        let started = Instant::now();
+        match self {
+            Entrant::Policy(row) => comporta::run(images, &folder, &row.plan(cores)),
+            Entrant::Peer(peer) => (peer.run)(images, &folder, cores),
+        }
+        let elapsed = started.elapsed().as_secs_f64();
+        images.check(self.name(), &folder);
+        elapsed
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Report {
+    let mut report = Report::new("images", options, BARS);
+    let count = if options.quick { COUNT_QUICK } else { COUNT };
+    let images = Images::new(count, LARGEST.0, IMAGES_SEED);
+    let megapixels = images.pixels as f64 / 1e6;
+    println!(
+        "images: {} rounds, {} cores, {count} images of {} x {} to {} x {} ({megapixels:.1} \
+         megapixels) in memory, queues of {}",
+        options.rounds,
+        options.threads,
+        SMALLEST.0,
+        SMALLEST.1,
+        LARGEST.0,
+        LARGEST.1,
+        queue(options.threads),
+    );
+    let policies =
+        CONFIGURATIONS.iter().filter(|row| options.takes_case(row.name)).map(Entrant::Policy);
+    let peers = PEERS.iter().filter(|peer| options.takes_peer(peer.name)).map(Entrant::Peer);
+    let entrants: Vec<Entrant> = policies.chain(peers).collect();
+    let series = interleave(&entrants, options.rounds, options.seed, "images", |entrant| {
+        entrant.run(&images, options.threads)
+    });
+    report.figure("images", count as f64);
+    report.figure("megapixels", megapixels);
+    tell(&entrants, &series, megapixels, options, &mut report);
+    judge(&entrants, &series, options, &mut report);
+    report.close();
+    report
+}
+
+/// Prints the table and files its figures.
+fn tell(
+    entrants: &[Entrant],
+    series: &[Series<f64>],
+    megapixels: f64,
+    options: &Options,
+    report: &mut Report,
+) {
+    let mut table = Table::new(&[
+        "policy or peer",
+        "published",
+        "of single",
+        "ms",
+        "p10 .. p90",
+        "of single",
+        "Mpixel/s",
+        "cpu ms",
+        "it/rayon",
+        "others",
+        "meaning",
+    ]);
+    let single = entrants.iter().position(|entrant| entrant.name() == CONFIGURATIONS[0].name);
+    let rayon = entrants.iter().position(|entrant| entrant.name() == "rayon");
+    for (place, (entrant, samples)) in entrants.iter().zip(series).enumerate() {
+        let ms = samples.figures(|seconds| seconds * 1e3);
+        let (middle, p10, p90) = (median(&ms), quantile(&ms, 0.1), quantile(&ms, 0.9));
+        // Time over time, as the published figures are: more is slower.
+        let of_single = single
+            .map(|single| Ratio::paired(&samples.samples, &series[single].samples, options.seed));
+        let vs_rayon = rayon.filter(|&rayon| rayon != place).map(|rayon| {
+            Ratio::paired(&throughput(samples), &throughput(&series[rayon]), options.seed)
+        });
+        let mut figures = vec![
+            ("ms", middle),
+            ("ms_p10", p10),
+            ("ms_p90", p90),
+            ("megapixels_per_s", megapixels * 1e3 / middle),
+            ("cpu_ms", samples.own_cpu_ms),
+            ("others_cpu_percent", samples.others_cpu_percent),
+        ];
+        if let Some(ratio) = &of_single {
+            figures.extend([
+                ("of_single", ratio.median),
+                ("of_single_low", ratio.low),
+                ("of_single_high", ratio.high),
+            ]);
+        }
+        if let Some(ratio) = &vs_rayon {
+            figures.extend([
+                ("vs_rayon", ratio.low),
+                ("vs_rayon_median", ratio.median),
+                ("vs_rayon_high", ratio.high),
+            ]);
+        }
+        let (seconds, meaning) = match entrant {
+            Entrant::Policy(row) => (row.published_s, row.shown(options.threads)),
+            Entrant::Peer(peer) => (None, peer.about.to_owned()),
+        };
+        let share = seconds.zip(CONFIGURATIONS[0].published_s).map(|(its, first)| its / first);
+        figures.extend(seconds.map(|seconds| ("published_s", seconds)));
+        figures.extend(share.map(|share| ("published_of_single", share)));
+        let dash = || "-".to_owned();
+        table.row([
+            entrant.name().to_owned(),
+            seconds.map_or_else(dash, |seconds| format!("{seconds:.0} s")),
+            share.map_or_else(dash, |share| format!("{share:.2}")),
+            format!("{middle:.1}"),
+            format!("{p10:.1} .. {p90:.1}"),
+            of_single.as_ref().map_or_else(dash, show_ratio),
+            format!("{:.1}", megapixels * 1e3 / middle),
+            format!("{:.0}", samples.own_cpu_ms),
+            vs_rayon.as_ref().map_or_else(dash, show_ratio),
+            format!("{:.0} %", samples.others_cpu_percent),
+            meaning,
+        ]);
+        report.detail("images", entrant.name(), &figures);
+    }
+    println!();
+    table.print();
+}
+
+fn throughput(samples: &Series<f64>) -> Vec<f64> {
+    samples.figures(|seconds| 1.0 / seconds)
+}
+
+/// Files what the bar and the spread are about.
+fn judge(entrants: &[Entrant], series: &[Series<f64>], options: &Options, report: &mut Report) {
+    let policies: Vec<(&str, Vec<f64>)> = entrants
+        .iter()
+        .zip(series)
+        .filter(|(entrant, _)| entrant.is_policy())
+        .map(|(entrant, samples)| (entrant.name(), throughput(samples)))
+        .collect();
+    let Some(best) = choose(&policies, |_| true, Better::More) else { return };
+    let Some(worst) = choose(&policies, |_| true, Better::Less) else { return };
+    report.text("best_policy", policies[best].0);
+    report.text("worst_policy", policies[worst].0);
+    let (high, low) = (blind(&policies, Better::More), blind(&policies, Better::Less));
+    let spread = Ratio::paired(&high, &low, options.seed);
+    report.ratio("spread_best_worst", &spread, Better::More);
+    report.figure("spread_best_worst_high", spread.high);
+    println!(
+        "\nbest policy: {}; worst: {}; between them: {}",
+        policies[best].0,
+        policies[worst].0,
+        show_ratio(&spread)
+    );
+    let mut peers = entrants.iter().zip(series);
+    if let Some((_, rayon)) = peers.find(|(entrant, _)| entrant.name() == "rayon") {
+        let ratio = Ratio::paired(&high, &throughput(rayon), options.seed);
+        report.ratio("vs_rayon", &ratio, Better::More);
+        report.figure("vs_rayon_high", ratio.high);
+        println!("best policy against rayon: {}", show_ratio(&ratio));
+    }
+}
+
+/// The policy with the highest (or lowest) median over some of the rounds.
+fn choose(
+    policies: &[(&str, Vec<f64>)],
+    takes: impl Fn(usize) -> bool,
+    wanted: Better,
+) -> Option<usize> {
+    let middle = |place: &usize| {
+        let rounds = policies[*place].1.iter().enumerate().filter(|(round, _)| takes(*round));
+        median(&rounds.map(|(_, sample)| *sample).collect::<Vec<_>>())
+    };
+    let by = |a: &usize, b: &usize| middle(a).total_cmp(&middle(b));
+    let places = 0..policies.len();
+    match wanted {
+        Better::More => places.max_by(by),
+        Better::Less => places.min_by(by),
+    }
+}
+
+/// In each round, the figure of the policy that is best (or worst) in the other half of the rounds.
+fn blind(policies: &[(&str, Vec<f64>)], wanted: Better) -> Vec<f64> {
+    let rounds = policies.first().map_or(0, |(_, samples)| samples.len());
+    let chosen = |half: usize| choose(policies, |round| rounds < 2 || round % 2 != half, wanted);
+    let halves = [chosen(0), chosen(1)];
+    let sample = |round: usize| halves[round % 2].map(|place| policies[place].1[round]);
+    (0..rounds).filter_map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_and_every_peer_makes_what_a_plain_loop_makes() {
+        let images = Images::new(9, 280, IMAGES_SEED);
+        let policies = CONFIGURATIONS.iter().map(Entrant::Policy);
+        for entrant in policies.chain(PEERS.iter().map(Entrant::Peer)) {
+            for cores in [1, 3] {
+                entrant.run(&images, cores);
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_is_judged_by_rounds_that_did_not_choose_it() {
+        // The first is best by the even rounds and by all, the second by the odd ones.
+        let policies = [("a", vec![9.0, 1.0, 9.0, 1.0, 9.0]), ("b", vec![2.0, 8.0, 3.0, 8.0, 4.0])];
+        assert_eq!(blind(&policies, Better::More), [2.0, 1.0, 3.0, 1.0, 4.0]);
+        assert_eq!(blind(&policies, Better::Less), [9.0, 8.0, 9.0, 8.0, 9.0]);
+        assert_eq!(choose(&policies, |_| true, Better::More), Some(0));
+        assert_eq!(
+            blind(&policies.map(|(name, all)| (name, all[..1].to_vec())), Better::More),
+            [9.0]
+        );
+    }
+}
