@@ -49,7 +49,7 @@ const BARS: &[Bar] = &[
 const RUN_TARGET: Duration = Duration::from_millis(150);
 const RUN_TARGET_QUICK: Duration = Duration::from_millis(40);
 /// Events of the sizing run.
-const WARM_UP_EVENTS: u64 = 20_000;
+pub(crate) const WARM_UP_EVENTS: u64 = 20_000;
 /// Bounds of a sized run.
 const EVENTS_MIN: u64 = 10_000;
 const EVENTS_MAX: u64 = 20_000_000;
@@ -138,7 +138,8 @@ pub(crate) fn run(options: &Options) -> Report {
 
 /// Warms a peer up, sizes its runs, and counts its allocations where that is asked for.
 fn enter(peer: &'static PipelinePeer, matchup: &Matchup, work: Work, options: &Options) -> Entrant {
-    let case = Case { stages: matchup.stages, work, threads: options.threads, events: 0 };
+    let (stages, threads) = (matchup.stages, options.threads);
+    let case = Case { stages, work, threads, events: WARM_UP_EVENTS };
     let case = sized_for(&case, options, |case| matchup.run(peer, case));
     let checksum = if matchup.text {
         expected_checksum::<String>(&case)
@@ -153,10 +154,10 @@ fn enter(peer: &'static PipelinePeer, matchup: &Matchup, work: Work, options: &O
     Entrant { peer, case, checksum, allocations_per_event }
 }
 
-/// The case with as many events as last `RUN_TARGET`, by a warm-up run.
+/// The case with as many events as last `RUN_TARGET`, by how long it takes with those it has.
 pub(crate) fn sized_for(case: &Case, options: &Options, run: impl Fn(&Case) -> Outcome) -> Case {
     let target = if options.quick { RUN_TARGET_QUICK } else { RUN_TARGET };
-    let outcome = run(&Case { events: WARM_UP_EVENTS, ..*case });
+    let outcome = run(case);
     Case { events: sized(&outcome, target), ..*case }
 }
 
