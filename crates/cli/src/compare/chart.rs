@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Comparison;
 use super::child::Numbers;
-use super::verdict::{ROUNDS_MIN, Ranking, Row, Standing};
+use super::verdict::{By, ROUNDS_MIN, Ranking, Row, Standing};
 use crate::draw::escaped;
 use crate::show::table::clip;
 use crate::show::units::{amount, span};
@@ -60,7 +60,7 @@ fn write_svg(of: &Comparison, out: &mut String) -> fmt::Result {
     writeln!(out, "<title>{title}: policies compared</title>\n<style>\n{CSS}</style>")?;
     writeln!(out, r#"<rect class="page" width="100%" height="100%" rx="12"/>"#)?;
     writeln!(out, r#"<text class="title" x="{MARGIN}" y="40">{title}</text>"#)?;
-    let sure = if of.rounds < ROUNDS_MIN { "the range of all" } else { "its 95 % interval" };
+    let sure = if of.rounds < ROUNDS_MIN { "range of all" } else { "95 % interval of the median" };
     let rounds = crate::counted(of.rounds, "round");
     let about = format!("medians of {rounds}, ranked by {}; whiskers: {sure}", of.by.name());
     writeln!(out, r#"<text class="about" x="{MARGIN}" y="62">{}</text>"#, escaped(&about))?;
@@ -85,9 +85,10 @@ fn write_ranking(
 ) -> fmt::Result {
     let load = ranking.load.told();
     writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
+    let rate_name = if of.by == By::Input { "events taken in/s" } else { "events/s" };
     let (begin, end) = (top + HEAD, top + HEAD + ranking.rows.len() as f64 * ROW);
     for (x, what) in
-        [(frame.left, "events/s"), (frame.right, "time in the program: p50 ○ and p99 ●")]
+        [(frame.left, rate_name), (frame.right, "time in the program: p50 ○ and p99 ●")]
     {
         writeln!(out, r#"<text class="panel" x="{x:.1}" y="{:.1}">{what}</text>"#, begin - 10.0)?;
     }
@@ -123,7 +124,7 @@ fn write_ranking(
             y + 4.0
         )?;
         match &row.medians {
-            Some(numbers) => write_row(row, numbers, &rate, &time, y, out)?,
+            Some(numbers) => write_row((row, of.by.rate(numbers)), numbers, &rate, &time, y, out)?,
             None => {
                 let reason = row.failed.first().map_or("not run", String::as_str);
                 let reason = clip(reason.lines().next().unwrap_or_default(), 90);
@@ -143,14 +144,14 @@ fn write_ranking(
 }
 
 fn write_row(
-    row: &Row,
+    (row, per_s): (&Row, f64),
     numbers: &Numbers,
     rate: &Linear,
     time: &Logarithmic,
     y: f64,
     out: &mut String,
 ) -> fmt::Result {
-    let (from, to) = (rate.at(0.0), rate.at(numbers.events_per_s));
+    let (from, to) = (rate.at(0.0), rate.at(per_s));
     let (top, wide) = (y - BAR / 2.0, (to - from).max(1.0));
     writeln!(
         out,
@@ -162,7 +163,7 @@ fn write_row(
         out,
         r#"<path class="whisker" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {a:.1}V{b:.1}M{high:.1} {a:.1}V{b:.1}"/>"#
     )?;
-    let mut text = amount(numbers.events_per_s);
+    let mut text = amount(per_s);
     if row.standing == Standing::Failed {
         let _ = write!(text, ", failed {} of {}", row.failed.len(), row.runs);
     } else if matches!(row.standing, Standing::Tie(_)) {
@@ -176,15 +177,16 @@ fn write_row(
     )?;
     let (p50, p99) = (time.at(numbers.p50_s), time.at(numbers.p99_s));
     writeln!(out, r#"<path class="span" d="M{p50:.1} {y:.1}H{p99:.1}"/>"#)?;
+    let texts = (seconds(numbers.p50_s), seconds(numbers.p99_s));
+    let first = if texts.0 == texts.1 { "" } else { texts.0.as_str() };
     for (x, class, text, side, anchor) in
-        [(p50, "p50", numbers.p50_s, -8.0, "end"), (p99, "p99", numbers.p99_s, 8.0, "start")]
+        [(p50, "p50", first, -8.0, "end"), (p99, "p99", texts.1.as_str(), 8.0, "start")]
     {
         writeln!(
             out,
-            r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="4.5"/><text class="value" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{}</text>"#,
+            r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="4.5"/><text class="value" text-anchor="{anchor}" x="{:.1}" y="{:.1}">{text}</text>"#,
             x + side,
             y + 4.0,
-            seconds(text)
         )?;
     }
     Ok(())

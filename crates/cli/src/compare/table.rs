@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use super::Comparison;
 use super::child::Numbers;
 use super::runs::Combination;
-use super::verdict::{By, Row, Standing};
+use super::verdict::{By, Ranking, Row, Standing};
 use crate::counted;
 use crate::show::table::{Cell, Column, paint, table};
 use crate::show::units::{amount, span, thousands};
@@ -33,8 +33,7 @@ pub(super) fn text(of: &Comparison, wide: usize, colour: bool) -> String {
         let rows: Vec<_> = ranking.rows.iter().map(|row| cells(row, of, &style)).collect();
         lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
         let red = style(AnsiColor::Red.on_default());
-        lines
-            .extend(ranking.rows.iter().filter_map(|row| failure(row, of)).map(|f| paint(&f, red)));
+        lines.extend(failures(ranking, of).iter().map(|line| paint(line, red)));
         lines.push(paint(&of.sentence(ranking), style(Style::new().bold())));
     }
     lines.extend(hint(of));
@@ -101,15 +100,27 @@ fn time(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| String::new(), span)
 }
 
-/// `srpt, 2 threads failed: exit code 1: ...`
-fn failure(row: &Row, of: &Comparison) -> Option<String> {
-    let first = row.failed.first()?.lines().next().unwrap_or_default();
-    let others = row.failed.iter().filter(|reason| *reason != &row.failed[0]).count();
-    let others = match others {
-        0 => String::new(),
-        n => format!(" ({} failed otherwise)", counted(n, "round")),
+/// `srpt, 2 threads failed: exit code 1: ...`, once for all that failed alike.
+fn failures(ranking: &Ranking, of: &Comparison) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in &ranking.rows {
+        let mut reasons: Vec<&str> =
+            row.failed.iter().map(|reason| reason.lines().next().unwrap_or_default()).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        for reason in reasons {
+            let name = of.name(row.combination);
+            match groups.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, names)) => names.push(name),
+                None => groups.push((reason, vec![name])),
+            }
+        }
+    }
+    let line = |(reason, names): (&str, Vec<String>)| match names.len() {
+        all if all > 1 && all == ranking.rows.len() => format!("all failed: {reason}"),
+        _ => format!("{} failed: {reason}", names.join("; ")),
     };
-    Some(format!("{} failed: {first}{others}", of.name(row.combination)))
+    groups.into_iter().map(line).collect()
 }
 
 /// A program that gathers lets few events out, and their number says little of how fast it is.
@@ -230,6 +241,24 @@ cluster.main.threads = 2
         assert!(text.contains("  shed  ") && text.contains("  25.0 %"), "{text}");
         let hint = "(Of 10,000 events that come in, 30 go out: `--by input` ranks by the former.)";
         assert!(text.contains(hint), "{text}");
+    }
+
+    #[test]
+    fn why_all_failed_is_told_once() {
+        let combinations = vec![combination("single", Load::Max), combination("srpt", Load::Max)];
+        let mut runs = runs(&[&A, &A]);
+        runs.iter_mut().for_each(|run| run.end = Err("exit code 1: no such file".to_owned()));
+        runs[3].end = Err("ended by SIGABRT".to_owned());
+        let text = text(&comparison(combinations, runs), usize::MAX, false);
+        let lines: Vec<&str> = text.lines().skip(5).collect();
+        assert_eq!(
+            lines,
+            [
+                "single, 2 threads failed: ended by SIGABRT",
+                "all failed: exit code 1: no such file",
+                "Nothing came through every round: there is no best.",
+            ],
+        );
     }
 
     #[test]

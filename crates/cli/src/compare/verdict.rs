@@ -1,9 +1,10 @@
 //! What the runs of one load say: rows from best to worst, and which of them can be told from the
 //! best. Pure.
 //!
-//! A combination is known by the medians of its rounds. Rows are ranked by how they did in each round
-//! against what was usual in it, so that a machine that grows slower does not matter. A row is held
-//! against the best round by round, since the two ran within moments of each other; it is worse if the interval of the
+//! A combination is known by the medians of its rounds. Two rows are held against each
+//! other round by round, since they ran within moments of each other, so that it does not matter if
+//! the machine grows slower. The best has the best median, unless another is surely better in
+//! that way. A row is worse if the interval of the
 //! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not, or if there
 //! are too few rounds to know. One that failed in any round comes last: nobody would choose it.
 //! Long because half of it is tests of rankings, which read best beside them.
@@ -15,6 +16,10 @@ use super::runs::Load;
 
 /// A difference below this is less than what another version of anything on the machine makes.
 const WORTH: f64 = 0.02;
+/// Where medians are as near as that, but their intervals go further than this, nothing is known.
+const SURELY_NEAR: f64 = 0.05;
+/// Ties named in a sentence; the rest is counted.
+const TIES_NAMED: usize = 3;
 /// Rounds below which nothing is known at 95 %.
 pub(super) const ROUNDS_MIN: usize = 6;
 
@@ -59,6 +64,11 @@ impl By {
             By::P99 => numbers.p99_s,
             By::Cpu => numbers.cpu_per_event_s(),
         }
+    }
+
+    /// The events a second that are shown with it.
+    pub(super) fn rate(self, numbers: &Numbers) -> f64 {
+        if self == By::Input { numbers.input_per_s() } else { numbers.events_per_s }
     }
 
     fn more_is_better(self) -> bool {
@@ -106,7 +116,7 @@ pub(super) struct Row {
     pub(super) standing: Standing,
     /// Medians, figure by figure; nothing if no round succeeded.
     pub(super) medians: Option<Numbers>,
-    /// Where the median of the throughput lies; its whole range if there are too few rounds.
+    /// Where the median of the rate lies; its whole range if there are too few rounds.
     pub(super) per_s: (f64, f64),
     pub(super) runs: usize,
     /// Why rounds failed.
@@ -123,26 +133,25 @@ pub(super) struct Ranking {
 impl Ranking {
     /// The rows of these combinations, which share a load.
     pub(super) fn of(load: Load, by: By, combinations: &[usize], runs: &[Run]) -> Self {
-        let mut rows: Vec<Row> = combinations.iter().map(|at| row(*at, runs)).collect();
-        let usual = Usual::of(by, combinations, runs);
-        let figures: Vec<f64> = rows.iter().map(|row| usual.against(row.combination)).collect();
-        let at = |row: &Row| combinations.iter().position(|other| *other == row.combination);
-        let figure = |row: &Row| at(row).map_or(f64::NAN, |at| figures[at]);
+        let mut rows: Vec<Row> = combinations.iter().map(|at| row(by, *at, runs)).collect();
+        let figure = |row: &Row| row.medians.as_ref().map_or(f64::NAN, |numbers| by.of(numbers));
         let sound = |row: &Row| row.failed.is_empty() && !figure(row).is_nan();
         rows.sort_by(|a, b| sound(b).cmp(&sound(a)).then_with(|| by.better(figure(a), figure(b))));
-        let best = rows.first().filter(|row| sound(row)).map(|row| row.combination);
-        for row in rows.iter_mut().filter(|row| sound(row)) {
-            let Some(best) = best else { break };
-            if row.combination == best {
-                row.standing = Standing::Best;
-                continue;
-            }
-            let versus = versus(by, row.combination, best, runs);
-            let worse = versus.interval.is_some_and(|(low, high)| match by.more_is_better() {
-                true => high < 1.0,
-                false => low > 1.0,
-            });
-            row.standing = if worse { Standing::Worse(versus) } else { Standing::Tie(versus) };
+        let count = rows.iter().filter(|row| sound(row)).count();
+        let against = |row: &Row, best: &Row| versus(by, row.combination, best.combination, runs);
+        // It may go round, since it is no order: as often as there are rows is often enough.
+        for _ in 1..count {
+            let better = (1..count).find(|at| against(&rows[*at], &rows[0]).is_sure(by, true));
+            let Some(at) = better else { break };
+            rows[..=at].rotate_right(1);
+        }
+        for at in 0..count {
+            let versus = against(&rows[at], &rows[0]);
+            rows[at].standing = match at {
+                0 => Standing::Best,
+                _ if versus.is_sure(by, false) => Standing::Worse(versus),
+                _ => Standing::Tie(versus),
+            };
         }
         Ranking { load, rows }
     }
@@ -174,8 +183,10 @@ impl Ranking {
                 crate::counted(best.runs, "round")
             );
         }
-        let spread = others.filter_map(|row| row.standing.ratio()).map(off).fold(0.0, f64::max);
-        if spread < WORTH {
+        let all = others.filter_map(|row| row.standing.versus());
+        let spread = all.clone().map(|versus| off(versus.ratio)).fold(0.0, f64::max);
+        let ends = all.filter_map(|versus| versus.interval).flat_map(|(low, high)| [low, high]);
+        if spread < WORTH && ends.map(off).fold(0.0, f64::max) < SURELY_NEAR {
             let within = percent(spread);
             return format!(
                 "{best_name} is ahead, but all lie within {within}: the choice hardly matters here."
@@ -191,8 +202,15 @@ impl Ranking {
                 "{best_name} is ahead, but {} cannot be told from it: take either, or give more rounds.",
                 quoted(tie)
             ),
+            (_, None) => format!(
+                "{best_name} is ahead, but none can be told from it: take any, or give more rounds."
+            ),
             (ties, _) => {
-                let names: Vec<String> = ties.iter().map(|row| quoted(row)).collect();
+                let mut names: Vec<String> =
+                    ties.iter().take(TIES_NAMED).map(|row| quoted(row)).collect();
+                if let Some(more) = ties.len().checked_sub(TIES_NAMED).filter(|more| *more > 0) {
+                    names.push(crate::counted(more, "other"));
+                }
                 format!(
                     "{best_name} is ahead, but {} cannot be told from it: take any of them, or give more rounds.",
                     listed(&names)
@@ -203,15 +221,21 @@ impl Ranking {
 }
 
 impl Standing {
-    fn ratio(self) -> Option<f64> {
+    fn versus(self) -> Option<Versus> {
         match self {
             Standing::Best | Standing::Failed => None,
-            Standing::Tie(versus) | Standing::Worse(versus) => Some(versus.ratio),
+            Standing::Tie(versus) | Standing::Worse(versus) => Some(versus),
         }
     }
 }
 
 impl Versus {
+    /// Whether it is surely better, or surely worse.
+    fn is_sure(self, by: By, better: bool) -> bool {
+        let above = by.more_is_better() == better;
+        self.interval.is_some_and(|(low, high)| if above { low > 1.0 } else { high < 1.0 })
+    }
+
     /// `12 % less (9 % to 15 %)`, `2.3 times as much (2.1 to 2.6)`.
     fn told(self) -> String {
         let of = |ratio: f64| if self.ratio >= 2.0 { times(ratio) } else { percent(off(ratio)) };
@@ -272,11 +296,11 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn row(combination: usize, runs: &[Run]) -> Row {
+fn row(by: By, combination: usize, runs: &[Run]) -> Row {
     let of = runs.iter().filter(|run| run.combination == combination);
     let good: Vec<&Numbers> = of.clone().filter_map(|run| run.end.as_ref().ok()).collect();
     let failed: Vec<String> = of.clone().filter_map(|run| run.end.clone().err()).collect();
-    let per_s: Vec<f64> = good.iter().map(|numbers| numbers.events_per_s).collect();
+    let per_s: Vec<f64> = good.iter().map(|numbers| by.rate(numbers)).collect();
     let range = || {
         let least = per_s.iter().copied().fold(f64::INFINITY, f64::min);
         (least, per_s.iter().copied().fold(0.0, f64::max))
@@ -312,35 +336,6 @@ fn medians(of: &[&Numbers]) -> Option<Numbers> {
         shed: figure(|n| n.shed as f64) as u64,
         cpu_s: cpu.map(|all| median(&all)),
     })
-}
-
-/// What was usual in each round.
-struct Usual<'a> {
-    by: By,
-    runs: &'a [Run],
-    /// By round; nothing where no run came through.
-    medians: Vec<f64>,
-}
-
-impl<'a> Usual<'a> {
-    fn of(by: By, combinations: &[usize], runs: &'a [Run]) -> Self {
-        let rounds = runs.iter().map(|run| run.round + 1).max().unwrap_or(0);
-        let of = |round: usize| {
-            let runs = runs.iter().filter(|run| run.round == round);
-            let these = runs.filter(|run| combinations.contains(&run.combination));
-            let good = these.filter_map(|run| run.end.as_ref().ok());
-            median(&good.map(|numbers| by.of(numbers)).collect::<Vec<_>>())
-        };
-        Usual { by, runs, medians: (0..rounds).map(of).collect() }
-    }
-
-    /// How a combination did against that; nothing if it never came through.
-    fn against(&self, combination: usize) -> f64 {
-        let these = self.runs.iter().filter(|run| run.combination == combination);
-        let shares = these
-            .filter_map(|run| Some(self.by.of(run.end.as_ref().ok()?) / self.medians[run.round]));
-        median(&shares.collect::<Vec<_>>())
-    }
 }
 
 /// Round by round, in those in which both came through.
@@ -479,6 +474,20 @@ pub(super) mod tests {
         assert_eq!(
             sentence(&runs(&[A, &even, &A.map_by(|n| n * 0.7)])),
             "`a` is ahead, but `b` cannot be told from it: take either, or give more rounds."
+        );
+        assert_eq!(
+            sentence(&runs(&[A, &even, &even.map(|n| n * 0.99)])),
+            "`a` is ahead, but none can be told from it: take any, or give more rounds."
+        );
+        let many: Vec<Vec<f64>> =
+            (0..6).map(|n| even.map(|even| even - f64::from(n)).to_vec()).collect();
+        let last = A.map_by(|n| n * 0.5);
+        let figures: Vec<&[f64]> =
+            [A].into_iter().chain(many.iter().map(Vec::as_slice)).chain([&*last]).collect();
+        let told = ranking(By::Throughput, &runs(&figures)).sentence(|at| at.to_string());
+        assert_eq!(
+            told,
+            "`0` is ahead, but `1`, `2`, `3` and 3 others cannot be told from it: take any of them, or give more rounds."
         );
         let few = [&A[..2], &[500.0, 500.0]];
         assert_eq!(
