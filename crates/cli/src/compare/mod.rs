@@ -6,7 +6,7 @@
 //! 3. `line`: the command line of a run.
 //! 4. `child`: one run, as a process of its own.
 //! 5. `life`: all runs, one after the other; `progress` is what is shown meanwhile.
-//! 6. `verdict`: what the runs say.
+//! 6. `verdict`: what the runs say; `told`, in words.
 //! 7. `table`, `json`, `chart`: the comparison for people, for programs, and as a picture.
 //!
 //! Only `life` and `child` touch the world.
@@ -17,6 +17,7 @@ mod child;
 mod life;
 mod progress;
 mod verdict;
+mod told;
 mod table;
 mod json;
 mod chart;
