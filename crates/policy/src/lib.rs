@@ -9,16 +9,18 @@
 //! 3. `registry`: policies by name.
 //! 4. `policies`: a file for each.
 //! 5. `mock`: a cluster to try policies on.
+//! 6. `admission`: who is let into a queue; a smaller interface, and its controllers.
 
 mod control;
 mod policy;
 mod registry;
 pub mod policies;
 pub mod mock;
+pub mod admission;
 
 pub use control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
 pub use policy::Policy;
-pub use registry::{Entry, Registry};
+pub use registry::{Entry, Named, Names, Registry};
 
 pub use comporta_model::event::Time;
 pub use comporta_model::graph::{Kind, StageId};

@@ -1,4 +1,5 @@
-//! Policies by name: those that come with the library, and a program's own.
+//! Policies and admission controllers by name: those that come with the library, and a program's
+//! own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,16 +9,18 @@ use comporta_model::plan::{Choice, Offer};
 use crate::policies;
 use crate::policy::Policy;
 
-/// How to make a policy from a choice whose parameters are settled.
-type Make = Arc<dyn Fn(&Choice) -> Box<dyn Policy> + Send + Sync>;
+/// How to make something from a choice whose parameters are settled.
+type Make<T> = Arc<dyn Fn(&Choice) -> Box<T> + Send + Sync>;
 
-/// A policy that can be chosen.
-#[derive(Clone)]
-pub struct Entry {
+/// Something that can be chosen by name, and how it is made.
+pub struct Named<T: ?Sized> {
     /// What a plan may say of it, and what people are told.
     pub offer: Offer,
-    make: Make,
+    make: Make<T>,
 }
+
+/// A policy that can be chosen.
+pub type Entry = Named<dyn Policy>;
 
 impl Entry {
     /// A policy under this name, made by `make` from a choice in which every parameter is said.
@@ -25,48 +28,78 @@ impl Entry {
         offer: Offer,
         make: impl Fn(&Choice) -> P + Send + Sync + 'static,
     ) -> Self {
-        Entry { offer, make: Arc::new(move |choice| Box::new(make(choice))) }
+        Self::boxed(offer, move |choice| Box::new(make(choice)))
+    }
+}
+
+impl<T: ?Sized> Named<T> {
+    pub(crate) fn boxed(
+        offer: Offer,
+        make: impl Fn(&Choice) -> Box<T> + Send + Sync + 'static,
+    ) -> Self {
+        Named { offer, make: Arc::new(make) }
     }
 
     /// Makes it.
     #[must_use]
-    pub fn make(&self, settled: &Choice) -> Box<dyn Policy> {
+    pub fn make(&self, settled: &Choice) -> Box<T> {
         (self.make)(settled)
     }
 }
 
-impl fmt::Debug for Entry {
+impl<T: ?Sized> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Named { offer: self.offer, make: self.make.clone() }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Named<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Entry").field(&self.offer.name).finish()
     }
 }
 
-/// The policies of a program, by name. The first is the default.
+/// What can be chosen by name.
 #[derive(Clone, Debug)]
-pub struct Registry(Vec<Entry>);
+pub struct Names<T: ?Sized>(Vec<Named<T>>);
+
+/// The policies of a program, by name. The first is the default.
+pub type Registry = Names<dyn Policy>;
 
 impl Registry {
     /// Those that come with the library.
     #[must_use]
     pub fn new() -> Self {
-        Registry(policies::all())
+        Names::of(policies::all())
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry::new()
+    }
+}
+
+impl<T: ?Sized> Names<T> {
+    pub(crate) fn of(entries: Vec<Named<T>>) -> Self {
+        Names(entries)
     }
 
     /// Adds one; it hides one that was there under its name.
-    pub fn add(&mut self, entry: Entry) {
+    pub fn add(&mut self, entry: Named<T>) {
         self.0.retain(|old| old.offer.name != entry.offer.name);
         self.0.push(entry);
     }
 
     /// What is called that.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Entry> {
+    pub fn find(&self, name: &str) -> Option<&Named<T>> {
         // A program's own go before those of the library, whose other names they may have.
         self.0.iter().rev().find(|entry| entry.offer.is_called(name))
     }
 
     /// Every one.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &Named<T>> {
         self.0.iter()
     }
 
@@ -77,22 +110,16 @@ impl Registry {
     }
 }
 
-impl Default for Registry {
-    fn default() -> Self {
-        Registry::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission;
     use crate::policies::Single;
 
-    #[test]
-    fn no_two_policies_answer_to_one_name_and_every_default_fits() {
-        let registry = Registry::new();
+    /// No two answer to one name, and every default fits.
+    fn is_sound<T: ?Sized>(registry: &Names<T>) {
         let mut names: Vec<&str> = Vec::new();
-        for Entry { offer, .. } in registry.entries() {
+        for Named { offer, .. } in registry.entries() {
             names.push(offer.name);
             names.extend(offer.aliases);
             let settled = offer.settle(&Choice::new(offer.name), "policy").unwrap();
@@ -108,6 +135,16 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn no_two_policies_answer_to_one_name_and_every_default_fits() {
+        is_sound(&Registry::new());
+    }
+
+    #[test]
+    fn no_two_admission_controllers_answer_to_one_name_and_every_default_fits() {
+        is_sound(&admission::Registry::new());
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! What an admission controller is, and what it is asked: at the door, when a visit takes events,
+//! and when events were handled. Each question is about a batch that shares one origin, is asked
+//! under the lock of the stage, and so must be answered in constant time, without allocating.
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+/// Decides who is let into the queue of a stage, and who of those that wait is served next.
+///
+/// A stage has one of its own; its methods are called one at a time. What it refuses is counted as
+/// shed under its name, or goes back to the sender where the sender can take it. Beyond it, what
+/// the plan says of a full queue holds as ever.
+///
+/// ```
+/// use comporta_policy::admission::{Admission, Ask};
+///
+/// /// Lets in one of two.
+/// struct Half(usize);
+///
+/// impl Admission for Half {
+///     fn admit(&mut self, ask: &Ask) -> usize {
+///         (ask.n + self.0) / 2
+///     }
+///     fn entered(&mut self, ask: &Ask, _: usize) {
+///         self.0 = (self.0 + ask.n) % 2;
+///     }
+/// }
+/// ```
+pub trait Admission: Send {
+    /// How many of the events at the door may enter, the front ones first. Only asks: the same
+    /// events may be asked about twice, or go elsewhere after all. What came of it is told to
+    /// [`entered`](Self::entered).
+    fn admit(&mut self, ask: &Ask) -> usize {
+        ask.n
+    }
+
+    /// So many of those asked about entered, or wait with their sender until there is room; maybe
+    /// none.
+    fn entered(&mut self, _ask: &Ask, _n: usize) {}
+
+    /// Whom a visit takes next. Asked about the batch that has waited longest, again after each
+    /// time it sheds.
+    fn next(&mut self, _look: &Look) -> Next {
+        Next::Oldest
+    }
+
+    /// Events were handled.
+    fn settled(&mut self, _done: &Done) {}
+
+    /// What it allows now, in a few words for people.
+    fn tell(&self) -> String {
+        String::new()
+    }
+}
+
+/// Events at the door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The time.
+    pub now: Time,
+    /// How many they are; at least one.
+    pub n: usize,
+    /// Events that wait in the queue.
+    pub queued: usize,
+    /// Events that are being handled.
+    pub in_flight: usize,
+    /// Places in the queue.
+    pub capacity: usize,
+    /// Events that can be handled at once at most; the threads may be fewer.
+    pub instances: usize,
+    /// How long ago the one that has waited longest entered the program; zero if none waits.
+    pub oldest: Duration,
+    /// The higher, the more they matter.
+    pub tier: u8,
+    /// When they stop being of use, if ever.
+    pub deadline: Option<Time>,
+}
+
+impl Ask {
+    /// Events in the stage: they wait, or are being handled.
+    #[must_use]
+    pub fn inside(&self) -> usize {
+        self.queued + self.in_flight
+    }
+}
+
+/// Events that have waited longest, when a visit is about to take some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The time.
+    pub now: Time,
+    /// How many they are; at least one.
+    pub n: usize,
+    /// Events that wait in the queue, these among them.
+    pub queued: usize,
+    /// How long ago they entered the program: at the first stage after a source or an input, how
+    /// long they have waited.
+    pub age: Duration,
+    /// The higher, the more they matter.
+    pub tier: u8,
+    /// When they stop being of use, if ever.
+    pub deadline: Option<Time>,
+}
+
+/// Whom a visit takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Those that have waited longest.
+    Oldest,
+    /// Those that came last. A stage that must keep the order takes the oldest all the same.
+    Newest,
+    /// Sheds so many of those it was asked about, one at least, and asks again.
+    Shed(usize),
+}
+
+/// Events that were handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The time.
+    pub now: Time,
+    /// How many they are; at least one.
+    pub n: usize,
+    /// How long ago they entered the program.
+    pub response: Duration,
+    /// How long the handler took for one of them.
+    pub service: Duration,
+}
+
+/// Nanoseconds, to calculate with.
+pub(super) fn ns(span: Duration) -> f64 {
+    span.as_nanos() as f64
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// One event at the door of an empty stage, at the start.
+    pub(in crate::admission) const ASK: Ask = Ask {
+        now: Time::ZERO,
+        n: 1,
+        queued: 0,
+        in_flight: 0,
+        capacity: 1_000_000,
+        instances: 1,
+        oldest: Duration::ZERO,
+        tier: 0,
+        deadline: None,
+    };
+
+    /// One event that has just come.
+    pub(in crate::admission) const LOOK: Look =
+        Look { now: Time::ZERO, n: 1, queued: 1, age: Duration::ZERO, tier: 0, deadline: None };
+
+    pub(in crate::admission) fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_controller_that_says_nothing_lets_everybody_in_in_order() {
+        struct Open;
+        impl Admission for Open {}
+        assert_eq!(Open.admit(&Ask { n: 7, ..ASK }), 7);
+        assert_eq!(Open.next(&LOOK), Next::Oldest);
+    }
+}

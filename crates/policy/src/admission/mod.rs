@@ -1,0 +1,82 @@
+//! Admission: who is let into the queue of a stage, who of those that wait is served next, and who
+//! has waited too long. A second, small interface beside that of policies, asked once for a batch.
+//!
+//! 1. `gate`: what an admission controller is, and what it is asked.
+//! 2. by length: `capacity`.
+//! 3. by rate: `token_bucket`; `seda`, which moves the rate to keep a response time.
+//! 4. by the number inside: `gradient`, from the slope of the latency; `breakwater`, from the
+//!    queueing delay.
+//! 5. by waiting time: `codel`.
+//! 6. by what events say of themselves: `tiers`, `deadline`.
+//! 7. `sim`: the queue on which their tests run.
+
+mod gate;
+mod capacity;
+mod token_bucket;
+mod seda;
+mod gradient;
+mod breakwater;
+mod codel;
+mod tiers;
+mod deadline;
+#[cfg(test)]
+mod sim;
+
+pub use breakwater::Breakwater;
+pub use capacity::Capacity;
+pub use codel::Codel;
+pub use deadline::Deadline;
+pub use gate::{Admission, Ask, Done, Look, Next};
+pub use gradient::Gradient;
+pub use seda::Seda;
+pub use tiers::Tiers;
+pub use token_bucket::TokenBucket;
+
+use comporta_model::plan::{Choice, Offer};
+
+use crate::registry::{Named, Names};
+
+/// An admission controller that can be chosen.
+pub type Entry = Named<dyn Admission>;
+
+impl Entry {
+    /// A controller under this name, made by `make` from a choice in which every parameter is said.
+    pub fn new<A: Admission + 'static>(
+        offer: Offer,
+        make: impl Fn(&Choice) -> A + Send + Sync + 'static,
+    ) -> Self {
+        Self::boxed(offer, move |choice| Box::new(make(choice)))
+    }
+}
+
+/// The admission controllers of a program, by name.
+pub type Registry = Names<dyn Admission>;
+
+impl Registry {
+    /// Those that come with the library.
+    #[must_use]
+    pub fn new() -> Self {
+        Names::of(all())
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry::new()
+    }
+}
+
+/// Every controller of the library.
+#[must_use]
+pub fn all() -> Vec<Entry> {
+    vec![
+        capacity::entry(),
+        token_bucket::entry(),
+        codel::entry(),
+        seda::entry(),
+        gradient::entry(),
+        breakwater::entry(),
+        tiers::entry(),
+        deadline::entry(),
+    ]
+}
