@@ -224,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn paced_it_goes_on_at_the_pace_it_had_if_the_wait_was_short_only_just_now() {
+        let mut law =
+            Paced { count: 9, drop_next: at(1000), above_at: Some(at(0)), dropping: false };
+        let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+        let mut later = Paced { drop_next: at(0), ..law };
+        assert_eq!(law.sheds(&look(1050, 20), target, interval), 1);
+        assert_eq!(law.count, 7);
+        assert_eq!(later.sheds(&look(1050, 20), target, interval), 1);
+        assert_eq!(later.count, 1);
+        let last = Look { queued: 1, ..look(1051, 20) };
+        assert!(!law.may_drop(&last, target, interval), "the last one is served");
+    }
+
+    #[test]
     fn overload_sheds_the_old_and_light_load_sheds_nobody() {
         for (load, shed) in [(0.5, 0.0), (1.1, 0.09), (3.0, 0.66)] {
             for order in ["true", "false"] {

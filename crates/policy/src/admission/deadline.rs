@@ -131,6 +131,30 @@ mod tests {
     }
 
     #[test]
+    fn idle_times_are_not_taken_for_slowness_and_a_batch_teaches_as_its_events_would() {
+        let service = Duration::from_millis(4);
+        let mut gate = Deadline { margin: 1.0, service: 4e6, gap: 2e6, last: Some(at(0)) };
+        gate.settled(&Done { now: at(60_000), n: 1, response: service, service });
+        assert!(gate.gap < 4e6, "{}", gate.gap);
+        let mut by_one = Deadline { margin: 1.0, service: 8e6, gap: 8e6, last: Some(at(0)) };
+        let mut at_once = by_one;
+        for n in 1..=20 {
+            by_one.settled(&Done { now: at(n), n: 1, response: service, service });
+        }
+        at_once.settled(&Done { now: at(20), n: 20, response: service, service });
+        assert!((by_one.service - at_once.service).abs() < 1.0);
+        assert!((by_one.gap - at_once.gap).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_margin_asks_for_more_time_than_is_expected() {
+        let mut gate = Deadline { margin: 2.0, service: 4e6, gap: 2e6, last: Some(at(0)) };
+        let ask = Ask { n: 10, deadline: Some(at(24)), ..ASK };
+        assert_eq!(gate.admit(&ask), 5, "16 ms for what waits: four, at 4 ms each, and it");
+        assert_eq!(gate.next(&Look { deadline: Some(at(7)), ..LOOK }), Next::Shed(1));
+    }
+
+    #[test]
     fn what_is_late_when_taken_is_shed() {
         let mut gate = taught();
         let look = |deadline| Look { n: 3, now: at(100), deadline, ..LOOK };

@@ -204,6 +204,28 @@ mod tests {
     }
 
     #[test]
+    fn a_long_mean_from_loaded_times_is_brought_down_sooner_than_it_would_forget() {
+        let mut gate = gradient("gradient");
+        gate.long = LongMean { windows: 600.0, seen: 100, value: 100e6 };
+        (0..60).for_each(|_| gate.move_limit(1e6, 20));
+        assert!(gate.long.value < 6e6, "{}", gate.long.value);
+    }
+
+    #[test]
+    fn a_window_is_so_many_completions_and_remembers_the_most_inside() {
+        let mut gate = gradient("gradient(window=10)");
+        let response = Duration::from_millis(1);
+        let done = Done { now: ASK.now, n: 5, response, service: response };
+        gate.entered(&Ask { queued: 15, ..ASK }, 1);
+        gate.settled(&done);
+        assert!((gate.limit - 20.0).abs() < 1e-9, "half a window: {}", gate.limit);
+        gate.settled(&done);
+        assert!((gate.limit - 20.8).abs() < 1e-9, "{}", gate.limit);
+        (0..2).for_each(|_| gate.settled(&done));
+        assert!((gate.limit - 20.8).abs() < 1e-9, "nobody came: {}", gate.limit);
+    }
+
+    #[test]
     fn what_waits_and_what_is_handled_count_as_inside() {
         let mut gate = gradient("gradient(min=20)");
         assert_eq!(gate.admit(&Ask { n: 9, queued: 12, in_flight: 3, ..ASK }), 5);
