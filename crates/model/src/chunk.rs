@@ -232,6 +232,30 @@ impl<T> ChunkQueue<T> {
         self.chunks.front_mut().map(|front| front.split_front(max, storage))
     }
 
+    /// Takes up to `max` of the newest events that share one `Meta`, in the order in which they came.
+    pub fn pop_last(&mut self, max: usize) -> Option<Chunk<T>> {
+        let back = self.chunks.back_mut()?;
+        if back.len() <= max {
+            self.len -= back.len();
+            return self.chunks.pop_back();
+        }
+        self.len -= max;
+        let mut storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
+        let back = self.chunks.back_mut()?;
+        storage.extend(back.slots.drain(back.slots.len() - max..));
+        Some(Chunk::new(back.meta.clone(), storage))
+    }
+
+    /// Puts a chunk back at the end.
+    pub fn push_last(&mut self, chunk: Chunk<T>) {
+        if chunk.is_empty() {
+            self.recycle(chunk.into_storage());
+        } else {
+            self.len += chunk.len();
+            self.chunks.push_back(chunk);
+        }
+    }
+
     /// Takes the oldest event and what travelled with it.
     pub fn pop_oldest(&mut self) -> Option<(Meta, T)> {
         self.pop_end(VecDeque::front_mut, Chunk::pop_front, VecDeque::pop_front)
@@ -264,6 +288,12 @@ impl<T> ChunkQueue<T> {
     #[must_use]
     pub fn oldest(&self) -> Option<&Meta> {
         self.chunks.front().map(|chunk| &chunk.meta)
+    }
+
+    /// The oldest events that share one `Meta`.
+    #[must_use]
+    pub fn first(&self) -> Option<&Chunk<T>> {
+        self.chunks.front()
     }
 
     /// Keeps emptied storage for later use, up to a bound.
@@ -323,6 +353,29 @@ mod tests {
         assert_eq!(queue.len(), 4);
         assert_eq!(queue.pop_newest().unwrap().1, 4);
         assert_eq!(drain(&mut queue, 2), [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_newest_are_taken_from_the_end_and_can_be_put_back_there() {
+        let mut queue = ChunkQueue::default();
+        let _ = queue.push(&Meta::default(), (0..6).map(Some).collect(), true);
+        let mut newest = queue.pop_last(3).unwrap();
+        assert_eq!((newest.pop_front(), newest.len(), queue.len()), (Some(3), 2, 3));
+        queue.push_last(newest);
+        assert_eq!(queue.len(), 5);
+        let last = queue.pop_last(9).unwrap();
+        assert_eq!((last.len(), queue.len()), (2, 3));
+        assert_eq!(queue.first().unwrap().len(), 3);
+        assert_eq!(drain(&mut queue, 9), [0, 1, 2]);
+        assert!(queue.pop_last(1).is_none());
+    }
+
+    #[test]
+    fn events_of_different_tiers_never_share_a_chunk() {
+        let mut queue = ChunkQueue::default();
+        queue.push_one(&Meta::default(), 1);
+        queue.push_one(&Meta { tier: 1, ..Meta::default() }, 2);
+        assert_eq!(queue.pop(9).unwrap().len(), 1);
     }
 
     #[test]

@@ -119,6 +119,10 @@ pub struct Meta {
     pub ingress: Time,
     /// When they stop being of use, if ever.
     pub deadline: Option<Time>,
+    /// How much they matter: the higher, the longer a stage whose admission looks at it lets them
+    /// in. What they lead to has the same. 0 where nothing is said; 255 is what stages send when
+    /// they finish.
+    pub tier: u8,
     /// Whom to tell when all they led to has settled.
     pub ack: Option<Arc<AckGroup>>,
     /// The worker that sent them, and so has them in its cache; 0 if none. Only a hint.
@@ -141,6 +145,7 @@ impl Meta {
         };
         same_group
             && self.deadline == other.deadline
+            && self.tier == other.tier
             && self.ingress.0.abs_diff(other.ingress.0) <= Self::INGRESS_SPREAD_NS
     }
 

@@ -106,6 +106,7 @@ pub struct Cx {
     attempt: Cell<u32>,
     ingress: Cell<Time>,
     deadline: Cell<Option<Time>>,
+    tier: Cell<u8>,
     quitting: Cell<bool>,
     host: Arc<dyn Host>,
 }
@@ -120,6 +121,7 @@ impl Cx {
             attempt: Cell::new(1),
             ingress: Cell::new(Time::ZERO),
             deadline: Cell::new(None),
+            tier: Cell::new(0),
             quitting: Cell::new(false),
             host,
         }
@@ -161,6 +163,12 @@ impl Cx {
         self.deadline.get()
     }
 
+    /// How much the event matters to admission: the higher, the more.
+    #[must_use]
+    pub fn tier(&self) -> u8 {
+        self.tier.get()
+    }
+
     /// Ends the program: nothing new is handled, what is queued is cancelled, and `result` is
     /// what the run returns.
     pub fn quit<R: Any + Send>(&self, result: R) {
@@ -181,9 +189,10 @@ impl Cx {
     }
 
     #[doc(hidden)]
-    pub fn set_times(&self, ingress: Time, deadline: Option<Time>) {
+    pub fn set_origin(&self, ingress: Time, deadline: Option<Time>, tier: u8) {
         self.ingress.set(ingress);
         self.deadline.set(deadline);
+        self.tier.set(tier);
     }
 }
 

@@ -217,9 +217,11 @@ impl Lister<'_> {
     fn stage(&self, kind: Kind, name: &str, number: usize) -> Option<Section> {
         let own = self.plan.stages.get(name).cloned().unwrap_or_default();
         let applies = |field: &&Field<StagePlan, _>| match kind {
-            Kind::Stage => field.key != "rate",
-            Kind::Source => matches!(field.key, "batch" | "priority" | "rate"),
-            Kind::Input => false,
+            Kind::Stage => !matches!(field.key, "rate" | "tier" | "deadline"),
+            Kind::Source => {
+                matches!(field.key, "batch" | "priority" | "rate" | "tier" | "deadline")
+            }
+            Kind::Input => matches!(field.key, "tier" | "deadline"),
         };
         let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();
         let settled = &self.settings.stages[number];

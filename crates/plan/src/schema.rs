@@ -103,6 +103,16 @@ impl Setting for usize {
     }
 }
 
+impl Setting for u8 {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        whole(node, "a whole number from 0 to 255")
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl Setting for u32 {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         whole(node, "a whole number, at least 1")
@@ -418,6 +428,26 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("emit_max", emit_max from emit_max, "events one event may emit before it fails"),
     field!("failures_max", failures_max from failures_max, "failed events kept for inspection"),
     field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
+    Field {
+        key: "tier",
+        about: "of a source or an input: how much what it sends matters to admission",
+        set: |part, node, text| {
+            part.tier = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.tier.is_some(),
+        show: |settled| if settled.tier == 0 { String::new() } else { settled.tier.show() },
+    },
+    Field {
+        key: "deadline",
+        about: "of a source or an input: within which time what it sends should be done",
+        set: |part, node, text| {
+            part.deadline = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.deadline.is_some(),
+        show: |settled| settled.deadline.as_ref().map(Setting::show).unwrap_or_default(),
+    },
     Field {
         key: "admission",
         about: "who is let into the queue: a name, or { name = \"...\", parameters }",

@@ -337,9 +337,12 @@ fn there_are(what: &str, catalogue: &Catalogue) -> String {
 }
 
 /// The parameters of what was chosen.
-fn parameters(owner: &str, catalogue: &Catalogue) -> String {
-    let mut all = catalogue.policies.iter().chain(&catalogue.admissions);
-    let params = all.find(|offer| offer.name == owner).map_or(&[][..], |offer| offer.params);
+fn parameters(owner: &str, key: &str, catalogue: &Catalogue) -> String {
+    // A policy and an admission controller may have the same name.
+    let of_a_stage = key.starts_with("stage.") || key.starts_with("every.");
+    let offers = if of_a_stage { &catalogue.admissions } else { &catalogue.policies };
+    let params =
+        offers.iter().find(|offer| offer.name == owner).map_or(&[][..], |offer| offer.params);
     let names: Vec<&str> = params.iter().map(|param| param.name).collect();
     match names.as_slice() {
         [] => "it has none".to_owned(),
@@ -449,7 +452,7 @@ impl PlanSpec {
         let help = match fault {
             _ if at.is_none() => Some("the program says so itself".to_owned()),
             PlanFault::NoChoice { what, .. } => Some(there_are(what, catalogue)),
-            PlanFault::NoParam { owner, .. } => Some(parameters(owner, catalogue)),
+            PlanFault::NoParam { owner, .. } => Some(parameters(owner, &key, catalogue)),
             _ => None,
         };
         // What a variable holds may be nobody's business.

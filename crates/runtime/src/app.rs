@@ -21,7 +21,7 @@ use comporta_model::plan::{Catalogue, Plan, PlanFault, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
 use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk, Updated};
-use comporta_policy::{Entry as PolicyEntry, Registry};
+use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
 use crate::core::{Core, Node, Wiring};
 use crate::env::Clock;
@@ -30,6 +30,7 @@ use crate::latency::Latency;
 use crate::path::admit::Desk;
 use crate::path::emit::{Edge, EdgeRoute, Tap, key_hash};
 use crate::path::enqueue::{Maker, Phase, StageNode, State};
+use crate::path::gate::Gate;
 use crate::path::handle::Rules;
 use crate::path::push::{InputNode, Push};
 use crate::path::release::Resequencer;
@@ -78,6 +79,7 @@ struct Inner {
     copies: HashSet<(u32, usize)>,
     plan: Plan,
     registry: Registry,
+    admissions: admission::Registry,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -345,11 +347,14 @@ impl App {
             let spec = &site.core.graph.stages[site.id as usize];
             let (id, name) = (site.id, spec.name.clone());
             let (batch, rate) = (settings.batch, settings.rate);
+            let (tier, within) = (settings.tier, settings.deadline);
             Arc::new_cyclic(|me| SourceNode {
                 id,
                 name,
                 batch,
                 rate,
+                tier,
+                within,
                 me: me.clone(),
                 opener: Mutex::new(Some(Box::new(move || open().into_source()))),
                 state: Apart::new(Mutex::new(SourceState::default())),
@@ -472,11 +477,45 @@ impl App {
         self.inner.borrow_mut().registry.add(entry);
     }
 
+    /// Adds an admission controller of the program's own, which plans can then choose by its name
+    /// for the queue of a stage; it goes before one of the library of that name.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_policy as policy; pub use comporta_runtime::*; }
+    /// use comporta::policy::Offer;
+    /// use comporta::policy::admission::{Admission, Ask, Entry};
+    /// use comporta::{App, Plan};
+    ///
+    /// /// Lets in whom it finds nobody before.
+    /// struct Shy;
+    /// impl Admission for Shy {
+    ///     fn admit(&mut self, ask: &Ask) -> usize {
+    ///         usize::from(ask.queued == 0)
+    ///     }
+    /// }
+    ///
+    /// let app = App::new("shy");
+    /// # let numbers = app.source("numbers", || 0..9_u64);
+    /// # let show = app.sink("show", |_: u64| ());
+    /// # app.connect(numbers, show);
+    /// let about = "lets in whom it finds nobody before";
+    /// let offer = Offer { name: "shy", aliases: &[], about, cites: "", params: &[] };
+    /// app.admission(Entry::new(offer, |_| Shy));
+    /// let plan = Plan::new().stage("show", |show| show.admission("shy"));
+    /// # let summary = app.run(&plan)?;
+    /// # assert_eq!(summary.snapshot.stage("show").unwrap().counts.offered, 9);
+    /// # Ok::<(), comporta::StartError>(())
+    /// ```
+    pub fn admission(&self, entry: admission::Entry) {
+        self.inner.borrow_mut().admissions.add(entry);
+    }
+
     /// What plans can choose by name.
     #[must_use]
     pub fn catalogue(&self) -> Catalogue {
         let mut catalogue = Catalogue::default();
         catalogue.policies = self.inner.borrow().registry.offers();
+        catalogue.admissions = self.inner.borrow().admissions.offers();
         catalogue
     }
 
@@ -527,8 +566,9 @@ impl App {
     ) -> std::result::Result<Arc<Core>, StartError> {
         let topology = self.topology()?;
         let settings = self.settings(plan)?;
-        let Inner { graph, entries, wiring, registry, .. } = self.inner.into_inner();
-        let core = Core::new(graph, &topology, settings, registry, wiring, clock, tested);
+        let Inner { graph, entries, wiring, registry, admissions, .. } = self.inner.into_inner();
+        let named = (registry, admissions);
+        let core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
         let core = Arc::new(core);
         let nodes = (0u32..)
             .zip(entries)
@@ -627,6 +667,8 @@ fn stage_node<H: Handler>(
     let spec = &core.graph.stages[id as usize];
     let cycle = core.cycle_of(id);
     let mut desk = Desk::new(settings.capacity, settings.when_full, cycle.clone());
+    let gate = |choice| Gate::new(&core.admissions, choice);
+    desk.gate = settings.admission.as_ref().and_then(gate);
     let mut queue = comporta_model::chunk::ChunkQueue::default();
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         queue.push_one(&Meta::default(), *event);
@@ -655,6 +697,7 @@ fn stage_node<H: Handler>(
             on_panic: settings.on_panic,
             group,
             ordered: spec.ordered,
+            in_order: spec.ordered || spec.stateful || group.is_some(),
             last: core.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
             retain,
@@ -674,6 +717,7 @@ fn stage_node<H: Handler>(
             made: 0,
             in_flight: 0,
             stride: settings.batch,
+            usual_ns: 0,
             busy_ns: 0,
             latency: Latency::default(),
             open,

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::failure::Failure;
 use crate::govern::{Decision, is_governing};
 use crate::path::admit::Wakes;
+use crate::path::gate::Gate;
 use crate::sync::Arc;
 
 /// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
@@ -188,6 +189,48 @@ impl Control {
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         not_governing()?;
         self.core.governors[at].appoint(&self.core, choice).map_err(ControlError::Policy)
+    }
+
+    /// Has another admission controller decide who is let into the queue of a stage; `none` lets
+    /// everybody in for whom there is room. Who waits there already stays.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
+    /// # use std::time::Duration;
+    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # let app = App::new("short");
+    /// # let numbers = app.source("numbers", || 0..9_u64);
+    /// # let show = app.sink("show", |_: u64| ());
+    /// # app.connect(numbers, show);
+    /// # let kit = Kit::new(app, &Plan::new())?;
+    /// let control = kit.control();
+    /// control.set_admission("show", "codel")?;
+    /// let slower = Choice::new("codel").with("target", Duration::from_millis(20));
+    /// control.set_admission("show", slower)?;
+    /// control.set_admission("show", "none")?;
+    /// let refused = control.set_admission("show", "codle").unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "there is no admission controller `codle`: did you mean `codel`?"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For an unknown stage, controller or parameter, or a stage without a queue.
+    pub fn set_admission(
+        &self,
+        stage: &str,
+        controller: impl Into<Choice>,
+    ) -> Result<(), ControlError> {
+        let id = self.queue(stage)?;
+        let key = format!("stage.{stage}.admission");
+        let offers = self.core.admissions.offers();
+        let choice = settle_choice("admission controller", &offers, &controller.into(), &key)
+            .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
+        let gate = Gate::new(&self.core.admissions, &choice);
+        self.core.node(id.0).set_admission(gate);
+        Ok(())
     }
 
     /// What the policy of a cluster has done lately, and why: the last 256 decisions, oldest first.

@@ -11,7 +11,7 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 use comporta_model::stage::Host;
-use comporta_policy::Registry;
+use comporta_policy::{Registry, admission};
 
 use crate::color::{self, Colors};
 use crate::cycle::Cycle;
@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::govern::Governor;
 use crate::path::admit::Wakes;
 use crate::path::emit::{Edge, Inlet, Tap};
+use crate::path::gate::Gate;
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
 use crate::path::work::Worker;
@@ -60,6 +61,7 @@ pub(crate) trait Node: Send + Sync {
     fn set_capacity(&self, _: usize, _: &mut Wakes) {}
     fn set_enabled(&self, _: bool) {}
     fn set_when_full(&self, _: WhenFull) {}
+    fn set_admission(&self, _: Option<Box<Gate>>) {}
     /// What a policy asks for.
     fn reading(&self) -> Reading;
     fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Wakes) -> Result<(), String> {
@@ -136,6 +138,7 @@ pub(crate) struct Core {
     /// Held while a stage moves from one to another.
     pub(crate) moving: Mutex<()>,
     pub(crate) registry: Registry,
+    pub(crate) admissions: admission::Registry,
     pub(crate) colors: Colors,
     /// For each stage, how many lie before it.
     pub(crate) depths: Vec<u32>,
@@ -197,7 +200,7 @@ impl Core {
         graph: Graph,
         topology: &Topology,
         settings: Settings,
-        registry: Registry,
+        (registry, admissions): (Registry, admission::Registry),
         wiring: Wiring,
         clock: Clock,
         tested: bool,
@@ -243,6 +246,7 @@ impl Core {
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
             moving: Mutex::default(),
             registry,
+            admissions,
             colors: Colors::default(),
             depths: topology.depth.clone(),
             cycles: cycles(&graph, topology),

@@ -47,4 +47,4 @@ pub use latency::Latency;
 pub use path::admit::Shed;
 pub use path::push::{Push, PushError};
 pub use running::{Ended, Running, Summary};
-pub use snapshot::{Counts, PoolSnapshot, Snapshot, StageSnapshot};
+pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};

@@ -43,6 +43,8 @@ pub struct Counts {
     /// Visits made.
     pub visits: u64,
     pub(crate) shed: [u64; Shed::ALL.len()],
+    /// Of these, after they arrived.
+    pub(crate) shed_late: u64,
 }
 
 impl Counts {
@@ -55,16 +57,13 @@ impl Counts {
     /// Shed before they arrived.
     #[must_use]
     pub fn shed_at_door(&self) -> u64 {
-        [Shed::Rejected, Shed::Newest, Shed::Disabled, Shed::Ended]
-            .map(|r| self.shed(r))
-            .iter()
-            .sum()
+        self.shed.iter().sum::<u64>() - self.shed_late
     }
 
     /// Shed after they arrived.
     #[must_use]
     pub fn shed_later(&self) -> u64 {
-        self.shed(Shed::Oldest) + self.shed(Shed::Cycle)
+        self.shed_late
     }
 }
 
@@ -90,6 +89,8 @@ pub struct StageSnapshot {
     pub idle: usize,
     /// Its priority.
     pub priority: i32,
+    /// Its admission controller and what that allows now, if it has one.
+    pub admission: Option<AdmissionSnapshot>,
     /// Time spent in its handler, all instances together; of a source, in its pulls.
     pub busy: Duration,
     /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
@@ -116,6 +117,7 @@ impl StageSnapshot {
             instances: 0,
             idle: 0,
             priority,
+            admission: None,
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,
@@ -142,6 +144,16 @@ impl StageSnapshot {
         c.offered == c.refused + c.shed_at_door() + c.arrived
             && c.arrived == c.handled + c.shed_later() + c.failed + c.cancelled + held
     }
+}
+
+/// An admission controller at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AdmissionSnapshot {
+    /// What was chosen, with all its parameters.
+    pub choice: Choice,
+    /// What it allows now, in a few words for people.
+    pub allows: String,
 }
 
 /// One pool at one moment.

@@ -7,7 +7,6 @@
 //! that way. A row is worse if the interval of the
 //! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not, or if there
 //! are too few rounds to know. One that failed in any round comes last: nobody would choose it.
-//! Long because half of it is tests of rankings, which read best beside them.
 
 use comporta_stats::{median, sure_interval};
 

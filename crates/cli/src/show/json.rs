@@ -1,8 +1,8 @@
 //! The report as one line of JSON, for programs. The fields are these structs, in this order; their
 //! names do not change, new ones may be added. Times are in seconds.
 
-use comporta_runtime::{Ended, Latency, PoolSnapshot, Shed, StageSnapshot, StartError};
-use serde::Serialize;
+use comporta_runtime::{Counts, Ended, Latency, PoolSnapshot, Shed, StageSnapshot, StartError};
+use serde::{Serialize, Serializer};
 
 use super::exit::Exit;
 use super::pace::per_second;
@@ -85,7 +85,9 @@ struct Stage<'a> {
     cancelled: u64,
     retried: u64,
     replayed: u64,
-    shed: ShedBy,
+    shed: ShedBy<'a>,
+    /// Of these, after they had arrived.
+    shed_later: u64,
     /// `cancelled + queued + in_flight + outboxed`: what came, but came to no end.
     left: u64,
     queued: usize,
@@ -105,15 +107,18 @@ struct Stage<'a> {
     finished: bool,
 }
 
-/// At the door: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`.
-#[derive(Serialize)]
-struct ShedBy {
-    rejected: u64,
-    drop_newest: u64,
-    drop_oldest: u64,
-    disabled: u64,
-    cycle: u64,
-    ended: u64,
+/// At the door: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`; by
+/// its name, an admission controller that shed any, at the door or later.
+struct ShedBy<'a>(&'a Counts);
+
+impl Serialize for ShedBy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let told = |reason: &Shed| !reason.is_admission() || self.0.shed(*reason) > 0;
+        let reasons = Shed::ALL.into_iter().filter(told);
+        serializer.collect_map(
+            reasons.map(|reason| (reason.name().replace('-', "_"), self.0.shed(reason))),
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -223,14 +228,8 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
         cancelled: counts.cancelled,
         retried: counts.retried,
         replayed: counts.replayed,
-        shed: ShedBy {
-            rejected: counts.shed(Shed::Rejected),
-            drop_newest: counts.shed(Shed::Newest),
-            drop_oldest: counts.shed(Shed::Oldest),
-            disabled: counts.shed(Shed::Disabled),
-            cycle: counts.shed(Shed::Cycle),
-            ended: counts.shed(Shed::Ended),
-        },
+        shed: ShedBy(counts),
+        shed_later: counts.shed_later(),
         left: held_or_cancelled(stage),
         queued: stage.queued,
         in_flight: stage.in_flight,
@@ -276,7 +275,7 @@ mod tests {
         let parse = concat!(
             r#"{"name":"parse","offered":10,"refused":0,"arrived":10,"handled":2,"emitted":0,"#,
             r#""unrouted":0,"failed":2,"cancelled":0,"retried":0,"replayed":0,"#,
-            r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"#,
+            r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"shed_later":6,"#,
             r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,

@@ -133,7 +133,9 @@ pub(super) fn fill(stage: &StageSnapshot) -> f64 {
 
 /// Whether a queue lets events go when it is full, as far as can be seen.
 pub(super) fn sheds(stage: &StageSnapshot) -> bool {
-    [Shed::Rejected, Shed::Newest, Shed::Oldest].iter().any(|why| stage.counts.shed(*why) > 0)
+    let of_a_full_queue = [Shed::Rejected, Shed::Newest, Shed::Oldest];
+    let by_choice = |why: &Shed| of_a_full_queue.contains(why) || why.is_admission();
+    Shed::ALL.iter().filter(|why| by_choice(why)).any(|why| stage.counts.shed(*why) > 0)
 }
 
 /// So many in this time, as so many a second.

@@ -8,6 +8,8 @@ mod graphs;
 mod ports;
 mod failures;
 mod bounds;
+mod admission;
+mod shedding;
 mod sources;
 mod rates;
 mod ends;

@@ -28,6 +28,8 @@ pub(crate) struct SourceCase {
     /// It sometimes says it has nothing for a while.
     pub(crate) paced: bool,
     pub(crate) batch: usize,
+    pub(crate) tier: u8,
+    pub(crate) deadline: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ pub(crate) struct StageCase {
     pub(crate) on_panic: OnPanic,
     pub(crate) priority: i32,
     pub(crate) pool: usize,
+    pub(crate) admission: Option<&'static str>,
     /// So many of a hundred events fail at first.
     pub(crate) fails: u64,
     pub(crate) emits_max: u64,
@@ -99,6 +102,7 @@ pub(crate) enum Change {
     Priority(usize, i32),
     Move(usize, usize),
     Enable(usize, bool),
+    Admission(usize, &'static str),
     Replay(usize, usize),
     Nothing,
 }
@@ -184,6 +188,21 @@ impl Chooser {
     }
 }
 
+/// The first serves the newest first, at times.
+const ADMISSIONS: [&str; 11] = [
+    "codel(target=5us, interval=20us)",
+    "codel(target=5us, interval=20us, lifo=false)",
+    "codel(target=5us, interval=20us, paced=true, lifo=false)",
+    "capacity(max=2)",
+    "token-bucket(rate=50000, burst=3)",
+    "seda(target=5us, nreq=5, rate_max=100000)",
+    "gradient(min=1, max=9, window=3)",
+    "breakwater(target=5us, every=1us)",
+    "tiers(target=5us, window=5)",
+    "deadline",
+    "none",
+];
+
 impl Case {
     pub(crate) fn new(seed: u64) -> Self {
         Case::under(seed, true)
@@ -229,7 +248,49 @@ impl Case {
             _ => Ending::Complete,
         };
         let fuel = dice.pick(&[3, 8, 8, 20, 40]);
-        Case { seed, sources, input, stages, links, fuel, pools, changes, ending }
+        let mut case = Case { seed, sources, input, stages, links, fuel, pools, changes, ending };
+        if !lossless {
+            case.guard(&mut Dice::new(seed ^ 3));
+        }
+        case
+    }
+
+    /// Puts admission controllers before some queues, in some cases.
+    fn guard(&mut self, dice: &mut Dice) {
+        if dice.chance(50) {
+            return;
+        }
+        for source in &mut self.sources {
+            source.tier = dice.below(3) as u8;
+            source.deadline = dice.chance(30).then(|| Duration::from_micros(dice.pick(&[5, 500])));
+        }
+        for stage in &mut self.stages {
+            stage.admission = dice.chance(40).then(|| dice.pick(&ADMISSIONS));
+        }
+        let heads = self.heads();
+        for change in &mut self.changes {
+            if matches!(change, Change::Nothing) && dice.chance(50) {
+                let node = heads + dice.below(self.stages.len());
+                *change = Change::Admission(node, dice.pick(&ADMISSIONS));
+            }
+        }
+    }
+
+    /// The admission controllers that a node has in turn.
+    fn admissions(&self, node: usize) -> impl Iterator<Item = &'static str> {
+        let later = self.changes.iter().filter_map(move |change| match change {
+            Change::Admission(at, name) if *at == node => Some(*name),
+            _ => None,
+        });
+        self.stage(node).and_then(|stage| stage.admission).into_iter().chain(later)
+    }
+
+    /// Whether it may take the newest events first.
+    pub(crate) fn may_turn(&self, node: usize) -> bool {
+        let in_order = self.stage(node).is_none_or(|stage| {
+            stage.stateful || stage.ordered || matches!(stage.shape, Shape::Grouped(..))
+        });
+        !in_order && self.admissions(node).any(|name| name == ADMISSIONS[0])
     }
 
     /// Everything about it, a line each.
@@ -289,10 +350,17 @@ impl Case {
             });
         }
         for (node, source) in self.sources.iter().enumerate() {
-            plan = plan.stage(self.name(node), |s| s.batch(source.batch));
+            plan = plan.stage(self.name(node), |s| {
+                let s = s.batch(source.batch).tier(source.tier);
+                source.deadline.map_or(s.clone(), |deadline| s.deadline(deadline))
+            });
         }
         for (at, stage) in self.stages.iter().enumerate() {
             plan = plan.stage(self.name(self.heads() + at), |s| {
+                let s = match stage.admission {
+                    Some(text) => s.admission(choice(text)),
+                    None => s,
+                };
                 s.instances(stage.instances)
                     .capacity(stage.capacity)
                     .when_full(stage.when_full)
@@ -315,7 +383,8 @@ impl Case {
     pub(crate) fn is_lossy(&self, node: usize) -> bool {
         let loses = |rule: WhenFull| rule != WhenFull::Block;
         let mut ways = self.links.iter().filter(|link| link.to.contains(&node));
-        self.stage(node).is_some_and(|stage| loses(stage.when_full))
+        self.admissions(node).next().is_some()
+            || self.stage(node).is_some_and(|stage| loses(stage.when_full))
             || ways.any(|link| link.rule.is_some_and(loses))
     }
 
@@ -369,6 +438,11 @@ impl Case {
     }
 }
 
+/// What a text chooses.
+pub(crate) fn choice(text: &str) -> Choice {
+    text.parse().expect("a name, or `name(key=value)`")
+}
+
 impl SourceCase {
     fn new(dice: &mut Dice, few: bool) -> Self {
         SourceCase {
@@ -376,6 +450,8 @@ impl SourceCase {
             acknowledged: dice.chance(30),
             paced: dice.chance(20),
             batch: dice.pick(&[1, 2, 7, 256]),
+            tier: 0,
+            deadline: None,
         }
     }
 }
@@ -410,6 +486,7 @@ impl StageCase {
             on_panic: if dice.chance(30) { OnPanic::Reset } else { OnPanic::Keep },
             priority: dice.between(0, 20) as i32 - 5,
             pool: dice.below(pools),
+            admission: None,
             fails: if failing && dice.chance(50) { dice.pick(&[3, 10, 40]) } else { 0 },
             emits_max: dice.pick(&[1, 1, 2, 3, EMITS_MAX]),
             tries_to_send: dice.chance(15),

@@ -80,7 +80,9 @@ impl Ledger {
             Arc::new(Site {
                 node: node as u64,
                 single,
-                checks_order: single && stage.is_none_or(|stage| !stage.replayed),
+                checks_order: single
+                    && !case.may_turn(node)
+                    && stage.is_none_or(|stage| !stage.replayed),
                 renumbers: !single && case.is_numbered(node),
                 fails: stage.map_or(0, |stage| stage.fails),
                 emits_max: stage.map_or(1, |stage| stage.emits_max),

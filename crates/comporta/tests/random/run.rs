@@ -8,7 +8,7 @@ use std::time::Duration;
 use comporta::testing::Kit;
 use comporta::{Control, Ended, Push, PushError, Running};
 
-use crate::case::{Case, Change, Ending};
+use crate::case::{Case, Change, Ending, choice};
 use crate::check::{Watch, lines};
 use crate::dice::Dice;
 use crate::program::{Event, Site, build};
@@ -28,6 +28,7 @@ fn apply(case: &Case, control: &Control, change: Change) {
         Change::Priority(node, n) => control.set_priority(&case.name(node), n),
         Change::Move(node, at) => control.move_stage(&case.name(node), pool(at)),
         Change::Enable(node, enabled) => control.set_enabled(&case.name(node), enabled),
+        Change::Admission(node, text) => control.set_admission(&case.name(node), choice(text)),
         Change::Replay(node, max) => control.replay(&case.name(node), max).map(|_| ()),
         Change::Nothing => Ok(()),
     };
@@ -39,7 +40,7 @@ fn try_push(site: &Site, push: &Push<Event>) {
     let event = site.to_push();
     match push.try_push(event) {
         Ok(()) => site.pushed(&event),
-        Err(PushError::Full(_)) => {}
+        Err(PushError::Full(_) | PushError::Refused(..)) => {}
         Err(error) => assert!(matches!(error, PushError::Closed(_)), "{error}"),
     }
 }
@@ -102,7 +103,7 @@ fn pusher(case: &Case, site: Arc<Site>, push: Push<Event>) -> JoinHandle<()> {
             let event = site.to_push();
             match push.push(event) {
                 Ok(()) => site.pushed(&event),
-                Err(PushError::Full(_)) => {}
+                Err(PushError::Full(_) | PushError::Refused(..)) => {}
                 Err(_) => return,
             }
         }

@@ -109,6 +109,12 @@ part! {
         /// A stub stands in for it: it is not made, and its events are swallowed and count as
         /// handled. It is there as it is by default.
         stub: bool,
+        /// Of a source or an input: how much what it sends matters to admission, the higher the
+        /// more; 0 by default.
+        tier: u8,
+        /// Of a source or an input: within which time of entering the program what it sends, and
+        /// all it leads to, should be done; without end by default.
+        deadline: Duration,
     }
     chosen {
         /// Who is let into the queue; everybody for whom there is room by default.

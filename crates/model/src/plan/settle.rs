@@ -34,6 +34,10 @@ pub struct StageSettings {
     pub failures_max: usize,
     /// State after a panic.
     pub on_panic: OnPanic,
+    /// How much what it sends matters, if it is a source or an input.
+    pub tier: u8,
+    /// Within which time that should be done.
+    pub deadline: Option<Duration>,
     /// Who is let into its queue; everybody for whom there is room, if nothing is said.
     pub admission: Option<Choice>,
     /// Events a second of a source at most; infinite if there is no bound.
@@ -350,14 +354,20 @@ impl Plan {
         // What is said of every stage gives way where a stage cannot have it; what is said of one
         // stage by name does not.
         let mut every = match spec.kind {
-            Kind::Stage => self.every.clone(),
+            Kind::Stage => StagePlan { tier: None, deadline: None, ..self.every.clone() },
             Kind::Source => StagePlan {
                 batch: self.every.batch,
                 priority: self.every.priority,
                 rate: self.every.rate,
+                tier: self.every.tier,
+                deadline: self.every.deadline,
                 ..StagePlan::default()
             },
-            Kind::Input => StagePlan::default(),
+            Kind::Input => StagePlan {
+                tier: self.every.tier,
+                deadline: self.every.deadline,
+                ..StagePlan::default()
+            },
         };
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
@@ -388,6 +398,19 @@ impl Plan {
         if own.capacity.is_some() || own.when_full.is_some() {
             faults.extend(has_queue(spec).err());
         }
+        for (said, what) in [(own.tier.is_some(), "tier"), (own.deadline.is_some(), "deadline")] {
+            if said && spec.kind == Kind::Stage {
+                faults.push(not_for_kind(spec, what));
+            }
+        }
+        if said.deadline.is_some_and(|deadline| deadline.is_zero()) {
+            faults.push(PlanFault::OutOfRange {
+                what: format!("the deadline of what `{}` sends", spec.name),
+                value: "0s".to_owned(),
+                expected: "more",
+                key: format!("stage.{}.deadline", spec.name),
+            });
+        }
         if own.admission.is_some() && spec.kind != Kind::Stage {
             faults.push(not_for_kind(spec, "admission"));
         }
@@ -410,6 +433,8 @@ impl Plan {
             emit_max,
             failures_max: said.failures_max.unwrap_or(defaults::FAILURES_MAX),
             on_panic: said.on_panic.unwrap_or_default(),
+            tier: said.tier.unwrap_or(0),
+            deadline: said.deadline,
             admission,
             rate: rate.unwrap_or_else(|fault| {
                 faults.push(fault);
@@ -536,6 +561,28 @@ mod tests {
         let every = Plan::new().every(|s| s.rate(5.0));
         assert_eq!(rates(every.clone()), [5.0, none, none]);
         assert_eq!(rates(every.stage("read", |s| s.rate(none))), [none, none, none]);
+    }
+
+    #[test]
+    fn a_tier_and_a_deadline_are_of_what_enters_the_program() {
+        let ms = Duration::from_millis;
+        let plan = Plan::new()
+            .every(|every| every.deadline(ms(50)).tier(3))
+            .stage("read", |read| read.tier(7));
+        let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+        let of: Vec<_> = settings.stages.iter().map(|s| (s.tier, s.deadline)).collect();
+        assert_eq!(of, [(7, Some(ms(50))), (0, None), (0, None)]);
+        let plan = Plan::new()
+            .stage("split", |split| split.tier(1).deadline(ms(1)))
+            .stage("read", |read| read.deadline(ms(0)));
+        assert_eq!(
+            mistakes(&plan),
+            [
+                "stage.read.deadline: the deadline of what `read` sends is 0s: use more",
+                "stage.split.tier: `split` is a stage and has no tier",
+                "stage.split.deadline: `split` is a stage and has no deadline",
+            ]
+        );
     }
 
     #[test]

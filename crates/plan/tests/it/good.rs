@@ -37,11 +37,17 @@ retry.backoff = "50ms"
 emit_max = "unlimited"
 failures_max = 0
 on_panic = "reset"
+admission = { name = "token-bucket", rate = 2_000 }
 
 [stage.read]
+tier = 7
 rate = 2.5
 
+[stage.push]
+deadline = "250ms"
+
 [stage.show]
+admission = "codel(target=20ms)"
 stub = true
 
 [connector."count -> show"]
@@ -70,6 +76,15 @@ fn everything_a_plan_may_say_is_obeyed() {
     assert_eq!(split.on_panic, OnPanic::Reset);
     assert_eq!((settings.stages[0].rate, settings.stages[2].rate), (2.5, f64::INFINITY));
     assert_eq!((settings.stages[4].stub, settings.stages[2].stub), (true, false));
+    let admission = |at: usize| settings.stages[at].admission.as_ref().map(ToString::to_string);
+    assert_eq!(admission(2).as_deref(), Some("token-bucket(burst=100, rate=2000)"));
+    assert_eq!(
+        admission(4).as_deref(),
+        Some("codel(interval=100ms, lifo=true, paced=false, target=20ms)")
+    );
+    assert_eq!(admission(5), None);
+    assert_eq!((settings.stages[0].tier, settings.stages[0].deadline), (7, None));
+    assert_eq!(settings.stages[1].deadline, Some(Duration::from_millis(250)));
     // What is said of every stage gives way where a stage cannot have it.
     assert_eq!((settings.stages[3].instances, settings.stages[5].instances), (1, 3));
     assert_eq!(settings.connectors[4], [Some(WhenFull::Reject)]);

@@ -49,6 +49,7 @@ pub(crate) fn program() -> Plan {
 pub(crate) fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::default();
     catalogue.policies = comporta_policy::Registry::new().offers();
+    catalogue.admissions = comporta_policy::admission::Registry::new().offers();
     catalogue
 }
 

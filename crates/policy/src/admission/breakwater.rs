@@ -100,8 +100,11 @@ impl Admission for Breakwater {
     fn admit(&mut self, ask: &Ask) -> usize {
         self.least = ask.instances.max(1) as f64;
         self.sense(ask.now, ask.oldest);
-        self.wanted = self.wanted.max(ask.inside() + ask.n);
         ask.n.min((self.credits.max(self.least) as usize).saturating_sub(ask.inside()))
+    }
+
+    fn entered(&mut self, ask: &Ask, _: usize) {
+        self.wanted = self.wanted.max(ask.inside() + ask.n);
     }
 
     fn next(&mut self, look: &Look) -> Next {
@@ -132,13 +135,14 @@ mod tests {
         let mut gate = breakwater(PLAN);
         let busy = Ask { n: 50, now: at(1), ..ASK };
         gate.admit(&busy); // nothing was wanted before
+        gate.entered(&busy, 1);
         gate.admit(&Ask { now: at(2), ..busy });
-        gate.admit(&Ask { now: at(2), ..busy });
+        gate.admit(&Ask { now: at(3), ..busy }); // nor since
         assert!((gate.credits - 2.0).abs() < 1e-9, "{}", gate.credits);
         gate.credits = 100.0;
-        gate.sense(at(3), Duration::from_millis(20));
+        gate.sense(at(4), Duration::from_millis(20));
         assert!((gate.credits - 98.0).abs() < 1e-9, "{}", gate.credits);
-        gate.sense(at(4), Duration::from_secs(9));
+        gate.sense(at(5), Duration::from_secs(9));
         assert!((gate.credits - 49.0).abs() < 1e-9, "half at most: {}", gate.credits);
     }
 
@@ -146,7 +150,9 @@ mod tests {
     fn credits_that_nobody_wants_are_not_issued() {
         let mut gate = breakwater(PLAN);
         for millis in 1..1000 {
-            gate.admit(&Ask { now: at(millis), in_flight: 3, ..ASK });
+            let ask = Ask { now: at(millis), in_flight: 3, ..ASK };
+            let n = gate.admit(&ask);
+            gate.entered(&ask, n);
         }
         assert!((gate.credits - 9.0).abs() < 1e-9, "{}", gate.credits);
     }

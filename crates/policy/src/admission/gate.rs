@@ -135,6 +135,7 @@ pub(super) fn ns(span: Duration) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::admission::Open;
 
     /// One event at the door of an empty stage, at the start.
     pub(in crate::admission) const ASK: Ask = Ask {
@@ -159,8 +160,6 @@ pub(super) mod tests {
 
     #[test]
     fn a_controller_that_says_nothing_lets_everybody_in_in_order() {
-        struct Open;
-        impl Admission for Open {}
         assert_eq!(Open.admit(&Ask { n: 7, ..ASK }), 7);
         assert_eq!(Open.next(&LOOK), Next::Oldest);
     }

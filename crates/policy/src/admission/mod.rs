@@ -66,10 +66,31 @@ impl Default for Registry {
     }
 }
 
+/// The name of the one that lets everybody in.
+pub const NONE: &str = "none";
+
+/// Lets everybody in; so what is said of every stage can be taken back for one.
+#[derive(Clone, Copy, Debug)]
+pub struct Open;
+
+impl Admission for Open {}
+
+fn open() -> Entry {
+    let offer = Offer {
+        name: NONE,
+        aliases: &["open"],
+        about: "lets everybody in for whom there is room",
+        cites: "what a queue does by itself",
+        params: &[],
+    };
+    Entry::new(offer, |_| Open)
+}
+
 /// Every controller of the library.
 #[must_use]
 pub fn all() -> Vec<Entry> {
     vec![
+        open(),
         capacity::entry(),
         token_bucket::entry(),
         codel::entry(),

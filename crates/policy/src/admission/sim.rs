@@ -7,7 +7,7 @@ use std::time::Duration;
 use comporta_model::event::Time;
 use comporta_model::plan::Choice;
 
-use super::{Admission, Ask, Done, Look, Next, Registry};
+use super::{Admission, Ask, Done, Look, Next, Open, Registry};
 
 /// A stage, and what comes to it.
 pub(super) struct Sim {
@@ -252,8 +252,6 @@ fn age(now: f64, event: &Event) -> Duration {
 
 #[test]
 fn without_a_controller_the_queue_is_the_one_of_the_books() {
-    struct Open;
-    impl Admission for Open {}
     // Two servers at half load: the mean response time is the service time / (1 - 0.5²).
     let half = Sim { events: 400_000, ..SIM }.run(&mut Open, 0.5);
     let mean = half.responses.iter().sum::<f64>() / half.handled as f64;

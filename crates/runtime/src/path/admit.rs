@@ -12,7 +12,8 @@ use comporta_model::event::Time;
 use comporta_model::plan::WhenFull;
 
 use crate::cycle::Cycle;
-use crate::path::push::Caller;
+use crate::path::caller::Caller;
+use crate::path::gate::Gate;
 use crate::path::ready::{Task, Token};
 use crate::shelf::Shelf;
 use crate::snapshot::Counts;
@@ -75,12 +76,45 @@ pub enum Shed {
     Cycle,
     /// The stage had ended: sent by a `finish` inside a cycle.
     Ended,
+    /// By the admission controller `capacity`: too many waited.
+    Capacity,
+    /// By `token-bucket`: they came too fast.
+    TokenBucket,
+    /// By `codel`: they had waited too long.
+    Codel,
+    /// By `seda`: response times were over the target.
+    Seda,
+    /// By `gradient`: response times rose.
+    Gradient,
+    /// By `breakwater`: the queueing delay was over the target.
+    Breakwater,
+    /// By `tiers`: others mattered more.
+    Tiers,
+    /// By `deadline`: they would have been late.
+    Deadline,
+    /// By an admission controller of the program's own.
+    Admission,
 }
 
 impl Shed {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Shed; 6] =
-        [Shed::Rejected, Shed::Newest, Shed::Oldest, Shed::Disabled, Shed::Cycle, Shed::Ended];
+    pub const ALL: [Shed; 15] = [
+        Shed::Rejected,
+        Shed::Newest,
+        Shed::Oldest,
+        Shed::Disabled,
+        Shed::Cycle,
+        Shed::Ended,
+        Shed::Capacity,
+        Shed::TokenBucket,
+        Shed::Codel,
+        Shed::Seda,
+        Shed::Gradient,
+        Shed::Breakwater,
+        Shed::Tiers,
+        Shed::Deadline,
+        Shed::Admission,
+    ];
 
     /// The word for it.
     #[must_use]
@@ -92,7 +126,29 @@ impl Shed {
             Shed::Disabled => "disabled",
             Shed::Cycle => "cycle",
             Shed::Ended => "ended",
+            Shed::Capacity => "capacity",
+            Shed::TokenBucket => "token-bucket",
+            Shed::Codel => "codel",
+            Shed::Seda => "seda",
+            Shed::Gradient => "gradient",
+            Shed::Breakwater => "breakwater",
+            Shed::Tiers => "tiers",
+            Shed::Deadline => "deadline",
+            Shed::Admission => "admission",
         }
+    }
+
+    /// Whether it was an admission controller, at the door or later; the other reasons are of one
+    /// kind each.
+    #[must_use]
+    pub fn is_admission(self) -> bool {
+        self as usize >= Shed::Capacity as usize
+    }
+
+    /// By the admission controller of that name.
+    pub(crate) fn by(controller: &str) -> Shed {
+        let named = |reason: &Shed| reason.is_admission() && reason.name() == controller;
+        Shed::ALL.into_iter().find(named).unwrap_or(Shed::Admission)
     }
 }
 
@@ -109,6 +165,8 @@ pub(crate) struct Desk {
     outside: VecDeque<Waiter>,
     pub(crate) counts: Counts,
     pub(crate) cycle: Option<Arc<Cycle>>,
+    /// Whom to ask before anybody enters.
+    pub(crate) gate: Option<Box<Gate>>,
 }
 
 /// What a draw got.
@@ -121,6 +179,8 @@ pub(crate) struct Drawn {
     pub(crate) rule: WhenFull,
     /// Whether places are needed at all.
     pub(crate) needed: bool,
+    /// Who does not let the event in, whatever room there is.
+    pub(crate) refused: Option<Shed>,
 }
 
 /// What the door decided about `n` events.
@@ -152,6 +212,7 @@ impl Desk {
             outside: VecDeque::new(),
             counts: Counts::default(),
             cycle,
+            gate: None,
         }
     }
 
@@ -198,14 +259,14 @@ impl Desk {
     ) -> Drawn {
         let rule = self.rule(rule);
         if self.disabled || matches!(rule, WhenFull::DropNewest | WhenFull::DropOldest) {
-            return Drawn { places: 0, room: usize::MAX, rule, needed: false };
+            return Drawn { places: 0, room: usize::MAX, rule, needed: false, refused: None };
         }
         let free = self.free_now(len, inside);
         let places = free.min(want);
         self.reserved += places;
         // Under `block`, what comes past the places reserved waits, at worst.
         let room = if rule == WhenFull::Block { free } else { places };
-        Drawn { places, room, rule, needed: true }
+        Drawn { places, room, rule, needed: true, refused: None }
     }
 
     /// Decides about `n` events, of which `drawn` have a place reserved. A sender that knew it was

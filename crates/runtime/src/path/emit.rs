@@ -15,13 +15,13 @@ use comporta_model::plan::WhenFull;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
-use crate::path::admit::{Drawn, Wakes, Who};
+use crate::path::admit::{Drawn, Shed, Wakes, Who};
 use crate::sync::{Arc, Mutex};
 
 /// The queue of a stage, as its senders see it.
 pub(crate) trait Inlet<T>: Send + Sync {
     /// Reserves up to `want` places, where they are needed.
-    fn draw(&self, want: usize, who: &Who, rule: Option<WhenFull>) -> Drawn;
+    fn draw(&self, want: usize, by: &Drawing<'_>, rule: Option<WhenFull>) -> Drawn;
     /// Takes a parcel. Says whether the sender now stands in line.
     fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
     /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
@@ -40,6 +40,17 @@ pub(crate) trait Inlet<T>: Send + Sync {
     fn refuse(&self);
     /// Gives up an outbox and the places granted to it: its events are cancelled.
     fn abandon(&self, outbox: &mut ChunkQueue<T>, room: usize, wakes: &mut Wakes);
+}
+
+/// Who is about to send, and what.
+#[derive(Clone, Copy)]
+pub(crate) struct Drawing<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) who: &'a Who,
+    /// No other instance of the stage sends.
+    pub(crate) alone: bool,
+    /// What it will send with.
+    pub(crate) meta: &'a Meta,
 }
 
 /// Whether a sender stands in line for room.
@@ -103,6 +114,8 @@ struct End<T> {
     /// There was no room at the last draw.
     short: bool,
     rejects: bool,
+    /// Who would not let it in at the last draw.
+    refused: Option<Shed>,
     /// What happens when there is no room, if that is not as the queue has it.
     rule: Option<WhenFull>,
     /// The stage is the only one that leads to this queue.
@@ -215,23 +228,24 @@ impl<T: Send + 'static> Link<T> {
 
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
-    /// `alone` says that no other instance of the stage sends.
-    pub(crate) fn draw(&mut self, want: usize, who: &Who, alone: bool) -> (usize, usize) {
+    pub(crate) fn draw(&mut self, want: usize, by: &Drawing<'_>) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.ends() {
-            if alone && end.sole && end.left >= want {
+            if by.alone && end.sole && end.left >= want {
                 // Nobody else sends there: the room left after the last delivery can only have
                 // grown, and need not be asked for, nor reserved.
                 end.short = false;
+                end.refused = None;
                 end.counted = end.left;
                 room = room.min(end.left);
                 limit = limit.min(end.left);
                 continue;
             }
-            let drawn = end.inlet.draw(want, who, end.rule);
+            let drawn = end.inlet.draw(want, by, end.rule);
             end.drawn = drawn.places;
             end.short = drawn.needed && drawn.places == 0;
             end.rejects = drawn.rule == WhenFull::Reject;
+            end.refused = drawn.refused;
             if drawn.needed {
                 room = room.min(drawn.room);
             }
@@ -355,6 +369,7 @@ impl<T: Send + 'static> End<T> {
             drawn: 0,
             short: false,
             rejects: false,
+            refused: None,
             sole,
             left: 0,
             counted: 0,
@@ -392,6 +407,7 @@ trait AnyLink: Send {
     fn release(&mut self, wakes: &mut Wakes);
     fn refuse(&self);
     fn rejects(&self) -> bool;
+    fn refused(&self) -> Option<Shed>;
     fn abandon(&mut self, room: usize, wakes: &mut Wakes);
 }
 
@@ -448,6 +464,11 @@ impl<T: Send + 'static> AnyLink for Link<T> {
         ends.any(|end| end.short && end.rejects)
     }
 
+    fn refused(&self) -> Option<Shed> {
+        let mut ends = self.wires.iter().flat_map(|wire| &wire.ends);
+        ends.find_map(|end| end.refused)
+    }
+
     /// Leaves every line, giving up what stands in outboxes.
     fn abandon(&mut self, room: usize, wakes: &mut Wakes) {
         let waiting = self.waiting.take();
@@ -500,24 +521,23 @@ impl Links {
         ports: &mut P,
         want: usize,
         emit_max: usize,
-        (who, alone): (&Who, bool),
+        by: Drawing<'_>,
     ) {
         struct Draw<'a> {
             links: &'a mut Links,
             want: usize,
             emit_max: usize,
-            who: &'a Who,
-            alone: bool,
+            by: Drawing<'a>,
         }
         impl PortVisitor for Draw<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 if let Some(link) = self.links.link::<T>(index) {
-                    let (limit, room) = link.draw(self.want, self.who, self.alone);
+                    let (limit, room) = link.draw(self.want, &self.by);
                     out.allow(limit, room, self.emit_max);
                 }
             }
         }
-        ports.each(&mut Draw { links: self, want, emit_max, who, alone });
+        ports.each(&mut Draw { links: self, want, emit_max, by });
     }
 
     /// After a visit: sends everything.
@@ -619,6 +639,11 @@ impl Links {
     /// Whether a queue that had no room gives events back rather than keep senders waiting.
     pub(crate) fn rejects(&self) -> bool {
         self.links.iter().any(|link| link.rejects())
+    }
+
+    /// The admission controller that did not let an event in.
+    pub(crate) fn refused(&self) -> Option<Shed> {
+        self.links.iter().find_map(|link| link.refused())
     }
 
     /// Leaves every line, giving up what stands in outboxes and `room` places granted.

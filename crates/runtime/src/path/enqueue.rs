@@ -23,11 +23,12 @@ use crate::cycle::Cycle;
 use crate::failure::{Failure, Failures};
 use crate::latency::Latency;
 use crate::path::admit::{Desk, Drawn, Rest, Shed, Verdict, Wakes, Who};
-use crate::path::emit::{Inlet, Line, Parcel};
+use crate::path::emit::{Drawing, Inlet, Line, Parcel};
+use crate::path::gate::Gate;
 use crate::path::handle::{Faults, Instance, Rules};
 use crate::path::ready::{Task, Token};
 use crate::path::release::Resequencer;
-use crate::snapshot::StageSnapshot;
+use crate::snapshot::{AdmissionSnapshot, StageSnapshot};
 use crate::sync::{Apart, Arc, Mutex, MutexGuard};
 
 /// Makes the handler of an instance.
@@ -66,6 +67,8 @@ pub(crate) struct State<H: Handler> {
     pub(crate) in_flight: usize,
     /// Events per visit, from the usual service time.
     pub(crate) stride: usize,
+    /// Nanoseconds an event usually takes.
+    pub(crate) usual_ns: u64,
     /// Time spent in handlers, all instances together.
     pub(crate) busy_ns: u64,
     /// How long what it handled had been in the program, if nothing leads on from it.
@@ -149,14 +152,20 @@ impl<H: Handler> State<H> {
         while self.queue.len() + self.desk.reserved > self.desk.capacity
             && let Some((meta, _)) = self.queue.pop_oldest()
         {
-            self.shed(Shed::Oldest, &meta, 1);
+            self.shed_late(Shed::Oldest, &meta, 1);
         }
     }
 
-    /// Counts events that had arrived, or came to the door, as shed.
+    /// Counts events that came to the door as shed.
     pub(crate) fn shed(&mut self, reason: Shed, meta: &Meta, n: usize) {
         self.desk.counts.shed[reason as usize] += n as u64;
         settle_ack(meta.ack.as_ref(), n, Fate::Shed);
+    }
+
+    /// Counts events that had arrived as shed.
+    pub(crate) fn shed_late(&mut self, reason: Shed, meta: &Meta, n: usize) {
+        self.desk.counts.shed_late += n as u64;
+        self.shed(reason, meta, n);
     }
 }
 
@@ -238,10 +247,18 @@ fn take_from<T>(
 }
 
 impl<H: Handler> Inlet<H::Item> for StageNode<H> {
-    fn draw(&self, want: usize, who: &Who, rule: Option<WhenFull>) -> Drawn {
-        let (mut state, len) = self.lock_len();
-        let inside = state.desk.is_inside(who);
-        state.desk.draw(len, want, inside, rule)
+    fn draw(&self, want: usize, by: &Drawing<'_>, rule: Option<WhenFull>) -> Drawn {
+        let (mut guard, len) = self.lock_len();
+        let state = &mut *guard;
+        let inside = state.desk.is_inside(by.who);
+        let allowed = self.ask_beforehand(state, want, by);
+        if allowed == 0 && matches!(by.who, Who::Caller(_)) {
+            let refused = state.desk.gate.as_ref().map(|gate| gate.reason);
+            return Drawn { places: 0, room: 0, rule: WhenFull::Reject, needed: true, refused };
+        }
+        let drawn = state.desk.draw(len, want, inside, rule);
+        let room = if allowed < want { drawn.room.min(allowed) } else { drawn.room };
+        Drawn { room, ..drawn }
     }
 
     fn deliver(
@@ -260,6 +277,10 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         if let Some(group) = &meta.ack {
             group.join(n as u64);
         }
+        let came = n;
+        let asked =
+            if state.phase == Phase::Open { self.ask(core, state, n, meta, who) } else { None };
+        let n = asked.map_or(n, |(_, admitted)| admitted);
         let verdict = match state.phase {
             Phase::Open if outbox.is_empty() => {
                 state.desk.admit(len, n, (drawn, counted), inside, rule)
@@ -313,6 +334,11 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
             }
             Rest::Waits => {}
         }
+        if let Some((ask, _)) = asked {
+            filled.clear();
+            last.clear();
+            self.answer(state, &ask, arrived, (came - n, meta));
+        }
         state.desk.counts.arrived += arrived as u64;
         if let Some(cycle) = &state.desk.cycle {
             cycle.arrived(arrived);
@@ -320,7 +346,10 @@ impl<H: Handler> Inlet<H::Item> for StageNode<H> {
         Self::cycle_ended(state, gone, self.id, wakes);
         self.after_arrival(core, state, wakes);
         // What is in flight may come back to the queue.
-        *left = state.desk.room_left(state.queue.len() + state.in_flight, inside, rule);
+        *left = match state.desk.gate {
+            Some(_) => 0, // it wants to be asked
+            None => state.desk.room_left(state.queue.len() + state.in_flight, inside, rule),
+        };
         line
     }
 
@@ -593,7 +622,7 @@ impl<H: Handler> Node for StageNode<H> {
         while wakes.tokens.len() == granted
             && let Some((meta, _)) = state.queue.pop_newest()
         {
-            state.shed(Shed::Cycle, &meta, 1);
+            state.shed_late(Shed::Cycle, &meta, 1);
             Self::cycle_ended(state, 1, self.id, wakes);
             state.desk.pass_room(state.queue.len(), wakes);
         }
@@ -616,6 +645,11 @@ impl<H: Handler> Node for StageNode<H> {
             instances: state.instances,
             idle: state.idle.len(),
             priority,
+            admission: state
+                .desk
+                .gate
+                .as_ref()
+                .map(|gate| AdmissionSnapshot { choice: gate.choice.clone(), allows: gate.tell() }),
             busy: Duration::from_nanos(state.busy_ns),
             latency: state.latency.clone(),
             failures_kept,
@@ -632,6 +666,11 @@ impl<H: Handler> Node for StageNode<H> {
 
     fn set_enabled(&self, enabled: bool) {
         self.state.lock().desk.disabled = !enabled;
+    }
+
+    fn set_admission(&self, gate: Option<Box<Gate>>) {
+        let before = std::mem::replace(&mut self.state.lock().desk.gate, gate);
+        drop(before); // outside the lock: it may be the program's
     }
 
     fn set_when_full(&self, when_full: WhenFull) {

@@ -27,6 +27,7 @@ pub(crate) fn gather<T: Send + 'static>(
         gathered.meta.absorb(&more.meta);
         let deadlines = [gathered.meta.deadline, more.meta.deadline];
         gathered.meta.deadline = deadlines.into_iter().flatten().min();
+        gathered.meta.tier = gathered.meta.tier.max(more.meta.tier);
         gathered.append(&mut more.into_events());
     }
     let len = gathered.len() as u64;

@@ -18,7 +18,7 @@ use comporta_model::stage::{Cx, Handler};
 use crate::core::Core;
 use crate::failure::{Reason, guard};
 use crate::path::admit::{Wakes, Who};
-use crate::path::emit::Links;
+use crate::path::emit::{Drawing, Links};
 use crate::path::enqueue::{StageNode, deactivate};
 use crate::path::group::gather;
 use crate::path::pace::{Pace, Probe};
@@ -33,6 +33,8 @@ pub(crate) struct Rules<T> {
     pub(crate) on_panic: OnPanic,
     pub(crate) group: Option<(usize, Duration)>,
     pub(crate) ordered: bool,
+    /// Its events must be handled as they came, or it has state that may depend on it.
+    pub(crate) in_order: bool,
     /// Nothing leads on from it: what it handled has left the program.
     pub(crate) last: bool,
     /// It swallows its events: no handler is made.
@@ -64,6 +66,8 @@ pub(crate) struct Instance<H: Handler> {
     pub(crate) sent_lately: usize,
     pub(crate) pace: Pace,
     pub(crate) finishing: bool,
+    /// Its visit took the newest events: what it does not come to goes back to the end.
+    pub(crate) newest: bool,
     /// It was the only instance when its visit began.
     pub(crate) alone: bool,
     /// `State::crowd` when it last began a visit with no other instance beside it.
@@ -167,6 +171,7 @@ impl<H: Handler> Instance<H> {
             sent_lately: 0,
             pace: Pace::default(),
             finishing: false,
+            newest: false,
             alone: false,
             crowd: 0,
         })
@@ -294,7 +299,7 @@ impl<H: Handler> StageNode<H> {
 
     /// One visit of a free instance to the queue.
     pub(crate) fn visit_events(&self, core: &Arc<Core>, now: Time, wakes: &mut Wakes) {
-        if let Some((instance, chunk, ticket)) = self.take_events(core, wakes) {
+        if let Some((instance, chunk, ticket)) = self.take_events(core, now, wakes) {
             self.run(core, instance, chunk, (ticket, Tally::default()), now, wakes);
         }
     }
@@ -303,6 +308,7 @@ impl<H: Handler> StageNode<H> {
     fn take_events(
         &self,
         core: &Core,
+        now: Time,
         wakes: &mut Wakes,
     ) -> Option<(Box<Instance<H>>, Chunk<H::Item>, Option<u64>)> {
         let mut guard = self.state.lock();
@@ -320,13 +326,15 @@ impl<H: Handler> StageNode<H> {
             instance.alone = false;
             state.crowd += 1;
         }
+        instance.newest = self.sift(core, state, now, wakes);
         let chunk = match self.rules.group {
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
                 let most = state.desk.capacity.max(1);
                 let most = if wakes.limit == 0 { most } else { most.min(wakes.limit) };
-                state.queue.pop(self.stride(core, state.stride).min(most))
+                let most = self.stride(core, state.stride).min(most);
+                if instance.newest { state.queue.pop_last(most) } else { state.queue.pop(most) }
             }
             Some((size, _)) => {
                 state.flush_due = false;
@@ -347,12 +355,7 @@ impl<H: Handler> StageNode<H> {
         };
         state.in_flight += chunk.len();
         state.desk.counts.visits += 1;
-        if state.desk.has_waiters() {
-            state.desk.pass_room(state.queue.len(), wakes);
-            if !state.desk.has_waiters() {
-                core.disinherit(self.id);
-            }
-        }
+        self.pass_room(core, state, wakes);
         let ticket = self.rules.ordered.then(|| {
             state.tickets_out += 1;
             state.next_ticket += 1;
@@ -377,13 +380,14 @@ impl<H: Handler> StageNode<H> {
         wakes: &mut Wakes,
     ) {
         let who = Who::Instance { stage: self.id, instance: instance.index };
-        instance.cx.set_times(chunk.meta.ingress, chunk.meta.deadline);
+        instance.cx.set_origin(chunk.meta.ingress, chunk.meta.deadline, chunk.meta.tier);
         let Instance { ports, links, sent_lately, alone, .. } = &mut *instance;
         if ticket.is_some() {
             ports.each(&mut Unbounded(self.rules.emit_max));
         } else {
             let want = chunk.len().max(*sent_lately);
-            links.draw(ports, want, self.rules.emit_max, (&who, *alone));
+            let by = Drawing { core, who: &who, alone: *alone, meta: &chunk.meta };
+            links.draw(ports, want, self.rules.emit_max, by);
         }
         let mut at = 0;
         let failed_before = tally.failed;

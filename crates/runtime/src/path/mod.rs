@@ -1,7 +1,9 @@
 //! One event's walk, a hop per file:
 //!
-//! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate; [`push`] lets a program hand them in from outside.
-//! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed.
+//! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate; [`push`] lets a
+//!    program hand them in from outside, and [`caller`] is who waits there.
+//! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed; [`gate`] asks the
+//!    stage's admission controller first, if it has one.
 //! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
 //! 4. [`ready`] holds the tokens that say which stage has work; [`walk`] is the visit order.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
@@ -14,6 +16,8 @@
 pub(crate) mod source;
 pub(crate) mod schedule;
 pub(crate) mod push;
+pub(crate) mod caller;
+pub(crate) mod gate;
 pub(crate) mod admit;
 pub(crate) mod enqueue;
 pub(crate) mod ready;

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{OnceLock, Weak};
-use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use comporta_model::event::{Meta, Time};
 use comporta_model::port::Out;
@@ -15,12 +15,13 @@ use comporta_model::port::Ports;
 
 use crate::core::{Core, Node, Reading};
 use crate::failure::Failure;
-use crate::path::admit::{Wakes, Who};
-use crate::path::emit::{Line, Links, Sending};
+use crate::path::admit::{Shed, Wakes, Who};
+use crate::path::caller::Caller;
+use crate::path::emit::{Drawing, Line, Links, Sending};
 use crate::path::ready::Task;
 use crate::path::work;
 use crate::snapshot::{Counts, StageSnapshot};
-use crate::sync::{AcqRel, Acquire, Arc, AtomicUsize, Condvar, Mutex, wait};
+use crate::sync::{AcqRel, Acquire, Arc, AtomicUsize, Mutex};
 
 /// Why an event was not taken, with the event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum PushError<T> {
     /// A queue it goes to is full, and waiting here would hold a worker: use `try_push` or
     /// `push_async` in handlers.
     WouldBlock(T),
+    /// The admission controller of a stage it goes to did not let it in: for this reason.
+    Refused(T, Shed),
     /// The program has not been started.
     NotStarted(T),
     /// The input was closed, or the program drains or has ended.
@@ -46,6 +49,7 @@ impl<T> PushError<T> {
         match self {
             PushError::Full(event)
             | PushError::WouldBlock(event)
+            | PushError::Refused(event, _)
             | PushError::NotStarted(event)
             | PushError::Closed(event) => Some(event),
             PushError::Cancelled => None,
@@ -56,6 +60,9 @@ impl<T> PushError<T> {
 impl<T> fmt::Display for PushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            PushError::Refused(_, by) => {
+                return write!(f, "the admission controller `{}` refused it", by.name());
+            }
             PushError::Full(_) => "a queue it goes to is full",
             PushError::WouldBlock(_) => "a queue it goes to is full, and a worker must not wait",
             PushError::NotStarted(_) => "the program has not been started",
@@ -100,6 +107,9 @@ impl<T> std::error::Error for PushError<T> {}
 pub struct Push<T: Send + 'static> {
     input: Arc<InputNode>,
     door: Mutex<Option<Door<T>>>,
+    /// What it says of what it pushes, where that is not as the plan has it.
+    tier: Option<u8>,
+    within: Option<Duration>,
 }
 
 struct Door<T: Send + 'static> {
@@ -160,7 +170,41 @@ impl InputNode {
 impl<T: Send + 'static> Push<T> {
     pub(crate) fn new(input: Arc<InputNode>) -> Self {
         input.handles.fetch_add(1, AcqRel);
-        Push { input, door: Mutex::new(None) }
+        Push { input, door: Mutex::new(None), tier: None, within: None }
+    }
+
+    /// How much what this handle pushes matters to admission, whatever the plan says of the input:
+    /// the higher, the longer it is let in.
+    ///
+    /// ```
+    /// # let app = comporta_runtime::App::new("orders");
+    /// # let (push, orders) = app.input::<u32>("orders");
+    /// # let fill = app.sink("fill", |_: u32| ());
+    /// # app.connect(orders, fill);
+    /// use std::time::Duration;
+    ///
+    /// let express = push.clone().tier(9).within(Duration::from_millis(50));
+    /// # let running = app.start(&comporta_model::plan::Plan::new())?;
+    /// express.push(1)?;
+    /// push.push(2)?;
+    /// # push.close();
+    /// # running.wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tier(mut self, tier: u8) -> Self {
+        self.tier = Some(tier);
+        self
+    }
+
+    /// Within which time what this handle pushes, and all it leads to, should be done, whatever
+    /// the plan says of the input. Handlers see it as their
+    /// [`deadline`](comporta_model::stage::Cx::deadline), and the admission controller `deadline`
+    /// sheds what would be late.
+    #[must_use]
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = Some(within);
+        self
     }
 
     /// Pushes if there is room now.
@@ -170,7 +214,7 @@ impl<T: Send + 'static> Push<T> {
     pub fn try_push(&self, event: T) -> Result<(), PushError<T>> {
         self.with_input(event, |core, event| match self.enter(core, event) {
             Ok(()) => Ok(()),
-            Err(full) => Err(PushError::Full(self.refuse(full.event))),
+            Err(full) => Err(self.refuse(full)),
         })
     }
 
@@ -183,9 +227,10 @@ impl<T: Send + 'static> Push<T> {
         self.with_input(event, |core, event| {
             let event = match self.enter(core, event) {
                 Ok(()) => return Ok(()),
-                Err(full) if full.rejects => return Err(PushError::Full(self.refuse(full.event))),
+                Err(full) if full.rejects => return Err(self.refuse(full)),
                 Err(full) if work::is_worker() => {
-                    return Err(PushError::WouldBlock(self.refuse(full.event)));
+                    self.count_refusal();
+                    return Err(PushError::WouldBlock(full.event));
                 }
                 Err(full) => full.event,
             };
@@ -207,7 +252,7 @@ impl<T: Send + 'static> Push<T> {
         let mut line = None;
         self.with_input(event, |core, event| match self.enter(core, event) {
             Ok(()) => Ok(()),
-            Err(full) if full.rejects => Err(PushError::Full(self.refuse(full.event))),
+            Err(full) if full.rejects => Err(self.refuse(full)),
             Err(full) => {
                 // Under way for as long as it waits, so that the input does not end before.
                 self.input.pushing.fetch_add(1, AcqRel);
@@ -251,16 +296,18 @@ impl<T: Send + 'static> Push<T> {
         let mut wakes = Wakes::default();
         let mut slot = self.door.lock();
         let door = slot.get_or_insert_with(|| Door::new(core, self.input.id, Caller::new()));
-        door.links.draw(&mut door.out, 1, usize::MAX, (&door.who, false));
+        let meta = self.meta(core);
+        let by = Drawing { core, who: &door.who, alone: false, meta: &meta };
+        door.links.draw(&mut door.out, 1, usize::MAX, by);
         let result = match door.out.try_send(event) {
             Ok(()) => {
-                let sent = door.flush(core, &mut wakes);
+                let sent = door.flush(core, &meta, &mut wakes);
                 self.count(&sent);
                 Ok(())
             }
             Err(event) => {
                 door.links.release(&mut wakes);
-                Err(Full { event, rejects: door.links.rejects() })
+                Err(Full { event, rejects: door.links.rejects(), by: door.links.refused() })
             }
         };
         drop(slot);
@@ -269,11 +316,26 @@ impl<T: Send + 'static> Push<T> {
     }
 
     /// Counts an event that is given back with the queues that had no room for it.
-    fn refuse(&self, event: T) -> T {
+    fn count_refusal(&self) {
         if let Some(door) = &mut *self.door.lock() {
             door.links.refuse();
         }
-        event
+    }
+
+    fn refuse(&self, full: Full<T>) -> PushError<T> {
+        self.count_refusal();
+        match full.by {
+            Some(by) => PushError::Refused(full.event, by),
+            None => PushError::Full(full.event),
+        }
+    }
+
+    /// What travels with an event that is pushed now.
+    fn meta(&self, core: &Core) -> Meta {
+        let said = &core.settings.stages[self.input.id as usize];
+        let now = core.clock.now();
+        let deadline = self.within.or(said.deadline).map(|within| now + within);
+        Meta { ingress: now, deadline, tier: self.tier.unwrap_or(said.tier), ..Meta::default() }
     }
 
     fn stand_in_line(&self, core: &Arc<Core>, event: T) -> (Arc<Caller>, Door<T>) {
@@ -281,7 +343,7 @@ impl<T: Send + 'static> Push<T> {
         let mut door = Door::new(core, self.input.id, caller.clone());
         let mut wakes = Wakes::default();
         door.out.send(event);
-        let sent = door.flush(core, &mut wakes);
+        let sent = door.flush(core, &self.meta(core), &mut wakes);
         if sent.line == Line::No {
             caller.grant(0); // there was room after all
         }
@@ -297,10 +359,12 @@ impl<T: Send + 'static> Push<T> {
     }
 }
 
-/// An event that found no room, and whether a queue it goes to rejects.
+/// An event that found no room, whether a queue it goes to rejects, and the admission controller
+/// that would not have it, if it was one.
 struct Full<T> {
     event: T,
     rejects: bool,
+    by: Option<Shed>,
 }
 
 struct Entered {
@@ -316,11 +380,10 @@ impl<T: Send + 'static> Door<T> {
         Door { out, links, who: Who::Caller(caller) }
     }
 
-    fn flush(&mut self, core: &Core, wakes: &mut Wakes) -> Entered {
-        let meta = Meta { ingress: core.clock.now(), ..Meta::default() };
+    fn flush(&mut self, core: &Core, meta: &Meta, wakes: &mut Wakes) -> Entered {
         let mut sending = Sending {
             core,
-            meta: &meta,
+            meta,
             who: &self.who,
             wakes,
             fills: true,
@@ -362,7 +425,9 @@ impl<T: Send + 'static> Drop for Waiting<T> {
 
 impl<T: Send + 'static> Clone for Push<T> {
     fn clone(&self) -> Self {
-        Push::new(self.input.clone())
+        let mut more = Push::new(self.input.clone());
+        (more.tier, more.within) = (self.tier, self.within);
+        more
     }
 }
 
@@ -377,83 +442,6 @@ impl<T: Send + 'static> Drop for Push<T> {
 impl<T: Send + 'static> fmt::Debug for Push<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Push").field("input", &self.input.id).finish_non_exhaustive()
-    }
-}
-
-/// A thread or task outside that may wait for room.
-pub(crate) struct Caller {
-    state: Mutex<CallerState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct CallerState {
-    room: Option<usize>,
-    closed: bool,
-    gone: bool,
-    waker: Option<Waker>,
-}
-
-impl Caller {
-    fn new() -> Arc<Self> {
-        Arc::new(Caller { state: Mutex::default(), changed: Condvar::new() })
-    }
-
-    /// Grants places; refuses them if the caller has left.
-    pub(crate) fn grant(&self, room: usize) -> bool {
-        let mut state = self.state.lock();
-        if state.gone {
-            return false;
-        }
-        *state.room.get_or_insert(0) += room;
-        self.tell(&mut state);
-        true
-    }
-
-    /// The program stops.
-    pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        self.tell(&mut state);
-    }
-
-    fn tell(&self, state: &mut CallerState) {
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
-        self.changed.notify_one();
-    }
-
-    fn wait(&self) -> Option<usize> {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(room) = state.room.take() {
-                return Some(room);
-            }
-            if state.closed {
-                return None;
-            }
-            state = wait(&self.changed, state, None);
-        }
-    }
-
-    fn poll(&self, waker: &Waker) -> Poll<Option<usize>> {
-        let mut state = self.state.lock();
-        if let Some(room) = state.room.take() {
-            return Poll::Ready(Some(room));
-        }
-        if state.closed {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(waker.clone());
-        Poll::Pending
-    }
-
-    /// Leaves the line, with what was granted and not used.
-    fn leave(&self) -> usize {
-        let mut state = self.state.lock();
-        state.gone = true;
-        state.room.take().unwrap_or(0)
     }
 }
 

@@ -162,7 +162,7 @@ impl<H: Handler> StageNode<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         count(state, tally, sent);
-        self.left_program(core, state, meta, tally, wakes);
+        self.note_times(core, state, meta, tally, wakes);
         state.in_flight -= done;
         state.tickets_out -= 1;
         state.releasing = sent.line != Line::No;

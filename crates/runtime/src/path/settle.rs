@@ -4,10 +4,13 @@
 //! Also here: the end of an instance. The results of an ordered stage leave by `release`.
 //! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
 
+use std::time::Duration;
+
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Fate, Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
+use comporta_policy::admission::Done;
 
 use crate::core::Core;
 use crate::failure::{Reason, guard};
@@ -64,7 +67,7 @@ impl<H: Handler> StageNode<H> {
                 self.deposit(&mut instance, ticket, tally, meta.clone(), wakes);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
-                put_back(state, chunk, &meta, wakes); // a visit that called `quit` has not come to all
+                put_back(state, chunk, &meta, false, wakes); // a visit that called `quit` has not come to all
                 self.learn(state, &mut instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
             }
@@ -108,9 +111,9 @@ impl<H: Handler> StageNode<H> {
         let state = &mut *guard;
         self.learn(state, &mut instance.pace);
         count(state, tally, sent);
-        self.left_program(core, state, meta, tally, wakes);
+        self.note_times(core, state, meta, tally, wakes);
         state.in_flight -= done;
-        put_back(state, chunk, meta, wakes);
+        put_back(state, chunk, meta, instance.newest, wakes);
         Self::cycle_ended(state, done, self.id, wakes);
         self.place(core, state, instance, sent.line, wakes);
         drop(guard);
@@ -118,8 +121,8 @@ impl<H: Handler> StageNode<H> {
         settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
     }
 
-    /// Notes how long events were in the program, if they leave it here.
-    pub(crate) fn left_program(
+    /// Notes how long events were in the program, if they leave it here or the gate wants to know.
+    pub(crate) fn note_times(
         &self,
         core: &Core,
         state: &mut State<H>,
@@ -131,13 +134,22 @@ impl<H: Handler> StageNode<H> {
             let now = wakes.now.unwrap_or_else(|| core.clock.now());
             state.latency.note(now.since(meta.ingress), tally.handled as u64);
         }
+        let n = tally.handled + tally.failed;
+        if let Some(gate) = &mut state.desk.gate
+            && n > 0
+        {
+            let now = wakes.now.unwrap_or_else(|| core.clock.now());
+            let service = Duration::from_nanos(state.usual_ns);
+            gate.settled(&Done { now, n, response: now.since(meta.ingress), service });
+        }
     }
 
     fn learn(&self, state: &mut State<H>, pace: &mut Pace) {
         state.busy_ns += pace.take_busy_ns();
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
-        let fits = QUANTUM.as_nanos() as u64 / pace.usual_ns().max(1);
+        state.usual_ns = pace.usual_ns();
+        let fits = QUANTUM.as_nanos() as u64 / state.usual_ns.max(1);
         state.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, self.rules.batch);
     }
 
@@ -226,6 +238,7 @@ impl<H: Handler> StageNode<H> {
     /// An instance has waited long enough to try an event again.
     pub(crate) fn retry(&self, core: &Arc<Core>, index: u32, now: Time, wakes: &mut Wakes) {
         let Some(mut instance) = Self::unpark(&mut self.state.lock(), index) else { return };
+        instance.newest = false;
         instance.alone = false; // others may have come while it waited
         if let Some(Pending { chunk, ticket, tally, .. }) = instance.pending.take() {
             self.run(core, instance, chunk, (ticket, tally), now, wakes);
@@ -252,7 +265,8 @@ impl<H: Handler> StageNode<H> {
             ports.each(&mut Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
-        let meta = Meta { ingress: core.clock.now(), home: wakes.home, ..Meta::default() };
+        let meta =
+            Meta { ingress: core.clock.now(), home: wakes.home, tier: u8::MAX, ..Meta::default() };
         let sent = self.send(core, &mut instance, &meta, wakes);
         count(&mut self.state.lock(), Tally::default(), sent);
         if sent.line == Line::No {
@@ -310,11 +324,12 @@ pub(crate) fn flush<P: Ports>(
     Sent { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
 }
 
-/// What a visit did not come to is queued again, in front.
+/// What a visit did not come to is queued again, where it was taken.
 fn put_back<H: Handler>(
     state: &mut State<H>,
     chunk: Chunk<H::Item>,
     meta: &Meta,
+    newest: bool,
     wakes: &mut Wakes,
 ) {
     if chunk.is_empty() {
@@ -328,6 +343,8 @@ fn put_back<H: Handler>(
     if state.phase == Phase::Cancelled {
         state.desk.counts.cancelled += rest as u64;
         settle_ack(meta.ack.as_ref(), rest, Fate::Cancelled);
+    } else if newest {
+        state.queue.push_last(chunk);
     } else {
         state.queue.push_front(chunk);
     }

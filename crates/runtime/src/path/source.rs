@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::sync::Weak;
+use std::time::Duration;
 
 use comporta_model::error::{Error, Result};
 use comporta_model::event::{AckGroup, Fate, Meta, Settled, Time};
@@ -14,7 +15,7 @@ use comporta_model::source::{Demand, Pull, Source};
 use crate::core::{Core, Node, Reading};
 use crate::failure::{Failure, guard};
 use crate::path::admit::{Wakes, Who};
-use crate::path::emit::{Line, Links, Sending};
+use crate::path::emit::{Drawing, Line, Links, Sending};
 use crate::path::ready::{Task, Token};
 use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
@@ -29,6 +30,9 @@ pub(crate) struct SourceNode<S: Source> {
     pub(crate) batch: usize,
     /// Events a second at most.
     pub(crate) rate: f64,
+    pub(crate) tier: u8,
+    /// Within which time what it sends should be done.
+    pub(crate) within: Option<Duration>,
     pub(crate) me: Weak<SourceNode<S>>,
     pub(crate) opener: Mutex<Option<Opener<S>>>,
     pub(crate) state: Apart<Mutex<SourceState<S>>>,
@@ -109,7 +113,15 @@ impl<S: Source> SourceNode<S> {
                 }
             }
         }
-        pump.links.draw(&mut pump.out, most, usize::MAX, (&who, true));
+        let mut meta = Meta {
+            ingress,
+            deadline: self.within.map(|within| ingress + within),
+            tier: self.tier,
+            ack: None,
+            home: wakes.home,
+        };
+        let by = Drawing { core, who: &who, alone: true, meta: &meta };
+        pump.links.draw(&mut pump.out, most, usize::MAX, by);
         let events = pump.out.allowance().clamp(1, most);
         pump.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {
@@ -137,7 +149,7 @@ impl<S: Source> SourceNode<S> {
             core.report(format!("the source `{}` failed: {message}", self.name));
             pump.left = Pull::End;
         }
-        let meta = Meta { ingress, deadline: None, ack: group.clone(), home: wakes.home };
+        meta.ack = group.clone();
         let mut sending = Sending {
             core,
             meta: &meta,
@@ -349,7 +361,7 @@ impl<S: Source> Node for SourceNode<S> {
             counts: state.counts,
             instances: 1,
             idle: usize::from(!matches!(state.phase, Phase::Running | Phase::Ready)),
-            busy: std::time::Duration::from_nanos(state.busy_ns),
+            busy: Duration::from_nanos(state.busy_ns),
             ended: state.phase == Phase::Ended,
             ..StageSnapshot::blank(name, priority)
         }

@@ -1,0 +1,288 @@
+//! Who is let into a queue: every admission controller by its name, under overload; whom it does not
+//! let in is shed and counted under that name, or comes back to who pushed it; nothing is lost
+//! otherwise, and nothing stalls.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use comporta::testing::Kit;
+use comporta::{
+    App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Push, Result, Shed, Stage, WhenFull,
+};
+
+use crate::seen::{collector, counts, stage, taken};
+
+const TICK: Duration = Duration::from_micros(100);
+
+/// Every controller, set for events that take a tick, and the reason it sheds for.
+const ALL: [(&str, Shed); 8] = [
+    ("capacity(max=20)", Shed::Capacity),
+    ("token-bucket(rate=9000, burst=20)", Shed::TokenBucket),
+    ("codel(target=1ms, interval=10ms)", Shed::Codel),
+    ("seda(target=2ms, rate_max=20000)", Shed::Seda),
+    ("gradient(min=2, max=20, window=10)", Shed::Gradient),
+    ("breakwater(target=1ms, every=100us)", Shed::Breakwater),
+    ("tiers(target=1ms, window=20)", Shed::Tiers),
+    ("deadline", Shed::Deadline),
+];
+
+/// What a text chooses.
+pub(crate) fn choice(text: &str) -> Choice {
+    text.parse().unwrap()
+}
+
+/// Everything but `work` does what there is to do; `work` makes one visit, which takes a tick.
+fn work_for_a_tick(kit: &mut Kit) {
+    kit.hold("work");
+    kit.settle();
+    kit.resume("work");
+    kit.step();
+    kit.hold("work");
+    kit.advance(TICK);
+    kit.resume("work");
+}
+
+/// `in` -> `pass` -> `work`, which has the controller, on virtual time.
+struct Line {
+    kit: Kit,
+    push: Option<Push<u64>>,
+    seen: Arc<Mutex<Vec<u64>>>,
+    pushed: u64,
+    most: usize,
+}
+
+impl Line {
+    fn new(admission: &str) -> Self {
+        let app = App::new("line");
+        let (seen, see) = collector();
+        let (push, port) = app.input("in");
+        let pass = app.map("pass", |n: u64| n);
+        let work = app.sink("work", see);
+        app.connect(port, pass);
+        app.connect(pass, work);
+        let plan = Plan::new()
+            .threads(1)
+            .stage("in", |s| s.deadline(Duration::from_millis(2)))
+            .stage("work", |s| s.batch(1).capacity(10_000).admission(choice(admission)));
+        let kit = Kit::new(app, &plan).unwrap();
+        Line { kit, push: Some(push), seen, pushed: 0, most: 0 }
+    }
+
+    /// So many events come, and one is handled.
+    fn tick(&mut self, events: u64) {
+        let push = self.push.as_ref().unwrap();
+        for _ in 0..events {
+            push.try_push(self.pushed).unwrap();
+            self.pushed += 1;
+        }
+        work_for_a_tick(&mut self.kit);
+        self.most = self.most.max(stage(&self.kit.snapshot(), "work").queued);
+    }
+
+    fn end(mut self) -> (Counts, Vec<u64>) {
+        drop(self.push.take());
+        assert!(self.kit.run());
+        assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());
+        (counts(&self.kit, "work"), taken(&self.seen))
+    }
+}
+
+#[test]
+fn under_overload_every_controller_sheds_under_its_name_and_keeps_the_queue_short() {
+    for (admission, reason) in ALL {
+        let mut line = Line::new(admission);
+        (0..1_000).for_each(|_| line.tick(3));
+        assert!(line.most < 500, "{admission}: {}", line.most);
+        let (c, seen) = line.end();
+        let shed = c.shed_at_door() + c.shed_later();
+        assert_eq!((c.offered, c.shed(reason)), (3_000, shed), "{admission}");
+        assert!((1_500..2_400).contains(&shed), "{admission}: {shed}");
+        assert_eq!((c.handled + shed, c.handled as usize), (3_000, seen.len()), "{admission}");
+    }
+}
+
+#[test]
+fn a_light_load_is_let_in_by_every_controller() {
+    for (admission, _) in ALL {
+        let mut line = Line::new(admission);
+        (0..1_000).for_each(|at| line.tick(at % 2));
+        let (c, seen) = line.end();
+        assert_eq!((c.handled, c.shed_at_door() + c.shed_later()), (500, 0), "{admission}");
+        assert!(seen.is_sorted(), "{admission}");
+    }
+}
+
+#[test]
+fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
+    for (admission, reason) in ALL {
+        for when_full in [WhenFull::Block, WhenFull::DropOldest] {
+            let app = App::new("threads");
+            let numbers = app.source("numbers", || 0..20_000u64);
+            let pass = app.map("pass", |n: u64| n);
+            let work = app.map("work", |n: u64| (0..50).fold(n, |a, b| a.wrapping_mul(31) ^ b));
+            let show = app.sink("show", |_: u64| ());
+            app.connect(numbers, pass);
+            app.connect(pass, work);
+            app.connect(work, show);
+            let plan = Plan::new()
+                .threads(2)
+                .stage("numbers", |s| s.deadline(Duration::from_millis(1)).tier(3))
+                .stage("work", |s| {
+                    s.instances(2).capacity(64).when_full(when_full).admission(choice(admission))
+                });
+            let summary = app.run(&plan).unwrap();
+            assert_eq!(summary.ended, Ended::Complete, "{admission}");
+            assert!(summary.snapshot.adds_up(), "{admission}: {}", summary.snapshot);
+            let c = stage(&summary.snapshot, "work").counts;
+            let shed = c.shed(reason) + c.shed(Shed::Oldest);
+            assert_eq!((c.offered, c.handled + shed), (20_000, 20_000), "{admission}");
+            assert_eq!(stage(&summary.snapshot, "show").counts.handled, c.handled);
+        }
+    }
+}
+
+#[test]
+fn under_overload_the_higher_tier_is_served() {
+    let app = App::new("tiers");
+    let (seen, see) = collector();
+    let (push, port) = app.input("in");
+    let pass = app.map("pass", |n: u64| n);
+    let work = app.sink("work", see);
+    app.connect(port, pass);
+    app.connect(pass, work);
+    let plan = Plan::new()
+        .threads(1)
+        .stage("in", |s| s.tier(1))
+        .stage("work", |s| s.batch(1).admission(choice("tiers(target=1ms, window=100)")));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    let dear = push.clone().tier(7);
+    for tick in 1..=1_000 {
+        push.push(0).unwrap();
+        push.push(0).unwrap();
+        if tick % 2 == 0 {
+            dear.push(1).unwrap();
+        }
+        work_for_a_tick(&mut kit);
+    }
+    drop((push, dear));
+    assert!(kit.run());
+    let served = taken(&seen);
+    let dear = served.iter().filter(|n| **n == 1).count();
+    assert!(dear >= 495, "{dear} of 500");
+    assert!(served.len() < 1_600, "{}", served.len());
+}
+
+/// A tier, and how long there is.
+type Origin = (u8, Option<Duration>);
+
+/// Notes those of each event.
+#[derive(Clone)]
+struct Looks(Arc<Mutex<Vec<Origin>>>);
+impl Stage for Looks {
+    type In = u64;
+    type Ports = ();
+    fn handle(&mut self, _: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+        let within = cx.deadline().map(|deadline| deadline.since(cx.ingress()));
+        self.0.lock().unwrap().push((cx.tier(), within));
+        Ok(())
+    }
+}
+
+#[test]
+fn tier_and_deadline_travel_with_what_events_lead_to() {
+    let app = App::new("travel");
+    let numbers = app.source("numbers", || 0..3u64);
+    let (push, port) = app.input("in");
+    let pass = app.map("pass", |n: u64| n);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let work = app.stage("work", Looks(seen.clone()));
+    app.connect(numbers, pass);
+    app.connect(port, pass);
+    app.connect(pass, work);
+    let ms = Duration::from_millis;
+    let plan =
+        Plan::new().stage("numbers", |s| s.tier(4)).stage("in", |s| s.tier(5).deadline(ms(9)));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    push.push(0).unwrap();
+    push.clone().tier(6).push(0).unwrap();
+    push.clone().within(ms(1)).push(0).unwrap();
+    drop(push);
+    assert!(kit.run());
+    let mut seen = taken(&seen);
+    seen.sort_unstable();
+    let (a, b, c) = ((4, None), (5, Some(ms(1))), (5, Some(ms(9))));
+    assert_eq!(seen, [a, a, a, b, c, (6, Some(ms(9)))]);
+}
+
+/// Counts, and says how many when it finishes.
+#[derive(Clone)]
+struct Total(u64);
+impl Stage for Total {
+    type In = Vec<u64>;
+    type Ports = Out<u64>;
+    fn handle(&mut self, some: Ev<'_, Vec<u64>>, out: &mut Out<u64>, _: &Cx) -> Result {
+        self.0 += some.len() as u64;
+        out.send(0);
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Out<u64>, _: &Cx) -> Result {
+        out.send(self.0);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_group_matters_as_the_most_of_its_events_and_what_is_sent_at_the_end_matters_most() {
+    let app = App::new("groups");
+    let (push, port) = app.input("in");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let total = app.stage("total", Total(0).batched(3, Duration::from_secs(1)));
+    let work = app.stage("work", Looks(seen.clone()));
+    app.connect(port, total);
+    app.connect(total, work);
+    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    for tier in [2, 4, 3] {
+        push.clone().tier(tier).push(0).unwrap();
+    }
+    drop(push);
+    assert!(kit.run());
+    assert_eq!(taken(&seen), [(4, None), (255, None)]);
+}
+
+#[test]
+fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
+    let mut line = Line::new("capacity(max=5)");
+    let control = line.kit.control();
+    (0..100).for_each(|_| line.tick(3));
+    let shown = stage(&line.kit.snapshot(), "work").admission.clone().unwrap();
+    assert_eq!(
+        (shown.choice.to_string().as_str(), &*shown.allows),
+        ("capacity(max=5)", "5 may wait")
+    );
+    control.set_admission("work", choice("token-bucket(rate=5000, burst=1)")).unwrap();
+    (0..100).for_each(|_| line.tick(3));
+    control.set_admission("work", "none").unwrap();
+    assert!(stage(&line.kit.snapshot(), "work").admission.is_none());
+    (0..100).for_each(|_| line.tick(3));
+    let (c, _) = line.end();
+    assert!(c.shed(Shed::Capacity) > 150 && c.shed(Shed::TokenBucket) > 200, "{c:?}");
+    assert_eq!(c.handled + c.shed_at_door(), 900);
+    let refusals = [
+        (
+            control.set_admission("work", "capasity"),
+            "there is no admission controller `capasity`: did you mean `capacity`?",
+        ),
+        (
+            control.set_admission("work", choice("capacity(max=0)")),
+            "`max` of `capacity` is 0: use a whole number, at least 1",
+        ),
+        (control.set_admission("in", "codel"), "`in` is a input and has no queue"),
+        (
+            control.set_admission("wrok", "codel"),
+            "the program has no stage `wrok`: did you mean `work`?",
+        ),
+    ];
+    for (refused, said) in refusals {
+        assert_eq!(refused.unwrap_err().to_string(), said);
+    }
+}
