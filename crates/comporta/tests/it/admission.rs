@@ -276,7 +276,7 @@ fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
             control.set_admission("work", choice("capacity(max=0)")),
             "`max` of `capacity` is 0: use a whole number, at least 1",
         ),
-        (control.set_admission("in", "codel"), "`in` is a input and has no queue"),
+        (control.set_admission("in", "codel"), "`in` is an input and has no queue"),
         (
             control.set_admission("wrok", "codel"),
             "the program has no stage `wrok`: did you mean `work`?",

@@ -185,7 +185,7 @@ impl Target {
             let dice = Arc::new(Mutex::new(Dice::new(seed ^ 7)));
             app.sink("sink", move |n: u64| {
                 sum.fetch_add(n, SeqCst);
-                if let Some(handle) = handle.get().filter(|_| n % 61 == 0) {
+                if let Some(handle) = handle.get().filter(|_| n.is_multiple_of(61)) {
                     person(&mut dice.lock().unwrap(), handle);
                 }
             })
