@@ -8,7 +8,8 @@ use comporta::policy::Offer;
 use comporta::policy::admission::{Admission, Ask, Done, Entry, Look, Next};
 use comporta::testing::Kit;
 use comporta::{
-    App, Cx, Demand, Ev, Out, Plan, Pull, PushError, Result, Settled, Shed, Source, Stage, WhenFull,
+    App, Cx, Demand, Ev, Out, Plan, Pull, Push, PushError, Result, Settled, Shed, Source, Stage,
+    WhenFull,
 };
 
 use crate::admission::choice;
@@ -123,6 +124,76 @@ fn a_controller_is_told_once_of_each_event_whether_it_entered() {
     let entered: Vec<bool> = (0..4).map(|n| push.push(n).is_ok()).collect();
     assert_eq!(entered, [true, false, true, false]);
     assert_eq!(taken(&told), [(1, 1), (1, 0), (1, 1), (1, 0)]);
+    drop(push);
+    assert!(kit.run());
+}
+
+/// Lets in whoever asks at an odd time.
+struct Moody(usize);
+impl Admission for Moody {
+    fn admit(&mut self, ask: &Ask) -> usize {
+        self.0 += 1;
+        ask.n * (self.0 % 2)
+    }
+}
+
+#[test]
+fn who_pushed_is_not_refused_after_it_was_let_in() {
+    let app = App::new("moody");
+    let (push, port) = app.input("in");
+    let work = app.sink("work", |_: u64| ());
+    app.connect(port, work);
+    app.admission(own("moody", || Moody(0)));
+    let plan = Plan::new().stage("work", |s| s.admission("moody"));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    let entered = (0..10).filter(|n| push.push(*n).is_ok()).count();
+    drop(push);
+    assert!(kit.run());
+    let c = counts(&kit, "work");
+    assert_eq!((entered, c.handled, c.refused, c.shed_at_door()), (5, 5, 5, 0));
+}
+
+/// `in` -> `many`, which makes ten of one -> `work`, held, with places for two, five to wait.
+fn crowded() -> (Kit, Push<u64>) {
+    let app = App::new("crowded");
+    let (push, port) = app.input("in");
+    let many = app.flat_map("many", |n: u64| n * 10..n * 10 + 10);
+    let work = app.sink("work", |_: u64| ());
+    app.connect(port, many);
+    app.connect(many, work);
+    let plan = Plan::new()
+        .stage("many", |s| s.instances(2))
+        .stage("work", |s| s.capacity(2).admission(choice("capacity(max=5)")));
+    let mut kit = Kit::new(app, &plan).unwrap();
+    kit.hold("work");
+    (kit, push)
+}
+
+#[test]
+fn who_waits_with_its_sender_waits_for_the_controller_too() {
+    let (mut kit, push) = crowded();
+    push.push(0).unwrap();
+    kit.settle();
+    let c = counts(&kit, "work");
+    assert_eq!((c.arrived, c.shed(Shed::Capacity)), (5, 5)); // two in the queue, three outside
+    push.push(1).unwrap();
+    kit.settle();
+    assert_eq!(counts(&kit, "work").shed(Shed::Capacity), 15);
+    kit.resume("work");
+    drop(push);
+    assert!(kit.run());
+    assert_eq!(counts(&kit, "work").handled, 5);
+}
+
+#[test]
+fn a_disabled_queue_sheds_for_its_own_reason() {
+    let (mut kit, push) = crowded();
+    kit.control().set_enabled("work", false).unwrap();
+    push.push(0).unwrap();
+    kit.settle();
+    let c = counts(&kit, "work");
+    assert_eq!((c.shed(Shed::Disabled), c.shed(Shed::Capacity)), (10, 0));
+    kit.resume("work");
     drop(push);
     assert!(kit.run());
 }
