@@ -10,7 +10,7 @@ pub(crate) fn policies(name: Option<&str>) -> Result<String, String> {
     let offers = Registry::new().offers();
     match name {
         None => Ok(list(&offers)),
-        Some(name) => match offers.iter().find(|offer| offer.is_called(name)) {
+        Some(name) => match offers.iter().rev().find(|offer| offer.is_called(name)) {
             Some(offer) => Ok(details(offer)),
             None => {
                 let names = offers.iter().map(|offer| offer.name);

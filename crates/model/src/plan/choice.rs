@@ -363,7 +363,8 @@ pub fn settle_choice(
     choice: &Choice,
     key: &str,
 ) -> Result<Choice, Vec<PlanFault>> {
-    match offers.iter().find(|offer| offer.is_called(&choice.name)) {
+    // A program's own come last, and may have another name of one before.
+    match offers.iter().rev().find(|offer| offer.is_called(&choice.name)) {
         Some(offer) => offer.settle(choice, key),
         None => {
             let names = offers.iter().flat_map(|offer| offer.aliases.iter().chain([&offer.name]));

@@ -354,3 +354,15 @@ fn persons_who_say_threads_at_once_get_what_the_last_said() {
     assert_eq!(settings(&running.snapshot()), before);
     assert!(running.drain().snapshot.adds_up());
 }
+
+#[test]
+fn a_programs_own_policy_may_have_another_name_of_one_of_the_library() {
+    let app = App::new("own");
+    Made::new(|control| control.set_priority(id(control, "sink"), 3)).add(&app, "colors");
+    let numbers = app.source("numbers", || 0..3_u64);
+    let sink = app.sink("sink", |_: u64| ());
+    app.connect(numbers, sink);
+    let kit = Kit::new(app, &Plan::new().policy("colors")).unwrap();
+    assert_eq!(kit.snapshot().pools[0].policy.name, "colors");
+    assert_eq!(stage(&kit.snapshot(), "sink").priority, 3);
+}
