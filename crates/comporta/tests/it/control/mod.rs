@@ -11,14 +11,14 @@
 //! | `attack` | policies that do silly things fast, and persons at the same time |
 //! | `broken` | what attacks broke once |
 
-// mod queues;
-// mod pools;
-// mod monitoring;
-// mod scheduling;
-// mod instances;
-// mod refused;
-// mod sequences;
-// mod threads;
+mod queues;
+mod pools;
+mod monitoring;
+mod scheduling;
+mod instances;
+mod refused;
+mod sequences;
+mod threads;
 mod pairs;
 mod attack;
 mod broken;
