@@ -162,8 +162,8 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
     let mut kit = Kit::new(app, &plan).unwrap();
     let order = |kit: &Kit| {
         let decisions = kit.control().decisions("main").unwrap();
-        let orders = decisions.iter().filter(|d| d.did.starts_with("the visit order is"));
-        orders.last().map(|d| (d.did.clone(), d.why.clone())).unwrap()
+        let mut orders = decisions.iter().filter(|d| d.did.starts_with("the visit order is"));
+        orders.next_back().map(|d| (d.did.clone(), d.why.clone())).unwrap()
     };
     assert_eq!(order(&kit).0, "the visit order is `s1`, `s2`, `s3`");
     kit.settle();
