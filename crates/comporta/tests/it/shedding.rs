@@ -102,7 +102,7 @@ fn try_send_gives_back_what_the_controller_would_not_let_in() {
 struct Half(Arc<Mutex<Vec<(usize, usize)>>>);
 impl Admission for Half {
     fn admit(&mut self, ask: &Ask) -> usize {
-        usize::from(self.0.lock().unwrap().len() % 2 == 0).min(ask.n)
+        usize::from(self.0.lock().unwrap().len().is_multiple_of(2)).min(ask.n)
     }
     fn entered(&mut self, ask: &Ask, n: usize) {
         self.0.lock().unwrap().push((ask.n, n));

@@ -1,5 +1,6 @@
 //! A random program and how it runs, as data: graph, plan, behaviour, live changes, ending.
 //! Nodes are numbered: sources first, then the input if there is one, then the stages.
+//! Long because all that can be drawn is drawn here.
 
 use std::time::Duration;
 
