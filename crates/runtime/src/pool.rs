@@ -250,3 +250,44 @@ impl std::ops::Index<usize> for Pools {
         self.0[index].get().expect("a pool's number is known only after it was made")
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Three pools; the first has so many threads.
+    fn three(threads: usize) -> (Pools, Vec<Arc<Member>>) {
+        let pools = Pools::new(3);
+        for name in ["asked", "one", "other"] {
+            pools.make(|_| name.to_owned(), 0);
+        }
+        let members = (0..threads).map(|_| pools[0].hire(false)).collect();
+        (pools, members)
+    }
+
+    #[test]
+    fn those_who_ask_for_threads_are_served_in_turn() {
+        let (pools, members) = three(6);
+        pools[0].ask(&pools[1], 3);
+        pools[0].ask(&pools[2], 2);
+        assert_eq!([0, 1, 2].map(|pool| pools[pool].threads()), [1, 3, 2]);
+        let went: Vec<_> = members.iter().map(|member| pools[0].release(member)).collect();
+        assert_eq!(went, [Some(1), Some(2), Some(1), Some(2), Some(1), None]);
+        assert!(!pools[0].is_asked());
+        assert_eq!(pools[0].members().len(), 1);
+    }
+
+    #[test]
+    fn what_is_asked_and_taken_back_leaves_everybody_with_what_they_had() {
+        let (pools, members) = three(4);
+        pools[0].ask(&pools[1], 3);
+        assert_eq!(pools[0].release(&members[0]), Some(1));
+        pools[1].dismiss(3); // one is on its way, two are still asked for
+        pools[0].forget_asks(&pools);
+        assert_eq!([0, 1].map(|pool| pools[pool].threads()), [3, 0]);
+        assert!(pools[1].join().is_none(), "it need not come any more");
+        let hired = pools[1].hire(false);
+        assert_eq!((pools[1].threads(), hired.number), (1, 0));
+        assert!(pools[1].join().is_some(), "nobody is owed for what was taken back");
+    }
+}
