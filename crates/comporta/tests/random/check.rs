@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use comporta::{Shed, Snapshot, StageSnapshot};
 
-use crate::case::{Case, Change, EMITS_MAX, LinkCase, SEDA_CAPACITY, Shape, StageCase, Way};
+use crate::case::{Case, Change, EMITS_MAX, LinkCase, Shape, StageCase, Way};
+use crate::chooser::SEDA_CAPACITY;
 use crate::program::Ledger;
 
 /// A snapshot, a line a stage, with all of its numbers.

@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `dice` | chance from a seed |
+//! | `chooser` | policies and their parameters |
 //! | `case` | a random program and plan, as data |
 //! | `program` | the program of a case, and the ledger its handlers keep |
 //! | `check` | what must hold at every moment, at rest, and at the end |
@@ -15,6 +16,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test, all of it")]
 
 mod dice;
+mod chooser;
 mod case;
 mod program;
 mod check;
