@@ -108,6 +108,10 @@ pub(crate) struct RunArgs {
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
 
+    /// Say at the end what the policy did, and why
+    #[arg(id = "comporta-explain", long = "explain", help_heading = "What it shows")]
+    pub(crate) explain: bool,
+
     /// No progress and no summary, only problems
     #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
     pub(crate) quiet: bool,

@@ -150,6 +150,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             }
             let options = show::Options {
                 json: run.json,
+                explain: run.explain,
                 quiet: run.quiet,
                 limit: run.limit,
                 progress: run.progress.into(),

@@ -39,6 +39,19 @@ struct Run<'a> {
     stuck: &'a [String],
     /// Why events failed, as far as it is still known.
     failures: Vec<Failure<'a>>,
+    /// What policies did, as far as it is still known.
+    decisions: Vec<Decision<'a>>,
+}
+
+#[derive(Serialize)]
+struct Decision<'a> {
+    at_s: f64,
+    cluster: &'a str,
+    policy: &'a str,
+    /// What it was called for.
+    call: &'a str,
+    why: Option<&'a str>,
+    did: &'a str,
 }
 
 /// All 0 if no event was counted.
@@ -162,6 +175,7 @@ pub(super) fn json(report: &Report) -> String {
         problems: report.problems.clone(),
         stuck: &report.stuck,
         failures: failures.collect(),
+        decisions: report.decisions.iter().map(decision).collect(),
     })
 }
 
@@ -195,6 +209,7 @@ pub(super) fn refused(app: &str, problems: Vec<String>, exit: Exit) -> String {
         problems,
         stuck: &[],
         failures: Vec::new(),
+        decisions: Vec::new(),
     })
 }
 
@@ -246,6 +261,17 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
     }
 }
 
+fn decision((cluster, decision): &(String, comporta_runtime::Decision)) -> Decision<'_> {
+    Decision {
+        at_s: decision.at.as_nanos() as f64 / 1e9,
+        cluster,
+        policy: &decision.policy,
+        call: &decision.call,
+        why: decision.why.as_deref(),
+        did: &decision.did,
+    }
+}
+
 fn pool(pool: &PoolSnapshot) -> Pool<'_> {
     Pool {
         name: &pool.name,
@@ -280,7 +306,7 @@ mod tests {
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
-            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}]}"#,
+            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"decisions":[]}"#,
             "\n"
         );
         assert_eq!(&text[text.len() - parse.len()..], parse);

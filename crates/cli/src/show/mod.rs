@@ -40,6 +40,8 @@ pub(crate) use terminal::{colours, wide};
 pub struct Options {
     /// One JSON object on the last line of standard output, in place of the summary.
     pub json: bool,
+    /// What the policies did is told after the summary, and why.
+    pub explain: bool,
     /// Only what went wrong is told.
     pub quiet: bool,
     /// After this long it is drained.

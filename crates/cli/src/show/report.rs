@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comporta_runtime::{Control, Ended, Reason, Snapshot, StageSnapshot, Summary};
+use comporta_runtime::{Control, Decision, Ended, Reason, Snapshot, StageSnapshot, Summary};
 
 use super::exit::Exit;
 use super::signals;
@@ -56,6 +56,21 @@ pub(super) struct Report {
     /// Processor time of the process.
     pub(super) cpu: Option<Duration>,
     pub(super) failed: Vec<Failed>,
+    /// What the policies did, each with its cluster.
+    pub(super) decisions: Vec<(String, Decision)>,
+}
+
+/// What the policies of all clusters did, oldest first.
+pub(super) fn decisions(first: &Snapshot, control: &Control) -> Vec<(String, Decision)> {
+    let mut clusters: Vec<&str> = first.pools.iter().map(|pool| pool.cluster.as_str()).collect();
+    clusters.dedup();
+    let of = |cluster: &&str| control.decisions(cluster).unwrap_or_default().into_iter();
+    let all =
+        clusters.iter().flat_map(|cluster| of(cluster).map(|did| ((*cluster).to_owned(), did)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, decision)| decision.at);
+    all.dedup();
+    all
 }
 
 /// Which exit an end makes; `stopped` is the signal that stopped it at once.

@@ -69,6 +69,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let control = running.control();
     let start = now();
     let first = running.snapshot();
+    let first_pools = first.clone();
     let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
     let mut life = Life {
         told,
@@ -103,6 +104,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         left: shape.left(&summary.snapshot),
         cpu: report::cpu_time(),
         failed: report::failed(&summary.snapshot, &control),
+        decisions: report::decisions(&first_pools, &control),
         snapshot: summary.snapshot,
         problems: summary.problems,
         stuck: summary.stuck,
@@ -119,6 +121,9 @@ fn tell_end(report: &Report, options: &Options) {
         say(&summary::complaints(report));
     } else {
         say(&summary::summary(report, terminal::wide(), terminal::colours()));
+    }
+    if options.explain && !options.json {
+        say(&summary::decisions(report));
     }
     if options.json {
         print(&json::json(report));

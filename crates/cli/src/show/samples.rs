@@ -92,6 +92,7 @@ pub(super) fn report() -> Report {
         problems: Vec::new(),
         stuck: Vec::new(),
         cpu: None,
+        decisions: Vec::new(),
         failed: Vec::new(),
     }
 }
@@ -111,6 +112,7 @@ pub(super) fn lossy_report() -> Report {
         problems: vec!["`numbers`: the disk is full".to_owned()],
         stuck: vec!["parse".to_owned()],
         cpu: None,
+        decisions: Vec::new(),
         failed: vec![Failed {
             stage: "parse".to_owned(),
             reasons: vec![(reason, 2)],

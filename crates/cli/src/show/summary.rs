@@ -1,7 +1,7 @@
 //! The report as text, for people.
 
 use anstyle::{AnsiColor, Style};
-use comporta_runtime::{Ended, Shed, StageSnapshot};
+use comporta_runtime::{Decision, Ended, Shed, StageSnapshot};
 
 use super::pace::per_second;
 use super::report::{Asked, Failed, Report, held_or_cancelled};
@@ -24,6 +24,15 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
     lines.extend(troubles(report).map(|line| paint(&line, red)));
     lines.join("\n") + "\n"
+}
+
+/// What the policies did, a line each.
+pub(super) fn decisions(report: &Report) -> String {
+    if report.decisions.is_empty() {
+        return "the policy changed nothing\n".to_owned();
+    }
+    let line = |(cluster, decision): &(String, Decision)| format!("{cluster}: {decision}\n");
+    report.decisions.iter().map(line).collect()
 }
 
 /// Only what went wrong: what is told when all else is to be quiet.

@@ -114,6 +114,21 @@ fn wrong_usage_leaves_with_2_and_nothing_runs() {
 }
 
 #[test]
+fn what_the_policy_did_is_told_with_its_reason_if_asked_for() {
+    let done = squares(&["run", "--count", "2", "--policy", "seda(threads=3)", "--explain"]);
+    assert!(done.err.contains("main: 0.0"), "{}", done.err);
+    assert!(done.err.contains("seda (start): a new pool `main-1` with 3 threads"), "{}", done.err);
+    let plain = squares(&["run", "--count", "2", "--policy", "seda(threads=3)"]);
+    assert!(!plain.err.contains("a new pool"), "{}", plain.err);
+    let none = squares(&["run", "--count", "2", "--policy", "single", "--explain"]);
+    assert!(none.err.contains("the policy changed nothing"), "{}", none.err);
+    let json = squares(&["run", "--count", "2", "--policy", "srpt", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    assert_eq!(json["decisions"][0]["call"], "start", "{json}");
+    assert!(json["decisions"][0]["did"].as_str().unwrap().contains("has priority"), "{json}");
+}
+
+#[test]
 fn the_graph_is_drawn_with_what_the_plan_says_of_it() {
     let done = squares(&["graph", "--set", "stage.square.instances=2"]);
     for word in ["numbers", "square", "x2", "show", "►"] {
