@@ -41,6 +41,11 @@ pub(crate) enum Verb {
         /// Of which to say more: its parameters, where it is from
         policy: Option<String>,
     },
+    /// List the admission controllers, who is let into a queue, or say more of one
+    Admissions {
+        /// Of which to say more: its parameters, where it is from
+        controller: Option<String>,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell

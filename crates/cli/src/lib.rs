@@ -31,7 +31,8 @@ use compare::Asked;
 use draw::Picture;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
-/// `completions`, beside the program's own arguments. Without a command the program is run.
+/// `admissions`, `completions`, beside the program's own arguments. Without a command the program
+/// is run.
 ///
 /// ```no_run
 /// # mod comporta { pub use comporta_cli::{Exit, main}; pub use comporta_runtime::App; }
@@ -70,10 +71,8 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
     };
     let done = match (verb, own) {
-        (Verb::Policies { policy }, _) => match policies::policies(policy.as_deref()) {
-            Ok(text) => print(&text),
-            Err(message) => Err(Refusal::Build(Error::msg(message))),
-        },
+        (Verb::Policies { policy }, _) => told(policies::policies(policy.as_deref())),
+        (Verb::Admissions { controller }, _) => told(policies::admissions(controller.as_deref())),
         (Verb::Completions { shell }, _) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
@@ -94,6 +93,13 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (_, None) => Ok(Exit::Done), // every other verb is about the program
     };
     done.unwrap_or_else(Refusal::tell)
+}
+
+fn told(text: Result<String, String>) -> Result<Exit, Refusal> {
+    match text {
+        Ok(text) => print(&text),
+        Err(message) => Err(Refusal::Build(Error::msg(message))),
+    }
 }
 
 /// Why nothing was done.
@@ -119,7 +125,9 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Check(plan)
         | Verb::Graph(GraphArgs { plan, .. })
         | Verb::Plan(ShowPlanArgs { plan, .. }) => plan,
-        Verb::Policies { .. } | Verb::Completions { .. } => return Ok(Exit::Done),
+        Verb::Policies { .. } | Verb::Admissions { .. } | Verb::Completions { .. } => {
+            return Ok(Exit::Done);
+        }
     };
     let files = files(said);
     // Which cluster a flag is about is known for sure when the program has said what it has.
@@ -169,7 +177,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         }
         Verb::Plan(ShowPlanArgs { said: true, .. }) => print(&effective.said()),
         Verb::Plan(_) => print(&effective.to_string()),
-        Verb::Check(_) | Verb::Policies { .. } | Verb::Completions { .. } => {
+        Verb::Check(_)
+        | Verb::Policies { .. }
+        | Verb::Admissions { .. }
+        | Verb::Completions { .. } => {
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();

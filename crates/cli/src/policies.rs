@@ -1,23 +1,44 @@
-//! What `policies` prints: every policy in a line, or one with its parameters and where it is from.
+//! What `policies` and `admissions` print: everything there is to choose in a line, or one with its
+//! parameters and where it is from.
 
 use std::fmt::Write as _;
 
 use comporta_model::plan::{Offer, defaults, nearest};
-use comporta_policy::Registry;
+use comporta_policy::{Registry, admission};
 
-/// Every policy in a line; or, of one, all there is to know. Nothing if there is none of that name.
+const POLICIES: &str = "
+`policies NAME` says more of one: its parameters, where it is from.
+Choose one with `--policy NAME` or `--policy \"NAME(key=value, key=value)\"`, or in a plan:
+  cluster.main.policy = \"NAME\"
+  cluster.main.policy = { name = \"NAME\", key = value }
+";
+
+const ADMISSIONS: &str = "
+`admissions NAME` says more of one: its parameters, where it is from.
+Choose one for the queue of a stage in a plan, or with `--set`:
+  stage.STAGE.admission = \"NAME\"
+  stage.STAGE.admission = { name = \"NAME\", key = value }
+";
+
+/// Every policy in a line; or, of one, all there is to know.
 pub(crate) fn policies(name: Option<&str>) -> Result<String, String> {
-    let offers = Registry::new().offers();
-    match name {
-        None => Ok(list(&offers)),
-        Some(name) => match offers.iter().rev().find(|offer| offer.is_called(name)) {
-            Some(offer) => Ok(details(offer)),
-            None => {
-                let names = offers.iter().map(|offer| offer.name);
-                let near = nearest(name, names).map(|near| format!(": did you mean `{near}`?"));
-                Err(format!("there is no policy `{name}`{}", near.unwrap_or_default()))
-            }
-        },
+    told("policy", &Registry::new().offers(), name, POLICIES)
+}
+
+/// The same of admission controllers.
+pub(crate) fn admissions(name: Option<&str>) -> Result<String, String> {
+    told("admission controller", &admission::Registry::new().offers(), name, ADMISSIONS)
+}
+
+fn told(what: &str, offers: &[Offer], name: Option<&str>, how: &str) -> Result<String, String> {
+    let Some(name) = name else { return Ok(list(offers) + how) };
+    match offers.iter().rev().find(|offer| offer.is_called(name)) {
+        Some(offer) => Ok(details(offer)),
+        None => {
+            let names = offers.iter().map(|offer| offer.name);
+            let near = nearest(name, names).map(|near| format!(": did you mean `{near}`?"));
+            Err(format!("there is no {what} `{name}`{}", near.unwrap_or_default()))
+        }
     }
 }
 
@@ -28,10 +49,7 @@ fn list(offers: &[Offer]) -> String {
         let Offer { name, about, .. } = offer;
         let _ = writeln!(text, "{name:width$}  {about}{}{}", aliases(offer), default(offer));
     }
-    text + "\n`policies NAME` says more of one: its parameters, where it is from.\n\
-            Choose one with `--policy NAME` or `--policy \"NAME(key=value, key=value)\"`, or in a plan:\n  \
-            cluster.main.policy = \"NAME\"\n  \
-            cluster.main.policy = { name = \"NAME\", key = value }\n"
+    text
 }
 
 fn aliases(offer: &Offer) -> String {
@@ -44,7 +62,7 @@ fn aliases(offer: &Offer) -> String {
 }
 
 fn default(offer: &Offer) -> &'static str {
-    if offer.name == defaults::POLICY { " (the default)" } else { "" }
+    if [defaults::POLICY, admission::NONE].contains(&offer.name) { " (the default)" } else { "" }
 }
 
 fn details(offer: &Offer) -> String {
@@ -68,13 +86,21 @@ fn details(offer: &Offer) -> String {
 mod tests {
     use super::*;
 
+    type Told = fn(Option<&str>) -> Result<String, String>;
+
     #[test]
-    fn every_policy_is_listed_and_can_be_asked_for() {
-        let list = policies(None).unwrap();
-        for offer in Registry::new().offers() {
-            assert!(list.lines().any(|line| line.starts_with(offer.name)), "{list}");
-            for name in offer.aliases.iter().chain([&offer.name]) {
-                assert!(policies(Some(name)).unwrap().starts_with(offer.name));
+    fn everything_there_is_to_choose_is_listed_and_can_be_asked_for() {
+        let both: [(Told, Vec<Offer>); 2] = [
+            (policies, Registry::new().offers()),
+            (admissions, admission::Registry::new().offers()),
+        ];
+        for (told, offers) in both {
+            let list = told(None).unwrap();
+            for offer in offers {
+                assert!(list.lines().any(|line| line.starts_with(offer.name)), "{list}");
+                for name in offer.aliases.iter().chain([&offer.name]) {
+                    assert!(told(Some(name)).unwrap().starts_with(offer.name));
+                }
             }
         }
     }
@@ -83,5 +109,7 @@ mod tests {
     fn one_that_is_not_there_is_refused_with_the_nearest() {
         let refused = policies(Some("srtp")).unwrap_err();
         assert_eq!(refused, "there is no policy `srtp`: did you mean `srpt`?");
+        let refused = admissions(Some("codle")).unwrap_err();
+        assert_eq!(refused, "there is no admission controller `codle`: did you mean `codel`?");
     }
 }

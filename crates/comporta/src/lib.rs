@@ -26,6 +26,7 @@
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
+//! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |
 //! | say how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
@@ -228,12 +229,43 @@
 //! [`policy::policies`]; a new one is a small program on [`policy::Control`], registered with
 //! [`App::policy`]. The repository's `docs/writing-a-policy.md` shows how.
 //!
+//! # Admission
+//!
+//! Under overload the queue of a stage fills, and who still enters waits for all of it. An admission
+//! controller lets fewer in: by length, rate, waiting time or response time, tier or deadline. A plan
+//! chooses one for a stage by name; another can take over while events flow
+//! ([`Control::set_admission`]). Whom it does not let in is counted under its name ([`Shed`]), or comes
+//! back to who pushed it. What there is, is listed in [`policy::admission`]; a program registers its
+//! own with [`App::admission`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use comporta::{App, Choice, Plan, PushError, Shed};
+//!
+//! let app = App::new("quotes");
+//! let (push, asked) = app.input::<u32>("asked");
+//! let quote = app.sink("quote", |_: u32| ());
+//! app.connect(asked, quote);
+//! let plan = Plan::new()
+//!     .stage("asked", |asked| asked.deadline(Duration::from_millis(50)))
+//!     .stage("quote", |quote| quote.admission(Choice::new("token-bucket").with("burst", 1).with("rate", 0.1)));
+//! let running = app.start(&plan)?;
+//! push.push(1)?;
+//! let urgent = push.clone().tier(9).within(Duration::from_millis(5));
+//! assert_eq!(urgent.push(2), Err(PushError::Refused(2, Shed::TokenBucket)));
+//! # drop((push, urgent));
+//! # running.wait();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # The command line
 //!
 //! With the feature `cli`, `comporta::main(build)` makes a command of a program: `run`, with live
-//! progress and a summary, `check`, `graph`, `plan`, `compare`, `policies`, `completions`, beside its own
-//! arguments. `compare` runs the program under several policies, thread counts and loads, and says
-//! which is best; it asks before it repeats what stages marked [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments (`clap::Args`), or of
+//! progress and a summary, `check`, `graph`, `plan`, `compare`, `policies`, `admissions`,
+//! `completions`, beside its own arguments. `compare` runs the program under several policies, thread
+//! counts and loads, and says which is best; it asks before it repeats what stages marked
+//! [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments
+//! (`clap::Args`), or of
 //! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
 //! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
 //! go over it. Where the program has an option of the same name, its own is meant, and ours is called

@@ -36,9 +36,18 @@ fn help_says_what_the_program_is_for_and_what_can_be_done() {
     let done = squares(&["--help"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
     assert!(done.out.starts_with("Prints squares\n"), "{}", done.out);
-    for word in
-        ["run", "check", "graph", "plan", "compare", "policies", "completions", "Exit codes", "143"]
-    {
+    for word in [
+        "run",
+        "check",
+        "graph",
+        "plan",
+        "compare",
+        "policies",
+        "admissions",
+        "completions",
+        "Exit codes",
+        "143",
+    ] {
         assert!(done.out.contains(word), "{word}\n{}", done.out);
     }
     let run = squares(&["run", "--help"]);
@@ -161,6 +170,14 @@ fn the_plan_is_printed_read_back_and_compared() {
 
 #[test]
 fn policies_and_completions_are_listed() {
+    let admissions = squares(&["admissions"]).out;
+    assert!(
+        admissions.contains("codel") && admissions.contains("stage.STAGE.admission"),
+        "{admissions}"
+    );
+    let codel = squares(&["admissions", "codel"]).out;
+    assert!(codel.contains("Nichols") && codel.contains("[default: 5ms]"), "{codel}");
+    assert_eq!(squares(&["admissions", "codle"]).code, Some(2));
     let policies = squares(&["policies"]).out;
     assert!(policies.contains("stealing") && policies.contains("also called fifo"), "{policies}");
     for shell in ["bash", "zsh", "fish"] {
