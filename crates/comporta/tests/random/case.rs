@@ -1,11 +1,11 @@
 //! A random program and how it runs, as data: graph, plan, behaviour, live changes, ending.
 //! Nodes are numbered: sources first, then the input if there is one, then the stages.
-//! Long because every choice of a case stands here, and what may be said of them together.
 
 use std::time::Duration;
 
 use comporta::{Choice, OnPanic, Plan, Retry, StageSet, WhenFull};
 
+use crate::chooser::{ADMISSIONS, Chooser};
 use crate::dice::Dice;
 
 #[derive(Debug)]
@@ -126,84 +126,6 @@ pub(crate) const EMITS_MAX: u64 = 5;
 const RULES: [WhenFull; 4] =
     [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
 
-/// Chooses policies: all there are, with parameters; or the first three that there were, for cases
-/// that are older than the others. It has dice of its own, so that those stay what they were.
-struct Chooser {
-    dice: Dice,
-    all: bool,
-}
-
-const FIRST: [&str; 3] = ["stealing", "single", "srpt"];
-const ALL: [&str; 13] = [
-    "stealing",
-    "single",
-    "srpt",
-    "color",
-    "master-worker",
-    "seda",
-    "seda-dynamic",
-    "thread-stealing",
-    "cohort",
-    "cohort-bounded",
-    "lrb",
-    "dbr",
-    "srpt-private",
-];
-/// The queues of stages under `seda` hold so many at most.
-pub(crate) const SEDA_CAPACITY: usize = 100;
-
-impl Chooser {
-    fn choose(&mut self, dice: &mut Dice) -> Choice {
-        let first = dice.pick(&FIRST);
-        if !self.all {
-            return Choice::new(first);
-        }
-        let dice = &mut self.dice;
-        let name = dice.pick(&ALL);
-        let seldom = [1, 1, 3, 2000].map(Duration::from_millis);
-        let counts: &[(&str, &[usize])] = match name {
-            "master-worker" => &[("masters", &[1, 2, 3])],
-            "seda" => &[("threads", &[1, 2, 3]), ("capacity", &[1, 7, SEDA_CAPACITY])],
-            "seda-dynamic" => &[
-                ("threads_min", &[1, 2]),
-                ("threads_max", &[1, 3]),
-                ("above", &[0, 1, 5]),
-                ("capacity", &[1, 7]),
-            ],
-            "thread-stealing" => &[("threads", &[1, 2, 3])],
-            "cohort-bounded" => &[("events", &[1, 2, 7])],
-            "srpt-private" => &[("events", &[0, 1, 3])],
-            "lrb" => &[("slots_per_stage", &[2, 5])],
-            _ => &[],
-        };
-        let mut choice = Choice::new(name);
-        for (param, values) in counts {
-            if dice.chance(50) {
-                choice = choice.with(*param, dice.pick(values));
-            }
-        }
-        if matches!(name, "seda-dynamic" | "thread-stealing") {
-            choice = choice.with("every", dice.pick(&seldom));
-        }
-        choice
-    }
-}
-
-/// The first serves the newest first, at times.
-const ADMISSIONS: [&str; 11] = [
-    "codel(target=5us, interval=20us)",
-    "codel(target=5us, interval=20us, lifo=false)",
-    "codel(target=5us, interval=20us, paced=true, lifo=false)",
-    "capacity(max=2)",
-    "token-bucket(rate=50000, burst=3)",
-    "seda(target=5us, nreq=5, rate_max=100000)",
-    "gradient(min=1, max=9, window=3)",
-    "breakwater(target=5us, every=1us)",
-    "tiers(target=5us, window=5)",
-    "deadline",
-    "none",
-];
-
 impl Case {
     pub(crate) fn new(seed: u64) -> Self {
         Case::under(seed, true)
@@ -216,7 +138,7 @@ impl Case {
 
     fn under(seed: u64, all: bool) -> Self {
         let dice = &mut Dice::new(seed);
-        let policies = &mut Chooser { dice: Dice::new(!seed), all };
+        let policies = &mut Chooser::new(!seed, all);
         let few = dice.chance(30);
         let sources: Vec<SourceCase> =
             (0..dice.between(1, 3)).map(|_| SourceCase::new(dice, few)).collect();
