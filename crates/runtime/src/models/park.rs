@@ -31,7 +31,7 @@ impl Pool {
 
     fn take(&self, me: usize) -> bool {
         let own = self.locals[me].pop(false).or_else(|| {
-            let popped = self.shared.pop(&mut Cursor::default(), 1);
+            let popped = self.shared.pop(&mut Cursor::default(), 1, 0);
             popped.token.map(|token| (token, popped.left))
         });
         if let Some((_, left)) = own {

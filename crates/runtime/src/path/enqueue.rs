@@ -120,7 +120,11 @@ impl<H: Handler> State<H> {
             if let Some(cycle) = &self.desk.cycle {
                 cycle.activate();
             }
-            let home = self.queue.oldest().map_or(0, |meta| meta.home);
+            // Single events are taken in the exact order of their coming, wherever they are.
+            let home = match rules.batch {
+                1 => 0,
+                _ => self.queue.oldest().map_or(0, |meta| meta.home),
+            };
             wakes.tokens.push(Token { home, ..Token::new(id, Task::Any) });
         }
     }

@@ -185,17 +185,29 @@ impl SharedTokens {
     }
 
     fn pop(&mut self) -> Option<Token> {
+        self.pop_near(0, 1)
+    }
+
+    /// The first token; or, of the first few, one whose events are in the cache of the worker that
+    /// calls itself `home`: they stand within a visit or two of each other, and to move a chunk from
+    /// core to core costs more than to handle it.
+    fn pop_near(&mut self, home: u32, few: usize) -> Option<Token> {
         let SharedTokens { plain, ranks, spare, .. } = self;
+        let near = |queue: &VecDeque<Token>| {
+            let mut first = queue.iter().take(few);
+            first.position(|token| token.home != 0 && token.home == home).unwrap_or(0)
+        };
         if let Some(mut first) = ranks.first_entry()
             && (first.key().0 > 0 || plain.is_empty())
         {
-            let token = first.get_mut().pop_front();
+            let at = near(first.get());
+            let token = first.get_mut().remove(at);
             if first.get().is_empty() {
                 *spare = first.remove();
             }
             return token;
         }
-        plain.pop_front()
+        plain.remove(near(plain))
     }
 
     /// Everything, in the order in which it would be taken.
@@ -231,15 +243,40 @@ impl Shared {
         Ok(())
     }
 
+    /// Adds those tokens that have a priority here, in their order; the others stay, and so do all
+    /// if the pool has no threads. The caller sees to it that someone finds them.
+    pub(crate) fn push_all(
+        &self,
+        tokens: &mut Vec<Token>,
+        priority: impl Fn(&Token) -> Option<i32>,
+    ) {
+        if tokens.is_empty() {
+            return;
+        }
+        let mut queue = self.tokens.lock();
+        if queue.closed {
+            return;
+        }
+        let before = tokens.len();
+        tokens.retain(|token| match priority(token) {
+            Some(priority) => {
+                queue.push(*token, priority);
+                false
+            }
+            None => true,
+        });
+        self.len.fetch_add(before - tokens.len(), SeqCst);
+    }
+
     /// The next token for a worker that stands at `cursor`, one of a crew of so many.
-    pub(crate) fn pop(&self, cursor: &mut Cursor, crew: usize) -> Popped {
+    pub(crate) fn pop(&self, cursor: &mut Cursor, crew: usize, home: u32) -> Popped {
         // An empty round of a visit order is an event of its own: it may fire.
         if self.is_empty() && !self.walked.load(SeqCst) {
             return Popped::default();
         }
         // The length changes under the lock: whoever sees it finds a token, or waits for the lock.
         let mut tokens = self.tokens.lock();
-        let mut popped = Popped { token: tokens.pop(), ..Popped::default() };
+        let mut popped = Popped { token: tokens.pop_near(home, crew * 2), ..Popped::default() };
         if popped.token.is_none()
             && let Some(walk) = &mut tokens.walk
         {
@@ -301,7 +338,7 @@ mod tests {
 
     fn stages(queue: &Shared) -> Vec<u32> {
         let mut cursor = Cursor::default();
-        let pop = || queue.pop(&mut cursor, 1).token;
+        let pop = || queue.pop(&mut cursor, 1, 0).token;
         std::iter::from_fn(pop).map(|token| token.stage).collect()
     }
 
@@ -318,7 +355,7 @@ mod tests {
         let resume = Token::new(1, Task::Resume { instance: 0, room: 1 });
         queue.push(resume, 0).unwrap();
         queue.set_course(course(&[1, 2, 3]), |_| 0);
-        let first = queue.pop(&mut Cursor::default(), 1);
+        let first = queue.pop(&mut Cursor::default(), 1, 0);
         assert_eq!((first.token, first.left), (Some(resume), 4)); // who waits for no event goes first
         assert_eq!(stages(&queue), [1, 1, 2, 3]);
         queue.push(any(2), 0).unwrap();

@@ -177,6 +177,9 @@ impl Worker {
         let stealing = pool.own_queues();
         let mut followed = false;
         let mut tokens = std::mem::take(&mut self.wakes.tokens);
+        if !stealing {
+            self.put_in_line(core, pool, &mut tokens);
+        }
         for token in tokens.drain(..) {
             if core.pool_of(token.stage) != self.pool || !stealing {
                 core.make_ready(token);
@@ -207,6 +210,19 @@ impl Worker {
         self.wakes.trash.clear();
     }
 
+    /// Under one queue: puts what is this pool's there, and leaves the rest. Nobody is woken for it:
+    /// this worker takes from the queue next, and wakes another if more is left, as it does when it
+    /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
+    fn put_in_line(&self, core: &Core, pool: &Pool, tokens: &mut Vec<Token>) {
+        pool.shared.push_all(tokens, |token| {
+            let here = core.pool_of(token.stage) == self.pool;
+            here.then(|| core.priority(token.stage))
+        });
+        if !self.member.local.is_empty() {
+            pool.sleep.work_made(); // it takes from its own queue first
+        }
+    }
+
     /// The worker of this pool that calls itself `home`.
     fn mate(&self, home: u32) -> Option<&Arc<Member>> {
         let number = (home as usize).checked_sub(1 + (self.pool << HOME_POOL_SHIFT))?;
@@ -231,7 +247,7 @@ impl Worker {
         };
         let mut fired = Fired::default();
         let mut shared = |worker: &mut Self| {
-            let popped = pool.shared.pop(&mut worker.cursor, worker.crew.len());
+            let popped = pool.shared.pop(&mut worker.cursor, worker.crew.len(), worker.wakes.home);
             let Popped { token, left, focus, fired: now } = popped;
             (worker.focus, fired) = (focus, now);
             token.map(|token| (token, left))
