@@ -14,12 +14,13 @@ pub mod show;
 pub mod draw;
 mod compare;
 
+use clap::{Args as _, Command, FromArgMatches as _};
 use std::io::Write;
 use std::path::Path;
 
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Plan, Settings};
+use comporta_model::plan::{Catalogue, Plan, Settings};
 use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
 use comporta_runtime::{App, StartError};
 
@@ -71,8 +72,12 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
     };
     let done = match (verb, own) {
-        (Verb::Policies { policy }, _) => told(policies::policies(policy.as_deref())),
-        (Verb::Admissions { controller }, _) => told(policies::admissions(controller.as_deref())),
+        (Verb::Policies { policy }, _) => {
+            told(policies::policies(&catalogue::<M, B>(build), policy.as_deref()))
+        }
+        (Verb::Admissions { controller }, _) => {
+            told(policies::admissions(&catalogue::<M, B>(build), controller.as_deref()))
+        }
         (Verb::Completions { shell }, _) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::command::<B::Args>(&name), name, &mut text);
@@ -93,6 +98,15 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (_, None) => Ok(Exit::Done), // every other verb is about the program
     };
     done.unwrap_or_else(Refusal::tell)
+}
+
+/// What can be chosen by name: in the program, if it can be built from nothing; else in the library.
+fn catalogue<M, B: Build<M>>(build: B) -> Catalogue {
+    let nothing = B::Args::augment_args(Command::new("own")).try_get_matches_from(["own"]);
+    let args = nothing.and_then(|matches| B::Args::from_arg_matches(&matches)).ok();
+    let own = PlanSpec::new().app::<B::Own>().ok();
+    let app = args.zip(own).and_then(|(args, own)| build.build(args, own).ok());
+    app.unwrap_or_else(|| App::new("")).catalogue()
 }
 
 fn told(text: Result<String, String>) -> Result<Exit, Refusal> {

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use comporta_model::plan::{Offer, defaults, nearest};
-use comporta_policy::{Registry, admission};
+use comporta_model::plan::{Catalogue, Offer, defaults, nearest};
+use comporta_policy::admission;
 
 const POLICIES: &str = "
 `policies NAME` says more of one: its parameters, where it is from.
@@ -21,13 +21,13 @@ Choose one for the queue of a stage in a plan, or with `--set`:
 ";
 
 /// Every policy in a line; or, of one, all there is to know.
-pub(crate) fn policies(name: Option<&str>) -> Result<String, String> {
-    told("policy", &Registry::new().offers(), name, POLICIES)
+pub(crate) fn policies(catalogue: &Catalogue, name: Option<&str>) -> Result<String, String> {
+    told("policy", &catalogue.policies, name, POLICIES)
 }
 
 /// The same of admission controllers.
-pub(crate) fn admissions(name: Option<&str>) -> Result<String, String> {
-    told("admission controller", &admission::Registry::new().offers(), name, ADMISSIONS)
+pub(crate) fn admissions(catalogue: &Catalogue, name: Option<&str>) -> Result<String, String> {
+    told("admission controller", &catalogue.admissions, name, ADMISSIONS)
 }
 
 fn told(what: &str, offers: &[Offer], name: Option<&str>, how: &str) -> Result<String, String> {
@@ -85,21 +85,25 @@ fn details(offer: &Offer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use comporta_runtime::App;
 
-    type Told = fn(Option<&str>) -> Result<String, String>;
+    fn library() -> Catalogue {
+        App::new("").catalogue()
+    }
+
+    type Told = fn(&Catalogue, Option<&str>) -> Result<String, String>;
 
     #[test]
     fn everything_there_is_to_choose_is_listed_and_can_be_asked_for() {
-        let both: [(Told, Vec<Offer>); 2] = [
-            (policies, Registry::new().offers()),
-            (admissions, admission::Registry::new().offers()),
-        ];
+        let library = library();
+        let both: [(Told, &[Offer]); 2] =
+            [(policies, &library.policies), (admissions, &library.admissions)];
         for (told, offers) in both {
-            let list = told(None).unwrap();
+            let list = told(&library, None).unwrap();
             for offer in offers {
                 assert!(list.lines().any(|line| line.starts_with(offer.name)), "{list}");
                 for name in offer.aliases.iter().chain([&offer.name]) {
-                    assert!(told(Some(name)).unwrap().starts_with(offer.name));
+                    assert!(told(&library, Some(name)).unwrap().starts_with(offer.name));
                 }
             }
         }
@@ -107,9 +111,9 @@ mod tests {
 
     #[test]
     fn one_that_is_not_there_is_refused_with_the_nearest() {
-        let refused = policies(Some("srtp")).unwrap_err();
+        let refused = policies(&library(), Some("srtp")).unwrap_err();
         assert_eq!(refused, "there is no policy `srtp`: did you mean `srpt`?");
-        let refused = admissions(Some("codle")).unwrap_err();
+        let refused = admissions(&library(), Some("codle")).unwrap_err();
         assert_eq!(refused, "there is no admission controller `codle`: did you mean `codel`?");
     }
 }

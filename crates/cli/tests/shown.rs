@@ -10,6 +10,8 @@ use std::time::Duration;
 use comporta_cli::show::{Exit, Options, When, run};
 use comporta_model::error::Error;
 use comporta_model::plan::Plan;
+use comporta_policy::policies::Single;
+use comporta_policy::{Entry, Offer};
 use comporta_runtime::App;
 
 fn main() -> Exit {
@@ -97,6 +99,14 @@ fn once() -> u64 {
     1
 }
 
+const MINE: Offer = Offer {
+    name: "mine",
+    aliases: &[],
+    about: "a policy of its own",
+    cites: "nobody",
+    params: &[],
+};
+
 fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     if args.count == 0 {
         return Err(Error::msg("no squares of nothing"));
@@ -107,6 +117,7 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     let show = app.sink("show", |n: u64| say(&n.to_string()));
     app.connect(numbers, square);
     app.connect(square, show);
+    app.policy(Entry::new(MINE, |_| Single));
     if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
         app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }

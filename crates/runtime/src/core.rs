@@ -154,6 +154,8 @@ pub(crate) struct Core {
     incoming: Vec<usize>,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
     tested: bool,
+    /// What a test says of the machine's CPUs.
+    pub(crate) cpu_usage: AtomicU32,
     /// Stages that a test holds back, and their tokens.
     held: Mutex<HashMap<u32, Vec<Token>>>,
     stopped: AtomicBool,
@@ -260,6 +262,7 @@ impl Core {
             incoming,
             nodes: OnceLock::new(),
             tested,
+            cpu_usage: AtomicU32::new(0),
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
             run: Mutex::new(RunState { live, ..RunState::default() }),
@@ -278,6 +281,11 @@ impl Core {
     #[inline]
     pub(crate) fn node(&self, stage: u32) -> &Arc<dyn Node> {
         &self.nodes()[stage as usize]
+    }
+
+    /// How busy CPUs are, if this is a test: what it says.
+    pub(crate) fn cpu_said(&self) -> Option<u32> {
+        self.tested.then(|| self.cpu_usage.load(Relaxed))
     }
 
     /// Whether this is a test that may inject faults.

@@ -514,7 +514,10 @@ impl Control for Reins<'_> {
     }
 
     fn cpu_usage(&mut self) -> u32 {
-        self.state.cpu.usage()
+        match self.core.cpu_said() {
+            Some(said) => said,
+            None => self.state.cpu.usage(),
+        }
     }
 
     fn queue_size(&self, stage: StageId) -> Result<usize, Refused> {

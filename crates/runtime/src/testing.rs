@@ -22,7 +22,7 @@ use crate::path::handle::Fault;
 use crate::path::work::{Stepped, Worker, as_worker};
 use crate::running::{govern, ready};
 use crate::snapshot::Snapshot;
-use crate::sync::{Arc, Mutex, SeqCst};
+use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 
 /// One stage by itself: push events, look at what it sent.
 ///
@@ -312,6 +312,11 @@ impl Kit {
     #[must_use]
     pub fn now(&self) -> Time {
         self.core.clock.now()
+    }
+
+    /// How busy the CPUs of the machine are from now on, as policies see it: 0 to 100; 0 at first.
+    pub fn set_cpu_usage(&self, percent: u32) {
+        self.core.cpu_usage.store(percent.min(100), Relaxed);
     }
 
     /// The next event of a stage fails with this message instead of being handled.

@@ -97,6 +97,7 @@ fn ranking_of<'a>(of: &'a Comparison, row: &'a Row) -> Ranking<'a> {
     let combination = &of.combinations[row.combination];
     let (standing, versus) = match row.standing {
         Standing::Best => ("best", Some(Versus { ratio: 1.0, interval: None })),
+        Standing::Tie(versus) if versus.interval.is_none() => ("not_proven", Some(versus)),
         Standing::Tie(versus) => ("tie", Some(versus)),
         Standing::Worse(versus) => ("worse", Some(versus)),
         Standing::Failed => ("failed", None),

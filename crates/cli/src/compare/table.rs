@@ -66,6 +66,9 @@ fn cells(row: &Row, of: &Comparison, style: &impl Fn(Style) -> Style) -> Vec<Cel
     let Combination { policy, threads, .. } = &of.combinations[row.combination];
     let standing = match row.standing {
         Standing::Best => Cell::styled("the best", style(AnsiColor::Green.on_default())),
+        Standing::Tie(versus) if versus.interval.is_none() => {
+            Cell::from(format!("not proven: {}", versus.short()))
+        }
         Standing::Tie(versus) => Cell::from(format!("a tie: {}", versus.short())),
         Standing::Worse(versus) => Cell::from(versus.short()),
         Standing::Failed if row.failed.is_empty() => Cell::from("not run to its end"),

@@ -170,6 +170,8 @@ fn the_plan_is_printed_read_back_and_compared() {
 
 #[test]
 fn policies_and_completions_are_listed() {
+    let own = squares(&["policies", "mine"]).out;
+    assert!(own.starts_with("mine: a policy of its own"), "{own}");
     let admissions = squares(&["admissions"]).out;
     assert!(
         admissions.contains("codel") && admissions.contains("stage.STAGE.admission"),

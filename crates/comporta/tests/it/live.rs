@@ -282,13 +282,13 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
         (control.move_stage("zzz", "side"), "the program has no stage `zzz`"),
         (
             control.move_stage("count", "sied"),
-            "the program has no pool `sied`: did you mean `side`?",
+            "the program has no cluster `sied`: did you mean `side`?",
         ),
         (
             control.set_policy("mian", "srpt"),
-            "the program has no pool `mian`: did you mean `main`?",
+            "the program has no cluster `mian`: did you mean `main`?",
         ),
-        (control.set_threads("mian", 1), "the program has no pool `mian`: did you mean `main`?"),
+        (control.set_threads("mian", 1), "the program has no cluster `mian`: did you mean `main`?"),
         (control.set_threads("main", 0), "the number of threads of `main` is 0: use 1 to 1,024"),
         (
             control.set_threads("main", 9_999),

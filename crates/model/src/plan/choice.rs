@@ -102,16 +102,17 @@ impl Choice {
 }
 
 impl From<&str> for Choice {
-    /// The name alone.
-    fn from(name: &str) -> Self {
-        Choice::new(name)
+    /// As on the command line: a name, or `name(key=value, key=value)`.
+    fn from(text: &str) -> Self {
+        // What is neither is no name either, and will be refused as one.
+        text.parse().unwrap_or_else(|_| Choice::new(text))
     }
 }
 
 impl From<String> for Choice {
-    /// The name alone.
-    fn from(name: String) -> Self {
-        Choice::new(name)
+    /// As from a `&str`.
+    fn from(text: String) -> Self {
+        text.as_str().into()
     }
 }
 
@@ -189,6 +190,9 @@ impl FromStr for Choice {
         let mut choice = Choice::new(name);
         for param in params.split(',').filter(|param| !param.trim().is_empty()) {
             let (key, value) = param.split_once('=').ok_or_else(wrong)?;
+            if choice.params.contains_key(key.trim()) {
+                return Err(wrong()); // said twice
+            }
             choice = choice.with(key.trim(), read(value.trim()));
         }
         Ok(choice)
@@ -426,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_choice_is_refused() {
-        for text in ["", "seda(", "seda(threads)", "seda)", "(threads=1)", "a,b"] {
+        for text in ["", "seda(", "seda(threads)", "seda)", "(threads=1)", "a,b", "a(b=1, b=2)"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");
         }
     }

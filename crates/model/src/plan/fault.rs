@@ -62,7 +62,7 @@ pub enum PlanFault {
         text: String,
     },
     /// A pool that is not there.
-    #[error("the program has no pool `{name}`{}", hint(near))]
+    #[error("the program has no cluster `{name}`{}", hint(near))]
     NoPool {
         /// The name.
         name: String,
@@ -203,7 +203,9 @@ fn hint(near: &Option<String>) -> String {
 /// The candidate most like `name`, if any is alike.
 #[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let scored = candidates.into_iter().map(|c| (strsim::jaro_winkler(name, c), c));
+    let name = name.to_lowercase();
+    let like = |c: &str| strsim::jaro_winkler(&name, &c.to_lowercase());
+    let scored = candidates.into_iter().map(|c| (like(c), c));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(score, _)| *score > 0.7).map(|(_, near)| near.to_owned())
 }
