@@ -8,8 +8,8 @@
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON
-//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale` and `policies`, Comporta against
-//!    itself; `cep` and `images`, whole programs under the plans of a published table
+//! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
+//!    against itself; `cep` and `images`, whole programs under the plans of a published table
 //! 9. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -28,6 +28,7 @@ mod scale;
 mod policies;
 mod cep;
 mod images;
+mod overload;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -44,7 +45,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 7] = [
+const BENCHES: [Bench; 8] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -52,6 +53,7 @@ const BENCHES: [Bench; 7] = [
     Bench { name: "policies", about: policies::ABOUT, run: policies::run },
     Bench { name: "cep", about: cep::ABOUT, run: cep::run },
     Bench { name: "images", about: images::ABOUT, run: images::run },
+    Bench { name: "overload", about: overload::ABOUT, run: overload::run },
 ];
 
 fn main() -> ExitCode {

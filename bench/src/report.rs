@@ -20,7 +20,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    fn holds(self, figure: f64) -> bool {
+    pub(crate) fn holds(self, figure: f64) -> bool {
         match self {
             Limit::AtLeast(least) => figure >= least,
             Limit::AtMost(most) => figure <= most,

@@ -1,0 +1,124 @@
+//! The admission controllers, with parameters for a service time.
+//!
+//! One rule for all: whoever is let in should wait about four service times. At 0.7 load, from
+//! which the step starts, the wait is 2.3 of them on average, and twice that is still "back". Where
+//! a controller has parameters of time or number, they are in service times as published ones were
+//! in the service times or round trips of their papers; where a parameter has no unit, it is the
+//! published one unless it says why below.
+
+use comporta::{Choice, Push};
+use std::time::Duration;
+
+/// How the stage is guarded.
+pub(crate) struct Controller {
+    pub(crate) name: &'static str,
+    /// For a mean service time and a capacity in events a second.
+    choice: fn(Duration, f64) -> Choice,
+    with: With,
+}
+
+/// What events say of themselves.
+enum With {
+    Nothing,
+    /// Every other one matters more.
+    TwoTiers,
+    /// They are of use for so many service times.
+    Deadline(u32),
+}
+
+fn span(mean: Duration, times: u32) -> String {
+    format!("{}us", (mean * times).as_micros())
+}
+
+#[rustfmt::skip]
+pub(crate) const CONTROLLERS: [Controller; 9] = [
+    Controller { name: "none", choice: |_, _| "none".into(), with: With::Nothing },
+    Controller { name: "capacity", choice: |_, _| Choice::new("capacity").with("max", 4), with: With::Nothing },
+    Controller { name: "token-bucket", choice: token_bucket, with: With::Nothing },
+    Controller { name: "codel", choice: codel, with: With::Nothing },
+    Controller { name: "seda", choice: seda, with: With::Nothing },
+    Controller { name: "gradient", choice: gradient, with: With::Nothing },
+    Controller { name: "breakwater", choice: breakwater, with: With::Nothing },
+    Controller { name: "tiers", choice: tiers, with: With::TwoTiers },
+    Controller { name: "deadline", choice: |_, _| "deadline".into(), with: With::Deadline(6) },
+];
+
+/// A rate that does not look at the queue must leave some: at capacity itself, the wait of random
+/// arrivals has no bound.
+fn token_bucket(_: Duration, capacity: f64) -> Choice {
+    Choice::new("token-bucket").with("rate", (capacity * 0.95).round()).with("burst", 4)
+}
+
+/// Sheds what waited for twice the target. The interval is twenty targets, as published.
+fn codel(mean: Duration, _: f64) -> Choice {
+    Choice::new("codel").with("target", span(mean, 2)).with("interval", span(mean, 40))
+}
+
+/// A 90th percentile of response times of ten service times is that of 0.77 load. Rates are to the
+/// capacity as those of the paper were to its server's, about 1,000 a second: the greatest five
+/// times as much, a step a five-hundredth.
+fn seda(mean: Duration, capacity: f64) -> Choice {
+    Choice::new("seda")
+        .with("target", span(mean, 10))
+        .with("rate_max", (capacity * 5.0).round())
+        .with("adj_i", (capacity / 500.0).max(0.1))
+        .with("rate_min", (capacity * 0.00005).max(0.001))
+}
+
+/// The published bounds, 20 and 200, are for servers that do as much at once; here it is one.
+fn gradient(_: Duration, _: f64) -> Choice {
+    Choice::new("gradient").with("min", 2).with("max", 20).with("queue", 1)
+}
+
+fn breakwater(mean: Duration, _: f64) -> Choice {
+    Choice::new("breakwater").with("target", span(mean, 4)).with("every", span(mean, 1))
+}
+
+fn tiers(mean: Duration, _: f64) -> Choice {
+    Choice::new("tiers")
+        .with("target", span(mean, 4))
+        .with("window", 200)
+        .with("every", span(mean, 1000))
+}
+
+impl Controller {
+    pub(crate) fn choice(&self, mean: Duration, capacity: f64) -> Choice {
+        (self.choice)(mean, capacity)
+    }
+
+    /// The handles that events are pushed through in turn.
+    pub(crate) fn doors<T: Send + 'static>(&self, push: Push<T>, mean: Duration) -> Vec<Push<T>> {
+        match self.with {
+            With::Nothing => vec![push],
+            With::TwoTiers => vec![push.clone().tier(1), push.tier(0)],
+            With::Deadline(times) => vec![push.within(mean * times)],
+        }
+    }
+
+    /// The controller with its parameters, as a plan would say it.
+    pub(crate) fn shown(&self, mean: Duration, capacity: f64) -> String {
+        let choice = self.choice(mean, capacity);
+        match self.with {
+            With::Nothing => choice.to_string(),
+            With::TwoTiers => format!("{choice}, two tiers"),
+            With::Deadline(times) => format!("{choice}, within {:?}", mean * times),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use comporta::policy::admission::Registry;
+
+    #[test]
+    fn no_controller_is_left_out_and_every_parameter_is_one_it_has() {
+        for offer in Registry::new().offers() {
+            let row = CONTROLLERS.iter().find(|row| row.name == offer.name).expect(offer.name);
+            for (mean, capacity) in [(10, 9e4), (1000, 990.0)] {
+                let choice = row.choice(Duration::from_micros(mean), capacity);
+                offer.settle(&choice, "admission").unwrap();
+            }
+        }
+    }
+}
