@@ -9,6 +9,8 @@
 //! Its peak is the most that a controller reached in the round at any load, or the capacity of that
 //! round (closed loop) if that is more. Response times are of those who were handled, from when they
 //! were due. The first part of each run, in which controllers and caches settle, is not counted.
+//! `away` is the
+//! part of a run that the machine ran something else in place of one of the two threads.
 //! `arrived` is what was due over what should have been: a pacer that cannot keep up would show.
 //!
 //! The best controller is one for all bars: that which meets most of them by its medians at 10 µs,
@@ -116,6 +118,7 @@ struct Loaded {
     shed: f64,
     arrived: f64,
     late_p99_us: f64,
+    away: f64,
     full: u64,
 }
 
@@ -131,6 +134,8 @@ struct Steps {
     controller: &'static Controller,
     /// Milliseconds; the time watched where it was not back.
     ms: Vec<f64>,
+    /// Until the delay was not over, only.
+    under_ms: f64,
     level_us: f64,
     peak_us: f64,
     /// Half of them were not back.
@@ -147,7 +152,8 @@ pub(crate) fn run(options: &Options) -> Report {
         if taken.is_empty() {
             continue;
         }
-        let tries = (0..5).map(|n| run::capacity(service.mean, service.counted, options.seed + n));
+        let tries =
+            (0..5).map(|n| run::capacity(service.mean, service.counted * 2, options.seed + n));
         let capacity = median(&tries.collect::<Vec<_>>());
         println!(
             "\noverload, service {}: one worker, capacity {capacity:.0} events/s; {} rounds, {} \
@@ -189,6 +195,7 @@ fn loaded(
                 shed: 0.0,
                 arrived: f64::NAN,
                 late_p99_us: f64::NAN,
+                away: 0.0,
                 full: 0,
             },
             Entrant::Under(controller, load) => {
@@ -210,7 +217,7 @@ fn measure(outcome: &Outcome, service: &Service, per_second: f64) -> Loaded {
     let responses: Vec<f64> = outcome
         .handled
         .iter()
-        .filter(|one| counted(one.due))
+        .filter(|one| counted(one.ended))
         .map(|one| (one.ended - one.due) as f64 / 1e3)
         .collect();
     let due = outcome.due.iter().filter(|at| counted(**at)).count() as f64;
@@ -222,6 +229,7 @@ fn measure(outcome: &Outcome, service: &Service, per_second: f64) -> Loaded {
         shed: outcome.shed as f64 / outcome.due.len() as f64,
         arrived: due / (per_second * seconds),
         late_p99_us: quantile(&late, 0.99),
+        away: outcome.away,
         full: outcome.full,
     }
 }
@@ -244,7 +252,7 @@ fn tell_loads(
         "shed",
         "arrived",
         "pacer late p99",
-        "others",
+        "away",
         "meaning",
     ]);
     let closed = series[0].figures(|run| run.goodput);
@@ -262,6 +270,7 @@ fn tell_loads(
                 [middle(|run| run.goodput), middle(|run| run.p50_us), middle(|run| run.p99_us)];
             let [shed, arrived, late] =
                 [middle(|run| run.shed), middle(|run| run.arrived), middle(|run| run.late_p99_us)];
+            let away = middle(|run| run.away);
             let full: u64 = samples.samples.iter().map(|run| run.full).sum();
             report.detail(
                 &format!("{}_load_{load}", service.name),
@@ -276,7 +285,7 @@ fn tell_loads(
                     ("arrived_of_due", arrived),
                     ("pacer_late_p99_us", late),
                     ("queue_was_full", full as f64),
-                    ("others_cpu_percent", samples.others_cpu_percent),
+                    ("away_share", away),
                 ],
             );
             let first = *load == LOADS[0];
@@ -293,7 +302,7 @@ fn tell_loads(
                 format!("{:.1} %", shed * 100.0),
                 format!("{arrived:.3}"),
                 format!("{late:.0}"),
-                format!("{:.0} %", samples.others_cpu_percent),
+                format!("{:.1} %", away * 100.0),
                 format!("{full}{shown}"),
             ]);
         }
@@ -329,16 +338,17 @@ fn stepped(
     });
     let bin_ms = service.bin.as_secs_f64() * 1e3;
     let watched_ms = service.after.as_secs_f64() * 1e3;
-    let ms = |one: &Recovery| one.bins.map_or(watched_ms, |bins| bins as f64 * bin_ms);
+    let to_ms = |bins: Option<usize>| bins.map_or(watched_ms, |bins| bins as f64 * bin_ms);
     taken
         .iter()
         .zip(&series)
         .map(|(controller, samples)| {
-            let ms = samples.figures(ms);
+            let ms = samples.figures(|one: &Recovery| to_ms(one.bins));
             Steps {
                 controller,
                 never: median(&ms) >= watched_ms,
                 ms,
+                under_ms: median(&samples.figures(|one| to_ms(one.under))),
                 level_us: median(&samples.figures(|one| one.level_ns / 1e3)),
                 peak_us: median(&samples.figures(|one| one.peak_ns / 1e3)),
             }
@@ -355,6 +365,7 @@ fn tell_steps(service: &Service, steps: &[Steps], capacity: f64, report: &mut Re
         "controller",
         "back after ms",
         "p10 .. p90",
+        "not over after",
         "before µs",
         "worst bin µs",
         "meaning",
@@ -369,6 +380,7 @@ fn tell_steps(service: &Service, steps: &[Steps], capacity: f64, report: &mut Re
                 ("recovery_ms", middle),
                 ("recovery_ms_p10", p10),
                 ("recovery_ms_p90", p90),
+                ("under_ms", one.under_ms),
                 ("never", f64::from(u8::from(one.never))),
                 ("before_us", one.level_us),
                 ("worst_bin_us", one.peak_us),
@@ -378,6 +390,7 @@ fn tell_steps(service: &Service, steps: &[Steps], capacity: f64, report: &mut Re
             one.controller.name.to_owned(),
             format!("{}{middle:.0}", if one.never { "> " } else { "" }),
             format!("{p10:.0} .. {p90:.0}"),
+            format!("{:.0}", one.under_ms),
             format!("{:.0}", one.level_us),
             format!("{:.0}", one.peak_us),
             one.controller.shown(service.mean, capacity),
@@ -488,7 +501,7 @@ mod tests {
             crate::options::parse(["bench".into(), "overload".into()]).unwrap();
         let [service, _] = services(&options);
         let warm = service.warm.as_nanos() as u64;
-        let at = |due: u64, ended: u64| Handled { due, began: due, ended };
+        let at = |due: u64, ended: u64| Handled { due, began: due, ended, service: 0 };
         let end = warm + service.counted.as_nanos() as u64;
         let outcome = Outcome {
             handled: vec![
@@ -501,6 +514,7 @@ mod tests {
             shed: 1,
             full: 0,
             late: vec![0],
+            away: 0.0,
         };
         let found = measure(&outcome, &service, 2.0 / service.counted.as_secs_f64());
         assert_eq!(found.goodput * service.counted.as_secs_f64(), 2.0);

@@ -11,6 +11,9 @@
 //! then capacity is the same at every clock speed. It notes when it began and ended: there is no
 //! stage after it, whose own queue would be measured as well. A visit takes one event.
 //!
+//! On a machine that others use, a thread that spins is sent away for milliseconds, and then so many
+//! events are due at once. Runs that lost more than a little that way are made again.
+//!
 //! Invariant: times count from when an event was due, however late the pacer was.
 
 use super::controllers::Controller;
@@ -27,6 +30,11 @@ pub(crate) const PLACES: usize = 100_000;
 const LEAD_IN: Duration = Duration::from_millis(2);
 /// Events in the program while capacity is measured.
 const CLOSED: u64 = 64;
+/// A thread that was away for longer was not just interrupted: another one ran in its place.
+const AWAY: Duration = Duration::from_micros(300);
+/// A run of which more was lost is made again, up to so many times; the least disturbed counts.
+const AWAY_MAX: f64 = 0.005;
+const TRIES: usize = 3;
 
 /// One stretch of an open load.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +49,8 @@ pub(crate) struct Handled {
     pub(crate) due: u64,
     pub(crate) began: u64,
     pub(crate) ended: u64,
+    /// What the handler was to take.
+    pub(crate) service: u64,
 }
 
 /// What came of a run.
@@ -55,6 +65,9 @@ pub(crate) struct Outcome {
     pub(crate) full: u64,
     /// How late each event was handed over.
     pub(crate) late: Vec<u64>,
+    /// The share of the run in which the machine ran something else in place of the pacer or of the
+    /// handler, by their clocks.
+    pub(crate) away: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +80,7 @@ struct Event {
 struct Watch {
     epoch: Instant,
     done: AtomicU64,
+    away: AtomicU64,
     handled: Mutex<Vec<Handled>>,
 }
 
@@ -74,6 +88,13 @@ impl Watch {
     fn now(&self) -> u64 {
         // Zero until the load begins.
         Instant::now().saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    /// Two looks at the clock that should follow at once were so far apart.
+    fn gone(&self, ns: u64) {
+        if ns > AWAY.as_nanos() as u64 {
+            self.away.fetch_add(ns, Relaxed);
+        }
     }
 }
 
@@ -91,9 +112,10 @@ impl Stage for Serve {
             ended = self.0.now();
         }
         self.0.done.fetch_add(1, Relaxed);
+        self.0.gone(ended - (began + event.service).min(ended));
         // One worker: nobody else wants the lock before the end.
         if let Ok(mut handled) = self.0.handled.lock() {
-            handled.push(Handled { due: event.due, began, ended });
+            handled.push(Handled { due: event.due, began, ended, service: event.service });
         }
         Ok(())
     }
@@ -105,6 +127,7 @@ fn start(plan: &Plan) -> (Push<Event>, Running, Arc<Watch>) {
     let watch = Arc::new(Watch {
         epoch: Instant::now() + LEAD_IN,
         done: AtomicU64::new(0),
+        away: AtomicU64::new(0),
         handled: Mutex::new(Vec::with_capacity(1 << 17)),
     });
     let seen = watch.clone();
@@ -148,24 +171,54 @@ impl Chance {
 pub(crate) fn capacity(mean: Duration, lasting: Duration, seed: u64) -> f64 {
     let (push, running, watch) = start(&plan(&super::controllers::CONTROLLERS[0], mean, 0.0));
     let mut chance = Chance::new(seed);
-    let mut pushed = 0;
-    while watch.now() < lasting.as_nanos() as u64 {
+    let (mut pushed, mut now) = (0, 0);
+    while now < lasting.as_nanos() as u64 {
         if pushed - watch.done.load(Relaxed) < CLOSED {
-            let event = Event { due: watch.now(), service: chance.service(mean) };
+            let event = Event { due: now, service: chance.service(mean) };
             push.try_push(event).expect("fewer are inside than there are places");
             pushed += 1;
         } else {
             spin_loop();
         }
+        now = watch.now();
     }
     let _ = running.stop();
-    let handled = watch.handled.lock().expect("handlers do not panic");
-    let (Some(first), Some(last)) = (handled.first(), handled.last()) else { return f64::NAN };
-    handled.len() as f64 * 1e9 / (last.ended - first.began) as f64
+    per_second(&watch.handled.lock().expect("handlers do not panic"))
 }
 
-/// Runs the program under a controller and a load of some phases, and stops it at their end.
+/// From one event to the next, without those between which one of the threads was away.
+fn per_second(handled: &[Handled]) -> f64 {
+    let spans = handled.windows(2).filter_map(|pair| {
+        let span = pair[1].began.checked_sub(pair[0].began)?;
+        (span < pair[0].service + AWAY.as_nanos() as u64).then_some(span)
+    });
+    let (n, sum) = spans.fold((0.0, 0.0), |(n, sum), span| (n + 1.0, sum + span as f64));
+    n * 1e9 / sum
+}
+
+/// Runs the program under a controller and a load of some phases, and stops it at their end. A run
+/// is judged as disturbed by what no controller has a hand in: two looks at the clock.
 pub(crate) fn open(
+    controller: &Controller,
+    mean: Duration,
+    capacity: f64,
+    phases: &[Phase],
+    seed: u64,
+) -> Outcome {
+    let mut best: Option<Outcome> = None;
+    for _ in 0..TRIES {
+        let again = open_once(controller, mean, capacity, phases, seed);
+        if best.as_ref().is_none_or(|best| again.away < best.away) {
+            best = Some(again);
+        }
+        if best.as_ref().is_some_and(|best| best.away <= AWAY_MAX) {
+            break;
+        }
+    }
+    best.unwrap_or_default()
+}
+
+fn open_once(
     controller: &Controller,
     mean: Duration,
     capacity: f64,
@@ -176,7 +229,7 @@ pub(crate) fn open(
     let doors = controller.doors(push, mean);
     let mut outcome = Outcome::default();
     let mut chance = Chance::new(seed);
-    let mut begin = 0.0;
+    let (mut begin, mut now) = (0.0, 0);
     for phase in phases {
         let end = begin + phase.lasting.as_nanos() as f64;
         let gap = 1e9 / phase.per_second;
@@ -184,10 +237,14 @@ pub(crate) fn open(
         let mut due = begin + chance.exponential() * gap;
         while due < end {
             let event = Event { due: due as u64, service: chance.service(mean) };
-            let mut now = watch.now();
-            while now < event.due {
+            // What was handed over in between never takes long: nobody waits at the door.
+            loop {
+                let then = std::mem::replace(&mut now, watch.now());
+                watch.gone(now - then);
+                if now >= event.due {
+                    break;
+                }
                 spin_loop();
-                now = watch.now();
             }
             outcome.late.push(now - event.due);
             let door = &doors[outcome.due.len() % doors.len()];
@@ -202,10 +259,38 @@ pub(crate) fn open(
         }
         begin = end;
     }
+    outcome.away = watch.away.load(Relaxed) as f64 / begin;
     let summary = running.stop();
     let counts = summary.snapshot.stage("serve").expect("it is in the program").counts;
     outcome.shed += counts.shed_later();
     outcome.full += counts.shed_at_door();
     outcome.handled = std::mem::take(&mut watch.handled.lock().expect("handlers do not panic"));
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_does_not_count_the_time_in_which_a_thread_was_away() {
+        let at = |began, service| Handled { due: 0, began, ended: began + service, service };
+        let steady = [at(0, 900), at(1_000, 2_800), at(4_000, 1_900), at(6_000, 100)];
+        assert_eq!(per_second(&steady), 5e5);
+        let gone = [steady[0], steady[1], at(9_004_000, 900), at(9_005_000, 900)];
+        assert_eq!(per_second(&gone), 1e6);
+    }
+
+    #[test]
+    fn a_controller_sheds_what_is_too_much_and_every_event_is_accounted_for() {
+        let phase = Phase { per_second: 100_000.0, lasting: Duration::from_millis(5) };
+        for controller in &super::super::controllers::CONTROLLERS {
+            let mean = Duration::from_micros(100);
+            let outcome = open_once(controller, mean, 10_000.0, &[phase], 1);
+            let (came, handled) = (outcome.due.len() as u64, outcome.handled.len() as u64);
+            assert!(handled + outcome.shed + outcome.full <= came, "{}", controller.name);
+            assert_eq!(outcome.full, 0, "{}", controller.name);
+            assert_eq!(outcome.shed > 0, controller.name != "none", "{}", controller.name);
+        }
+    }
 }

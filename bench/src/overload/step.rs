@@ -1,10 +1,12 @@
 //! What a step of the load does to the queueing delay, and how long until it is back.
 //!
 //! The delay is the mean of those who were begun in a bin. The level before is the median of the
-//! bins of the last half of the time before the step. A bin is back when its delay is at most twice
-//! the level; the delay is back with the first such bin after which nine tenths of `STAYS` bins
-//! are, for a bin or two that the machine spent elsewhere says nothing of a controller. A bin in
-//! which nobody was begun is not back: a queue that lets nobody in has no delay to speak of.
+//! bins of the last half of the time before the step. A bin is back when its delay is within twice
+//! the level, either way: a controller that has shut almost everybody out has a short queue as
+//! well, and an idle worker. How long until it is not over twice the level is noted beside
+//! (`under`). The delay is back with the first such bin after which nine tenths of `STAYS` bins are,
+//! for a bin or two that the machine spent elsewhere says nothing of a controller. A bin in which
+//! nobody was begun is neither.
 
 use super::run::Handled;
 use crate::stats::median;
@@ -18,6 +20,8 @@ const TIMES: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Recovery {
     pub(crate) bins: Option<usize>,
+    /// Until it was not over, only.
+    pub(crate) under: Option<usize>,
     pub(crate) level_ns: f64,
     /// The greatest delay of a bin after the step.
     pub(crate) peak_ns: f64,
@@ -41,23 +45,23 @@ pub(crate) fn recovery(
     let delays: Vec<Option<f64>> =
         sums.iter().map(|&(sum, n)| (n > 0).then(|| sum / f64::from(n))).collect();
     let level = median(&delays[step / 2..step].iter().flatten().copied().collect::<Vec<_>>());
-    let back: Vec<bool> = delays[step..]
-        .iter()
-        .map(|delay| delay.is_some_and(|delay| delay <= level * TIMES))
-        .collect();
-    let stays = |at: usize| {
-        let next = &back[at..(at + STAYS).min(back.len())];
-        back[at]
-            && next.len() == STAYS
-            && next.iter().filter(|back| **back).count() * 10 >= STAYS * 9
-    };
-    let peak_ns = delays[step..].iter().flatten().copied().fold(0.0, f64::max);
-    // The bin that is back has passed when that is known: never under one.
+    let after = &delays[step..];
+    let under = |delay: f64| delay <= level * TIMES;
+    let peak_ns = after.iter().flatten().copied().fold(0.0, f64::max);
     Recovery {
-        bins: (0..back.len()).find(|&at| stays(at)).map(|at| at + 1),
+        bins: first_to_stay(after, |delay| under(delay) && delay * TIMES >= level),
+        under: first_to_stay(after, under),
         level_ns: level,
         peak_ns,
     }
+}
+
+/// How many bins have passed when the first one has from which on it holds.
+fn first_to_stay(delays: &[Option<f64>], holds: impl Fn(f64) -> bool) -> Option<usize> {
+    let held: Vec<bool> = delays.iter().map(|delay| delay.is_some_and(&holds)).collect();
+    let mut runs = held.windows(STAYS);
+    let stays = |run: &[bool]| run[0] && run.iter().filter(|held| **held).count() * 10 >= STAYS * 9;
+    runs.position(stays).map(|at| at + 1)
 }
 
 #[cfg(test)]
@@ -70,7 +74,7 @@ mod tests {
     fn series(delays: &[u64]) -> Vec<Handled> {
         let at = |(bin, delay): (usize, &u64)| {
             let began = bin as u64 * 1_000_000 + 500_000;
-            Handled { due: began - delay, began, ended: began }
+            Handled { due: began - delay, began, ended: began, service: 0 }
         };
         delays.iter().enumerate().filter(|(_, delay)| **delay > 0).map(at).collect()
     }
@@ -95,6 +99,13 @@ mod tests {
         assert_eq!(recovered(&hiccups), Some(2));
         assert_eq!(recovered(&[900; 40]), None);
         assert_eq!(recovered(&[150; 19]), None, "too short to know");
+    }
+
+    #[test]
+    fn a_queue_that_is_short_because_nobody_is_let_in_is_not_back() {
+        let delays = [&[100; 10], &[20; 25][..], &[60; 20]].concat();
+        let found = recovery(&series(&delays), MS, MS * 10, MS * 45);
+        assert_eq!((found.bins, found.under), (Some(26), Some(1)));
     }
 
     #[test]

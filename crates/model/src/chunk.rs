@@ -146,11 +146,18 @@ pub struct ChunkQueue<T> {
     chunks: VecDeque<Chunk<T>>,
     len: usize,
     spare: Vec<Slots<T>>,
+    /// How far apart events of one chunk may have entered the program.
+    spread_ns: u64,
 }
 
 impl<T> Default for ChunkQueue<T> {
     fn default() -> Self {
-        ChunkQueue { chunks: VecDeque::new(), len: 0, spare: Vec::new() }
+        ChunkQueue {
+            chunks: VecDeque::new(),
+            len: 0,
+            spare: Vec::new(),
+            spread_ns: Meta::INGRESS_SPREAD_NS,
+        }
     }
 }
 
@@ -172,6 +179,12 @@ impl<T> ChunkQueue<T> {
         self.len == 0
     }
 
+    /// Whether somebody decides by how long its events have waited: those who come from now on are
+    /// mixed less.
+    pub fn set_guarded(&mut self, guarded: bool) {
+        self.spread_ns = if guarded { Meta::GUARDED_SPREAD_NS } else { Meta::INGRESS_SPREAD_NS };
+    }
+
     /// Adds events at the end: into the last chunk where few fit there (so that memory stays near
     /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with,
     /// from the free list if it is `short` of any.
@@ -180,7 +193,7 @@ impl<T> ChunkQueue<T> {
         if let Some(tail) = self.chunks.back_mut()
             && slots.len() * 4 <= chunk_capacity::<T>()
             && tail.spare() >= slots.len()
-            && tail.meta.mixes_with(meta)
+            && tail.meta.mixes_with(meta, self.spread_ns)
         {
             tail.meta.absorb(meta);
             tail.append(&mut slots);
@@ -195,7 +208,7 @@ impl<T> ChunkQueue<T> {
         self.len += 1;
         if let Some(tail) = self.chunks.back_mut()
             && tail.spare() > 0
-            && tail.meta.mixes_with(meta)
+            && tail.meta.mixes_with(meta, self.spread_ns)
         {
             tail.meta.absorb(meta);
             tail.push(event);
@@ -314,6 +327,7 @@ impl<T> ChunkQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Time;
 
     fn drain(queue: &mut ChunkQueue<u32>, max: usize) -> Vec<u32> {
         let mut seen = Vec::new();
@@ -324,6 +338,22 @@ mod tests {
             queue.recycle(chunk.into_storage());
         }
         seen
+    }
+
+    #[test]
+    fn a_guarded_queue_does_not_take_an_event_for_as_old_as_the_one_before() {
+        let at = |ns| Meta { ingress: Time::from_nanos(ns), ..Meta::default() };
+        let waits = |guarded| {
+            let mut queue = ChunkQueue::default();
+            queue.set_guarded(guarded);
+            queue.push(&at(0), vec![Some(1)], false);
+            queue.push(&at(20_000), vec![Some(2)], false);
+            queue.push_one(&at(40_000), 3);
+            queue.push_one(&at(44_000), 4);
+            std::iter::from_fn(|| queue.pop(1)).map(|one| one.meta.ingress).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(false), [0; 4].map(Time::from_nanos));
+        assert_eq!(waits(true), [0, 20_000, 40_000, 40_000].map(Time::from_nanos));
     }
 
     #[test]

@@ -134,10 +134,14 @@ impl Meta {
     /// a latency computed from a chunk's one ingress time.
     pub const INGRESS_SPREAD_NS: u64 = 100_000;
 
-    /// Whether events of the two may share a chunk.
+    /// The same where somebody decides by how long events have waited: there, a wait of half a
+    /// service time counts, and service may take ten microseconds.
+    pub const GUARDED_SPREAD_NS: u64 = 5_000;
+
+    /// Whether events of the two may share a chunk, if they entered no further apart than this.
     #[inline]
     #[must_use]
-    pub fn mixes_with(&self, other: &Meta) -> bool {
+    pub fn mixes_with(&self, other: &Meta, spread_ns: u64) -> bool {
         let same_group = match (&self.ack, &other.ack) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -146,7 +150,7 @@ impl Meta {
         same_group
             && self.deadline == other.deadline
             && self.tier == other.tier
-            && self.ingress.0.abs_diff(other.ingress.0) <= Self::INGRESS_SPREAD_NS
+            && self.ingress.0.abs_diff(other.ingress.0) <= spread_ns
     }
 
     /// Takes account of `other`'s events having joined.

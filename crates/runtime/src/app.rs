@@ -670,6 +670,7 @@ fn stage_node<H: Handler>(
     let gate = |choice| Gate::new(&core.admissions, choice);
     desk.gate = settings.admission.as_ref().and_then(gate);
     let mut queue = comporta_model::chunk::ChunkQueue::default();
+    queue.set_guarded(desk.gate.is_some());
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         queue.push_one(&Meta::default(), *event);
         desk.counts.offered += 1;

@@ -673,7 +673,10 @@ impl<H: Handler> Node for StageNode<H> {
     }
 
     fn set_admission(&self, gate: Option<Box<Gate>>) {
-        let before = std::mem::replace(&mut self.state.lock().desk.gate, gate);
+        let mut state = self.state.lock();
+        state.queue.set_guarded(gate.is_some());
+        let before = std::mem::replace(&mut state.desk.gate, gate);
+        drop(state);
         drop(before); // outside the lock: it may be the program's
     }
 
