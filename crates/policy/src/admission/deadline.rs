@@ -67,6 +67,14 @@ impl Admission for Deadline {
         ask.n.min((fit + 1).saturating_sub(ask.queued))
     }
 
+    /// Whoever is refused where nobody is was refused for what was learnt alone. It is forgotten a
+    /// little each time: else one slow event would shut the door for good.
+    fn entered(&mut self, ask: &Ask, n: usize) {
+        if n == 0 && ask.inside() == 0 {
+            self.service *= 1.0 - LEARNS;
+        }
+    }
+
     fn next(&mut self, look: &Look) -> Next {
         let Some(deadline) = look.deadline else { return Next::Oldest };
         let needed = Duration::from_nanos((self.margin * self.service) as u64);
@@ -174,5 +182,19 @@ mod tests {
             assert!(report.goodput() > load.min(0.98) - 0.02, "{load}: {}", report.goodput());
             assert!(load > 0.6 || report.shed() < 0.001, "{}", report.shed());
         }
+    }
+
+    #[test]
+    fn one_slow_event_does_not_shut_the_door_for_good() {
+        let mut gate = made("deadline");
+        let service = Duration::from_millis(900);
+        gate.settled(&Done { now: at(900), n: 1, response: service, service });
+        let ask = Ask { now: at(1000), deadline: Some(at(1050)), ..ASK };
+        let refused = (0..1000).take_while(|_| {
+            let enters = gate.admit(&ask);
+            gate.entered(&ask, enters);
+            enters == 0
+        });
+        assert!((1..100).contains(&refused.count()));
     }
 }
