@@ -346,8 +346,8 @@ mod tests {
         let waits = |guarded| {
             let mut queue = ChunkQueue::default();
             queue.set_guarded(guarded);
-            queue.push(&at(0), vec![Some(1)], false);
-            queue.push(&at(20_000), vec![Some(2)], false);
+            queue.push_one(&at(0), 1);
+            queue.push_one(&at(20_000), 2);
             queue.push_one(&at(40_000), 3);
             queue.push_one(&at(44_000), 4);
             std::iter::from_fn(|| queue.pop(1)).map(|one| one.meta.ingress).collect::<Vec<_>>()
