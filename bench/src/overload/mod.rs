@@ -19,6 +19,8 @@
 //!
 //! A bin is 1 ms where service takes 10 µs. Where it takes 1 ms, such a bin would hold less than an
 //! event, and is 20 ms long.
+//!
+//! Long because each table is told with the figures it files.
 
 mod controllers;
 mod run;
