@@ -35,8 +35,8 @@ const BARS: &[Bar] = &[Bar {
     about: "our best policy's throughput, against rayon's",
 }];
 
-/// About half a second a run on two cores: the largest image, 25 ms, may come last.
-const COUNT: usize = 100;
+/// About a second a run on two cores: the largest image, 25 ms, may come last, and weighs little.
+const COUNT: usize = 400;
 const COUNT_QUICK: usize = 12;
 /// Makes the images up; `--seed` is for the order of the runs.
 const IMAGES_SEED: u64 = 1;
