@@ -519,7 +519,7 @@ mod tests {
             away: 0.0,
         };
         let found = measure(&outcome, &service, 2.0 / service.counted.as_secs_f64());
-        assert_eq!(found.goodput * service.counted.as_secs_f64(), 2.0);
+        assert_eq!((found.goodput * service.counted.as_secs_f64()).round(), 2.0);
         assert_eq!((found.arrived, found.shed), (1.0, 0.25));
     }
 }
