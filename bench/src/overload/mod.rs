@@ -519,7 +519,8 @@ mod tests {
             away: 0.0,
         };
         let found = measure(&outcome, &service, 2.0 / service.counted.as_secs_f64());
-        assert_eq!((found.goodput * service.counted.as_secs_f64()).round(), 2.0);
-        assert_eq!((found.arrived, found.shed), (1.0, 0.25));
+        let is = |figure: f64, expected: f64| (figure - expected).abs() < 1e-9;
+        assert!(is(found.goodput * service.counted.as_secs_f64(), 2.0), "{}", found.goodput);
+        assert!(is(found.arrived, 1.0) && is(found.shed, 0.25), "{}", found.arrived);
     }
 }
