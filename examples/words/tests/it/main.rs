@@ -41,7 +41,7 @@ fn what_cannot_be_read_to_its_end_is_said_and_exit_code_1() {
 #[test]
 fn bad_usage_is_exit_code_2_with_a_hint() {
     for (args, hint) in [
-        (&["--policy", "strp"][..], "a similar value exists: 'srpt'"),
+        (&["--policy", "strp"][..], "did you mean `srpt`?"),
         (&["--generate", "many"], "--generate"),
         (&["--threads", "0"], "expected 1 to 1,024"),
         (&["a.txt", "--seed", "3"], "cannot be used with"),
