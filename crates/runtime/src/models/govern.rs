@@ -4,7 +4,7 @@
 use comporta_model::plan::{Choice, Offer, Plan};
 use comporta_policy::{Control, Entry, Policy, Refused, StageId};
 
-use super::{Alone, Seen, check, explore, in_order, start};
+use super::{Alone, Seen, chain, check, explore, in_order, start};
 use crate::app::App;
 
 /// A policy made of closures.
@@ -92,18 +92,9 @@ fn color(app: &App) {
     policy(app, "color", start, nothing);
 }
 
-/// Source, two stages, end; the handlers of `end` must not overlap.
-fn chain(seen: &Seen<u32>, events: u32) -> App {
-    let app = App::new("chain");
-    let (see, alone) = (seen.clone(), Alone::default());
-    let source = app.source("source", move || 0..events);
-    let a = app.map("a", |n: u32| n);
-    let end = app.sink("end", move |n: u32| {
-        alone.pass();
-        see.see(n);
-    });
-    app.connect(source, a);
-    app.connect(a, end);
+/// The chain, and the policies it may be run under.
+fn governed(seen: &Seen<u32>, events: u32) -> App {
+    let app = chain(seen, events);
     [walk, pools, steal, color].iter().for_each(|add| add(&app));
     app
 }
@@ -114,7 +105,7 @@ fn plan(policy: &str) -> Plan {
 
 fn runs_under(policy: &'static str) {
     let seen = Seen::new();
-    let app = chain(&seen, 3);
+    let app = governed(&seen, 3);
     let (running, _) = start(app, &plan(policy));
     check(&running.wait());
     in_order(&seen.all(), &[0], 3);
@@ -160,7 +151,7 @@ fn stages_of_one_color_never_run_at_once() {
 
 fn changes(from: &'static str, to: &'static str) {
     let seen = Seen::new();
-    let app = chain(&seen, 3);
+    let app = governed(&seen, 3);
     let (running, _) = start(app, &plan(from));
     let control = running.control();
     control.set_policy("main", to).unwrap();

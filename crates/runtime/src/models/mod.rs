@@ -146,6 +146,21 @@ impl Alone {
     }
 }
 
+/// Source, a stage, end; the handlers of `end` must not overlap.
+fn chain(seen: &Seen<u32>, events: u32) -> App {
+    let app = App::new("chain");
+    let (see, alone) = (seen.clone(), Alone::default());
+    let source = app.source("source", move || 0..events);
+    let a = app.map("a", |n: u32| n);
+    let end = app.sink("end", move |n: u32| {
+        alone.pass();
+        see.see(n);
+    });
+    app.connect(source, a);
+    app.connect(a, end);
+    app
+}
+
 /// Lets so many steps of others pass, at most, without giving way as `yield_now` would.
 fn dawdle(steps: usize) {
     let step = AtomicBool::new(false);

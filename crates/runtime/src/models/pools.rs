@@ -3,23 +3,8 @@
 
 use comporta_model::plan::{Plan, StageSet};
 
-use super::{Alone, Seen, check, explore, handled, in_order, start};
+use super::{Seen, chain, check, explore, handled, in_order, start};
 use crate::app::App;
-
-/// Source, two stages, end; the handlers of `end` must not overlap.
-fn chain(seen: &Seen<u32>, events: u32) -> App {
-    let app = App::new("chain");
-    let (see, alone) = (seen.clone(), Alone::default());
-    let source = app.source("source", move || 0..events);
-    let a = app.map("a", |n: u32| n);
-    let end = app.sink("end", move |n: u32| {
-        alone.pass();
-        see.see(n);
-    });
-    app.connect(source, a);
-    app.connect(a, end);
-    app
-}
 
 #[test]
 fn a_stage_moved_between_pools_takes_its_tokens_along() {

@@ -257,14 +257,14 @@ impl Worker {
         } else {
             own(self).or_else(|| shared(self))
         };
+        if found.is_some_and(|(_, left)| left > 0) {
+            pool.sleep.work_made(); // before the policy is called: what is left need not wait for that
+        }
         if fired.any() || self.word_left {
             let governor = &core.governors[pool.cluster];
             self.word_left = governor.focused(core, fired, found.is_some());
         }
-        if let Some((token, left)) = found {
-            if left > 0 {
-                pool.sleep.work_made();
-            }
+        if let Some((token, _)) = found {
             return Some(token);
         }
         self.followed = 0;
