@@ -63,13 +63,13 @@ pub(super) struct Report {
 /// What the policies of all clusters did, oldest first.
 pub(super) fn decisions(first: &Snapshot, control: &Control) -> Vec<(String, Decision)> {
     let mut clusters: Vec<&str> = first.pools.iter().map(|pool| pool.cluster.as_str()).collect();
+    clusters.sort_unstable(); // pools that policies made come after those of all clusters
     clusters.dedup();
     let of = |cluster: &&str| control.decisions(cluster).unwrap_or_default().into_iter();
     let all =
         clusters.iter().flat_map(|cluster| of(cluster).map(|did| ((*cluster).to_owned(), did)));
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(_, decision)| decision.at);
-    all.dedup();
     all
 }
 

@@ -69,7 +69,6 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let control = running.control();
     let start = now();
     let first = running.snapshot();
-    let first_pools = first.clone();
     let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
     let mut life = Life {
         told,
@@ -95,6 +94,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         _ => stopped,
     };
     let (shape, exit) = (&life.shown.shape, report::exit(&summary, stopped));
+    let decisions = report::decisions(&first, &control);
     let report = Report {
         ended: summary.ended,
         asked: life.asked,
@@ -104,7 +104,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         left: shape.left(&summary.snapshot),
         cpu: report::cpu_time(),
         failed: report::failed(&summary.snapshot, &control),
-        decisions: report::decisions(&first_pools, &control),
+        decisions,
         snapshot: summary.snapshot,
         problems: summary.problems,
         stuck: summary.stuck,

@@ -129,6 +129,13 @@ fn what_the_policy_did_is_told_with_its_reason_if_asked_for() {
     assert!(done.err.contains("seda (start): a new pool `main-1` with 3 threads"), "{}", done.err);
     let plain = squares(&["run", "--count", "2", "--policy", "seda(threads=3)"]);
     assert!(!plain.err.contains("a new pool"), "{}", plain.err);
+    let two = ["--set", "cluster.side.stages=show", "--set", "cluster.side.policy=seda"];
+    let two = [&["run", "--count", "2", "--policy", "seda", "--explain"][..], &two].concat();
+    let told = squares(&two).err;
+    for cluster in ["main", "side"] {
+        let pools = |line: &&str| line.starts_with(cluster) && line.contains("a new pool");
+        assert_eq!(told.lines().filter(pools).count(), 1, "each cluster's once:\n{told}");
+    }
     let none = squares(&["run", "--count", "2", "--policy", "single", "--explain"]);
     assert!(none.err.contains("the policy changed nothing"), "{}", none.err);
     let json = squares(&["run", "--count", "2", "--policy", "srpt", "--json"]).out;
