@@ -24,7 +24,7 @@ use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Su
 use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
 use crate::core::{Core, Node, Wiring};
-use crate::env::Clock;
+use crate::env::{Clock, cpus};
 use crate::failure::Failures;
 use crate::latency::Latency;
 use crate::path::admit::Desk;
@@ -550,11 +550,10 @@ impl App {
     }
 
     fn settings(&self, plan: &Plan) -> std::result::Result<Settings, StartError> {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let catalogue = self.catalogue();
         let inner = self.inner.borrow();
         let plan = plan.clone().over(&inner.plan);
-        plan.settle(&inner.graph, &catalogue, cpus).map_err(StartError::Plan)
+        plan.settle(&inner.graph, &catalogue, cpus()).map_err(StartError::Plan)
     }
 
     /// Makes the nodes; nothing runs yet.

@@ -25,6 +25,7 @@ use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
 use crate::path::work::Worker;
 use crate::pool::{Member, Pool, Pools};
+use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst,
@@ -158,6 +159,7 @@ pub(crate) struct Core {
     pub(crate) cpu_usage: AtomicU32,
     /// Stages that a test holds back, and their tokens.
     held: Mutex<HashMap<u32, Vec<Token>>>,
+    pub(crate) awake: Awake,
     stopped: AtomicBool,
     run: Mutex<RunState>,
     changed: Condvar,
@@ -256,6 +258,7 @@ impl Core {
             settings,
             clock,
             timers: Timers::default(),
+            awake: Awake::default(),
             wiring,
             rules,
             outgoing,

@@ -1,8 +1,14 @@
-//! Where time comes from: the machine's clock, or a virtual one that a test moves.
+//! Where time comes from: the machine's clock, or a virtual one that a test moves. And what the
+//! machine has of processors.
 
 use crate::sync::{AtomicU64, Relaxed};
 use comporta_model::event::Time;
 use std::time::{Duration, Instant};
+
+/// Processors that this process may use.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// The clock of one program.
 #[derive(Debug)]

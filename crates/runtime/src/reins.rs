@@ -12,7 +12,7 @@ use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
 
 use crate::color;
 use crate::core::{Core, Reading};
-use crate::env::CpuMeter;
+use crate::env::{CpuMeter, cpus};
 use crate::path::admit::Wakes;
 use crate::path::walk::Course;
 use crate::pool::Pool;
@@ -510,7 +510,7 @@ impl Control for Reins<'_> {
     }
 
     fn cpus(&self) -> usize {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        cpus()
     }
 
     fn cpu_usage(&mut self) -> u32 {

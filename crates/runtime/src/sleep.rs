@@ -10,9 +10,16 @@
 //! Either the maker sees no searcher and wakes a sleeper, or the searcher's last look comes after
 //! the work was made and finds it. Both sides use sequentially consistent operations for this.
 
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread};
+use crate::env::cpus;
+use crate::sync::{
+    Apart, Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread,
+};
 
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 16 };
+/// How often an idle worker looks around before it sleeps: ten microseconds in all, or less.
+const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
+/// How often it gives way to others, where there are more than processors.
+const YIELDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 
 /// The sleepers and searchers of one pool.
 #[derive(Default)]
@@ -95,11 +102,53 @@ impl Sleep {
         thread.unpark();
         true
     }
+}
 
-    /// A short pause between two looks.
-    pub(crate) fn pause() {
-        for _ in 0..SPINS {
-            spin();
-        }
+/// How many threads of a program are awake, all its pools together; and what one of them that has
+/// nothing to do does until it sleeps.
+pub(crate) struct Awake {
+    threads: Apart<AtomicUsize>,
+    cpus: usize,
+}
+
+impl Default for Awake {
+    fn default() -> Self {
+        Awake { threads: Apart::default(), cpus: cpus() }
+    }
+}
+
+impl Awake {
+    /// A thread begins to work, or goes on.
+    pub(crate) fn up(&self) {
+        self.threads.fetch_add(1, SeqCst);
+    }
+
+    /// A thread sleeps, or ends.
+    pub(crate) fn down(&self) {
+        self.threads.fetch_sub(1, SeqCst);
+    }
+
+    /// Waits a little while for work that others may be about to make; says whether some was seen.
+    ///
+    /// Nobody else awake makes any, and callers from outside find a thread sooner that has used less
+    /// of its time: the scheduler lets it run at once, in place of the caller. Where every thread has
+    /// a processor, one that spins is there at once. Where they are more, it gives way to those that
+    /// have work, which is a switch of threads without a sleep and a wake.
+    pub(crate) fn linger(&self, mut sees_work: impl FnMut() -> bool) -> bool {
+        let (looks, pause): (u32, fn()) = match self.threads.load(SeqCst) {
+            ..=1 => return sees_work(),
+            awake if awake <= self.cpus => (LOOKS, pause),
+            _ => (YIELDS, thread::yield_now),
+        };
+        (0..looks).any(|_| {
+            pause();
+            sees_work()
+        })
+    }
+}
+
+fn pause() {
+    for _ in 0..SPINS {
+        spin();
     }
 }

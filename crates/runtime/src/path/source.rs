@@ -122,7 +122,8 @@ impl<S: Source> SourceNode<S> {
         };
         let by = Drawing { core, who: &who, alone: true, meta: &meta };
         pump.links.draw(&mut pump.out, most, usize::MAX, by);
-        let events = pump.out.allowance().clamp(1, most);
+        // One more than there is room for: it waits, and the source with it, as in a handler.
+        let events = pump.out.allowance().saturating_add(1).min(most);
         pump.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {
             self.state.lock().groups += 1;
@@ -289,13 +290,13 @@ impl<S: Source> Node for SourceNode<S> {
     fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes) {
         match task {
             Task::Resume { room, .. } => {
-                let mut pump = {
+                let (mut pump, stop) = {
                     let mut state = self.state.lock();
                     let in_line = state.phase == Phase::InLine;
                     match state.pump.take_if(|_| in_line) {
                         Some(pump) => {
                             state.phase = Phase::Running;
-                            pump
+                            (pump, state.stop)
                         }
                         None => {
                             state.early = Some(room as usize);
@@ -305,7 +306,12 @@ impl<S: Source> Node for SourceNode<S> {
                 };
                 let who = Who::Instance { stage: self.id, instance: 0 };
                 let line = pump.links.resume(core, room as usize, &who, wakes);
-                self.place(core, pump, line, wakes);
+                let goes_on = line == Line::No && pump.left == Pull::More && !stop;
+                if goes_on && pump.schedule.is_none() {
+                    self.pull(core, pump, now, wakes);
+                } else {
+                    self.place(core, pump, line, wakes);
+                }
             }
             _ => self.turn(core, now, wakes),
         }

@@ -9,15 +9,12 @@ use crate::path::admit::Wakes;
 use crate::path::ready::{Popped, Task, Token};
 use crate::path::walk::{Cursor, Fired};
 use crate::pool::{Member, Pool};
-use crate::sleep::Sleep;
 use crate::sync::{Acquire, Arc, Relaxed, SeqCst, thread_local};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
 /// How often a worker looks at the pool's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
-/// How often an idle worker looks around before it sleeps: about two microseconds in all.
-const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
 
 /// A worker's home number holds its pool above this bit.
 const HOME_POOL_SHIFT: usize = 20;
@@ -93,11 +90,13 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
+        core.awake.up();
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             if self.step(core) == Stepped::Idle {
                 self.idle(core, &core.pools[self.pool]);
             }
         }
+        core.awake.down();
         self.leave(core);
     }
 
@@ -287,13 +286,8 @@ impl Worker {
         if !self.searching {
             self.searching = pool.sleep.begin_search(self.crew.len());
         }
-        if self.searching {
-            for _ in 0..LOOKS {
-                if self.sees_work(pool) {
-                    return;
-                }
-                Sleep::pause();
-            }
+        if self.searching && core.awake.linger(|| self.sees_work(pool)) {
+            return;
         }
         pool.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
         // The crew may have changed since the last look: a new member's queue counts too.
@@ -306,7 +300,9 @@ impl Worker {
         if stay {
             self.searching = pool.sleep.cancel(&self.member.woken);
         } else {
+            core.awake.down();
             pool.sleep.commit(&self.member.woken);
+            core.awake.up();
             self.searching = true;
         }
     }
