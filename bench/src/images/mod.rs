@@ -9,9 +9,9 @@
 //! with the threads it starts. Files lie in memory before and after: a disk is not measured.
 //! Comparing the results with what a plain loop makes (after every run) is not measured either.
 //!
-//! Our best policy is not chosen by what it is judged by: rounds are dealt to two halves, and each
-//! half is judged by the policy with the best median of the other one. `best_policy` is the best by
-//! the median of all. The worst, for the spread, likewise.
+//! Our best policy is not chosen by what it is judged by: the table chooses the best and the worst,
+//! and those two and rayon then run against each other, in rounds of three, short enough that the
+//! machine is the same for all of one.
 
 pub(crate) mod work;
 mod plans;
@@ -38,6 +38,8 @@ const BARS: &[Bar] = &[Bar {
 /// About a second a run on two cores: the largest image, 25 ms, may come last, and weighs little.
 const COUNT: usize = 400;
 const COUNT_QUICK: usize = 12;
+/// Rounds between the best, the worst and rayon, for each of the table.
+const FINAL_ROUNDS: usize = 4;
 /// Makes the images up; `--seed` is for the order of the runs.
 const IMAGES_SEED: u64 = 1;
 
@@ -99,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Report {
     report.figure("images", count as f64);
     report.figure("megapixels", megapixels);
     tell(&entrants, &series, megapixels, options, &mut report);
-    judge(&entrants, &series, options, &mut report);
+    judge(&entrants, &series, &images, options, &mut report);
     report.close();
     report
 }
@@ -189,62 +191,50 @@ fn throughput(samples: &Series<f64>) -> Vec<f64> {
     samples.figures(|seconds| 1.0 / seconds)
 }
 
-/// Files what the bar and the spread are about.
-fn judge(entrants: &[Entrant], series: &[Series<f64>], options: &Options, report: &mut Report) {
-    let policies: Vec<(&str, Vec<f64>)> = entrants
-        .iter()
-        .zip(series)
-        .filter(|(entrant, _)| entrant.is_policy())
-        .map(|(entrant, samples)| (entrant.name(), throughput(samples)))
-        .collect();
-    let Some(best) = choose(&policies, |_| true, Better::More) else { return };
-    let Some(worst) = choose(&policies, |_| true, Better::Less) else { return };
-    report.text("best_policy", policies[best].0);
-    report.text("worst_policy", policies[worst].0);
-    let (high, low) = (blind(&policies, Better::More), blind(&policies, Better::Less));
-    let spread = Ratio::paired(&high, &low, options.seed);
+/// Has the best and the worst of the table run once more against each other and rayon, and files
+/// what the bar and the spread are about.
+fn judge(
+    entrants: &[Entrant],
+    series: &[Series<f64>],
+    images: &Images,
+    options: &Options,
+    report: &mut Report,
+) {
+    let policies = entrants.iter().zip(series).filter(|(entrant, _)| entrant.is_policy());
+    let middle = |(entrant, samples): (_, &Series<f64>)| (entrant, median(&samples.samples));
+    let policies: Vec<(&Entrant, f64)> = policies.map(middle).collect();
+    let by_time = |a: &&(&Entrant, f64), b: &&(&Entrant, f64)| a.1.total_cmp(&b.1);
+    let (Some((best, _)), Some((worst, _))) =
+        (policies.iter().min_by(by_time), policies.iter().max_by(by_time))
+    else {
+        return;
+    };
+    report.text("best_policy", best.name());
+    report.text("worst_policy", worst.name());
+    let rayon = entrants.iter().find(|entrant| entrant.name() == "rayon");
+    let finalists: Vec<&Entrant> = [*best, *worst].into_iter().chain(rayon).collect();
+    let rounds = options.rounds * FINAL_ROUNDS;
+    let finals = interleave(&finalists, rounds, options.seed, "images, the best", |entrant| {
+        entrant.run(images, options.threads)
+    });
+    let against =
+        |of: usize| Ratio::paired(&throughput(&finals[0]), &throughput(&finals[of]), options.seed);
+    let spread = against(1);
+    report.figure("final_rounds", rounds as f64);
     report.ratio("spread_best_worst", &spread, Better::More);
     report.figure("spread_best_worst_high", spread.high);
     println!(
-        "\nbest policy: {}; worst: {}; between them: {}",
-        policies[best].0,
-        policies[worst].0,
+        "\nbest policy: {}; worst: {}; between them, in {rounds} rounds of their own: {}",
+        best.name(),
+        worst.name(),
         show_ratio(&spread)
     );
-    let mut peers = entrants.iter().zip(series);
-    if let Some((_, rayon)) = peers.find(|(entrant, _)| entrant.name() == "rayon") {
-        let ratio = Ratio::paired(&high, &throughput(rayon), options.seed);
+    if rayon.is_some() {
+        let ratio = against(2);
         report.ratio("vs_rayon", &ratio, Better::More);
         report.figure("vs_rayon_high", ratio.high);
-        println!("best policy against rayon: {}", show_ratio(&ratio));
+        println!("best policy against rayon, in the same: {}", show_ratio(&ratio));
     }
-}
-
-/// The policy with the highest (or lowest) median over some of the rounds.
-fn choose(
-    policies: &[(&str, Vec<f64>)],
-    takes: impl Fn(usize) -> bool,
-    wanted: Better,
-) -> Option<usize> {
-    let middle = |place: &usize| {
-        let rounds = policies[*place].1.iter().enumerate().filter(|(round, _)| takes(*round));
-        median(&rounds.map(|(_, sample)| *sample).collect::<Vec<_>>())
-    };
-    let by = |a: &usize, b: &usize| middle(a).total_cmp(&middle(b));
-    let places = 0..policies.len();
-    match wanted {
-        Better::More => places.max_by(by),
-        Better::Less => places.min_by(by),
-    }
-}
-
-/// In each round, the figure of the policy that is best (or worst) in the other half of the rounds.
-fn blind(policies: &[(&str, Vec<f64>)], wanted: Better) -> Vec<f64> {
-    let rounds = policies.first().map_or(0, |(_, samples)| samples.len());
-    let chosen = |half: usize| choose(policies, |round| rounds < 2 || round % 2 != half, wanted);
-    let halves = [chosen(0), chosen(1)];
-    let sample = |round: usize| halves[round % 2].map(|place| policies[place].1[round]);
-    (0..rounds).filter_map(sample).collect()
 }
 
 #[cfg(test)]
@@ -260,18 +250,5 @@ mod tests {
                 entrant.run(&images, cores);
             }
         }
-    }
-
-    #[test]
-    fn a_policy_is_judged_by_rounds_that_did_not_choose_it() {
-        // The first is best by the even rounds and by all, the second by the odd ones.
-        let policies = [("a", vec![9.0, 1.0, 9.0, 1.0, 9.0]), ("b", vec![2.0, 8.0, 3.0, 8.0, 4.0])];
-        assert_eq!(blind(&policies, Better::More), [2.0, 1.0, 3.0, 1.0, 4.0]);
-        assert_eq!(blind(&policies, Better::Less), [9.0, 8.0, 9.0, 8.0, 9.0]);
-        assert_eq!(choose(&policies, |_| true, Better::More), Some(0));
-        assert_eq!(
-            blind(&policies.map(|(name, all)| (name, all[..1].to_vec())), Better::More),
-            [9.0]
-        );
     }
 }
