@@ -61,43 +61,73 @@ impl Choice {
         self
     }
 
-    /// A parameter that is a whole number; 0 if there is none of that name.
+    /// A parameter that is a whole number.
+    ///
+    /// # Panics
+    /// If it has no such parameter, as those of all kinds do: what is settled has all that are
+    /// offered, so the name is misspelt. A program whose policy does that is not started, and told why.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.number(name) as usize
     }
 
-    /// A parameter that is a number; 0 if there is none of that name.
+    /// A parameter that is a number.
+    ///
+    /// # Panics
+    /// As [`count`](Self::count).
     #[must_use]
     pub fn number(&self, name: &str) -> f64 {
-        match self.params.get(name) {
-            Some(Param::Number(n)) => *n,
-            _ => 0.0,
+        match self.param(name) {
+            Param::Number(n) => *n,
+            _ => self.misread(name, "a number"),
         }
     }
 
-    /// A parameter that is a duration; zero if there is none of that name.
+    /// A parameter that is a duration.
+    ///
+    /// # Panics
+    /// As [`count`](Self::count).
     #[must_use]
     pub fn span(&self, name: &str) -> Duration {
-        match self.params.get(name) {
-            Some(Param::Span(span)) => *span,
-            _ => Duration::ZERO,
+        match self.param(name) {
+            Param::Span(span) => *span,
+            _ => self.misread(name, "a duration"),
         }
     }
 
-    /// A parameter that is yes or no; no if there is none of that name.
+    /// A parameter that is yes or no.
+    ///
+    /// # Panics
+    /// As [`count`](Self::count).
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
-        matches!(self.params.get(name), Some(Param::Flag(true)))
+        match self.param(name) {
+            Param::Flag(flag) => *flag,
+            _ => self.misread(name, "yes or no"),
+        }
     }
 
     /// A parameter that gives stages numbers, by name.
+    ///
+    /// # Panics
+    /// As [`count`](Self::count).
     #[must_use]
     pub fn stages(&self, name: &str) -> BTreeMap<String, i64> {
-        match self.params.get(name) {
-            Some(Param::Stages(stages)) => stages.clone(),
-            _ => BTreeMap::new(),
+        match self.param(name) {
+            Param::Stages(stages) => stages.clone(),
+            _ => self.misread(name, "a number for each of some stages"),
         }
+    }
+
+    fn param(&self, name: &str) -> &Param {
+        self.params.get(name).unwrap_or_else(|| {
+            let known: Vec<&str> = self.params.keys().map(String::as_str).collect();
+            panic!("`{}` has no parameter `{name}`; it has: {}", self.name, known.join(", "))
+        })
+    }
+
+    fn misread(&self, name: &str, taken_for: &str) -> ! {
+        panic!("`{name}` of `{}` is not {taken_for}", self.name)
     }
 }
 
@@ -310,8 +340,7 @@ impl Offer {
     /// # Errors
     /// Every parameter that it does not have, or that does not fit.
     pub fn settle(&self, choice: &Choice, key: &str) -> Result<Choice, Vec<PlanFault>> {
-        let mut faults = Vec::new();
-        let mut settled = Choice::new(self.name);
+        let (mut faults, mut said) = (Vec::new(), Vec::new());
         for (name, value) in &choice.params {
             let key = format!("{key}.{name}");
             let Some(spec) = self.params.iter().find(|spec| spec.name == name) else {
@@ -323,26 +352,28 @@ impl Offer {
                 });
                 continue;
             };
-            match spec.kind.take(value) {
+            said.push((spec, value.clone(), key));
+        }
+        // A default that does not fit is a mistake of whoever made the offer, and told like one.
+        for spec in self.params.iter().filter(|spec| !choice.params.contains_key(spec.name)) {
+            said.push((spec, Param::Text(spec.default.to_owned()), format!("{key}.{}", spec.name)));
+        }
+        let mut settled = Choice::new(self.name);
+        for (spec, value, key) in said {
+            match spec.kind.take(&value) {
                 Some(value) => {
-                    settled.params.insert(name.clone(), value);
+                    settled.params.insert(spec.name.to_owned(), value);
                 }
                 None => faults.push(PlanFault::BadParam {
                     owner: self.name.to_owned(),
-                    name: name.clone(),
+                    name: spec.name.to_owned(),
                     value: value.to_string(),
                     expected: spec.kind.expected(),
                     key,
                 }),
             }
         }
-        for spec in self.params {
-            if !settled.params.contains_key(spec.name)
-                && let Some(value) = spec.kind.take(&Param::Text(spec.default.to_owned()))
-            {
-                settled.params.insert(spec.name.to_owned(), value);
-            }
-        }
+        faults.sort_by_key(PlanFault::key);
         if faults.is_empty() { Ok(settled) } else { Err(faults) }
     }
 }
@@ -426,6 +457,30 @@ mod tests {
             settle("sedda").unwrap_err(),
             ["cluster.main.policy: there is no policy `sedda`: did you mean `seda`?"]
         );
+    }
+
+    #[test]
+    fn a_default_that_does_not_fit_is_refused_unless_another_is_said() {
+        const PARAMS: &[ParamSpec] =
+            &[ParamSpec { name: "n", about: "", kind: ParamKind::Count(1, 9), default: "many" }];
+        let offer = Offer { name: "own", params: PARAMS, ..SEDA };
+        let settle = |choice: Choice| offer.settle(&choice, "policy");
+        let faults = settle(Choice::new("own")).unwrap_err();
+        assert_eq!(faults[0].to_string(), "`n` of `own` is many: use a whole number from 1 to 9");
+        assert_eq!(settle(Choice::new("own").with("n", 3)).unwrap().count("n"), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "`seda` has no parameter `thread`; it has: every, threads")]
+    fn a_parameter_that_is_not_there_is_not_read() {
+        let settled = Choice::new("seda").with("threads", 2).with("every", Duration::from_secs(2));
+        let _ = settled.count("thread");
+    }
+
+    #[test]
+    #[should_panic(expected = "`threads` of `seda` is not a duration")]
+    fn a_parameter_is_read_as_what_it_is() {
+        let _ = Choice::new("seda").with("threads", 2).span("threads");
     }
 
     #[test]
