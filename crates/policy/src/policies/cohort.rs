@@ -27,7 +27,7 @@ pub(super) fn entry() -> Entry {
         cites: "Larus & Parkes, Using Cohort Scheduling to Enhance Server Performance, 2001",
         params: &[],
     };
-    Entry::new(offer, Cohort::new)
+    Entry::new(offer, |_| Cohort { events: 0 })
 }
 
 pub(super) fn bounded() -> Entry {
@@ -48,7 +48,7 @@ pub(super) fn bounded() -> Entry {
 }
 
 impl Cohort {
-    /// From its parameters.
+    /// The bounded one, from its parameters.
     #[must_use]
     pub fn new(settled: &Choice) -> Self {
         Cohort { events: settled.count("events") }
