@@ -9,8 +9,7 @@
 //! Its peak is the most that a controller reached in the round at any load, or the capacity of that
 //! round (closed loop) if that is more. Response times are of those who were handled, from when they
 //! were due. The first part of each run, in which controllers and caches settle, is not counted.
-//! `away` is the
-//! part of a run that the machine ran something else in place of one of the two threads.
+//! `away` is the part of a run that the machine ran something else in place of one of the two threads.
 //! `arrived` is what was due over what should have been: a pacer that cannot keep up would show.
 //!
 //! The best controller is one for all bars: that which meets most of them by its medians at 10 µs,
@@ -203,7 +202,8 @@ fn loaded(
             Entrant::Under(controller, load) => {
                 let phase = |lasting| Phase { per_second: capacity * load, lasting };
                 let phases = [phase(service.warm), phase(service.counted)];
-                let outcome = run::open(controller, service.mean, capacity, &phases, seed);
+                let run = || run::open(controller, service.mean, capacity, &phases, seed);
+                let outcome = run::undisturbed(run);
                 measure(&outcome, service, capacity * load)
             }
         }
@@ -335,7 +335,8 @@ fn stepped(
     let series = interleave(taken, service.steps, options.seed, &label, |controller| {
         let round = runs.replace(runs.get() + 1) / taken.len() as u64;
         let seed = options.seed + 500 + round * 1000;
-        let outcome = run::open(controller, service.mean, capacity, &phases, seed);
+        let run = || run::open(controller, service.mean, capacity, &phases, seed);
+        let outcome = run::undisturbed(run);
         recovery(&outcome.handled, service.bin, service.before, service.after)
     });
     let bin_ms = service.bin.as_secs_f64() * 1e3;

@@ -33,9 +33,24 @@ fn an_iterator_is_pulled_only_as_far_as_there_is_room() {
     kit.hold("sink");
     kit.settle();
     assert_eq!(*pulled.lock().unwrap(), 11, "ten fill the queue, one waits");
+    assert_eq!(counts(&kit, "numbers").visits, 1, "for which it is not pulled again");
     kit.resume("sink");
     assert!(kit.run());
     assert_eq!(counts(&kit, "sink").handled, 1_000);
+}
+
+#[test]
+fn a_source_closed_while_it_waits_for_room_is_not_pulled_again() {
+    let app = App::new("iterator");
+    let numbers = app.source("numbers", || 0..1_000u64);
+    app.connect(numbers, app.sink("sink", |_: u64| {}));
+    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
+    kit.hold("sink");
+    kit.settle();
+    kit.close();
+    kit.resume("sink");
+    assert!(kit.run());
+    assert_eq!(counts(&kit, "sink").handled, 11, "what filled the queue, and the one that waited");
 }
 
 fn lines(bytes: &'static [u8]) -> Vec<String> {

@@ -212,9 +212,6 @@ impl<H: Handler> StageNode<H> {
         want: usize,
         wakes: &mut Wakes,
     ) {
-        // A sender waits for more than the few events it could not send: it will send more.
-        let want =
-            if matches!(who, Who::Caller(_)) { want } else { want.max(state.desk.capacity / 4) };
         state.desk.wait(who.clone(), want);
         if let Who::Instance { stage, .. } | Who::Releaser { stage } = who
             && core.inherit(self.id, *stage)
