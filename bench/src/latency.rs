@@ -39,8 +39,10 @@ const YARDSTICK: &str = "tokio_mpsc";
 const LOADS: [(u32, &str); 3] = [(10, "_10"), (50, ""), (90, "_90")];
 /// Quantiles and what distinguishes their JSON fields.
 const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999")];
-const LASTING: Duration = Duration::from_millis(1000);
-const LASTING_QUICK: Duration = Duration::from_millis(300);
+const LASTING: Duration = Duration::from_millis(250);
+const LASTING_QUICK: Duration = Duration::from_millis(150);
+/// Rounds for each that is asked for: a 99th percentile is a matter of a few events in a run.
+const ROUNDS: usize = 3;
 /// Closed-loop runs that find the capacity.
 const CAPACITY_ROUNDS: usize = 5;
 const CAPACITY_EVENTS: u64 = 100_000;
@@ -60,9 +62,9 @@ pub(crate) fn run(options: &Options) -> Report {
     let entrants: Vec<&LatencyPeer> =
         peers::LATENCY.iter().filter(|peer| options.takes_peer(peer.name)).collect();
     let capacity = capacity(&entrants, &case, options, &mut report);
+    let rounds = if options.quick { options.rounds } else { options.rounds * ROUNDS };
     println!(
-        "latency: {} rounds, {} threads, {STAGES} stages of 1 µs, capacity {:.0} k events/s",
-        options.rounds,
+        "latency: {rounds} rounds, {} threads, {STAGES} stages of 1 µs, capacity {:.0} k events/s",
         options.threads,
         capacity / 1e3
     );
@@ -74,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Report {
         }
         let rate = capacity * f64::from(percent) / 100.0;
         let schedule = Schedule::open(rate, lasting);
-        let series = interleave(&entrants, options.rounds, options.seed, &name, |peer| {
+        let series = interleave(&entrants, rounds, options.seed, &name, |peer| {
             latencies(peer, &case, schedule)
         });
         println!("\n{percent} % load: {:.0} k events/s", rate / 1e3);

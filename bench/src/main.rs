@@ -4,7 +4,8 @@
 //! 1. `options`  what to run: the command line
 //! 2. `load`     what every peer is given: events, source, handlers, sink
 //! 3. `spin`     the calibrated 1 µs of work; `pacer`, the open-loop load generator
-//! 4. `rounds`   peers taken in turn, so that noise hits all alike
+//! 4. `rounds`   peers taken in turn, so that noise hits all alike; `stalls`, runs in which the
+//!    machine itself was away, made again
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON
@@ -17,6 +18,7 @@ mod load;
 mod spin;
 mod pacer;
 mod rounds;
+mod stalls;
 mod stats;
 mod cpu;
 mod alloc;

@@ -28,7 +28,8 @@ options:
 
 A ratio is printed as `median [low .. high]`, a 95 % bootstrap interval over the rounds. A bar
 is judged by the pessimistic end: the low end where more is better, the high end where less is.
-A missed bar does not change the exit code. Progress goes to stderr.
+A run in which the machine itself stalled is made again (seen only by root). A missed bar does
+not change the exit code. Progress goes to stderr.
 ";
 
 pub(crate) const ROUNDS: usize = 15;

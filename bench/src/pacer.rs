@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_micros(250);
 const SPIN_MARGIN: Duration = Duration::from_micros(30);
 /// From the making of the pacer to the first tick: the peer starts its threads meanwhile.
 const LEAD_IN: Duration = Duration::from_millis(5);
+/// Events due before this are not judged: threads find their processors, and the program its pace.
+const WARM_UP: Duration = Duration::from_micros(31_250);
 /// Latencies above are counted as this: a minute means the program was overrun anyway.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
@@ -38,14 +40,23 @@ impl Schedule {
         Schedule { events, per_second: None }
     }
 
+    /// So many a second, judged for so long.
     pub(crate) fn open(per_second: f64, lasting: Duration) -> Schedule {
-        let events = (per_second * lasting.as_secs_f64()).ceil() as u64;
+        let events = (per_second * (WARM_UP + lasting).as_secs_f64()).ceil() as u64;
         Schedule { events: events.max(1), per_second: Some(per_second) }
     }
 
+    /// Events that are judged.
     #[cfg(test)]
-    pub(crate) fn events(&self) -> u64 {
-        self.events
+    pub(crate) fn judged(&self) -> u64 {
+        let ticks = WARM_UP.as_micros() / TICK.as_micros();
+        let before = self.per_second.map_or(0, |_| self.due_by(ticks as u32 - 1));
+        self.events - before
+    }
+
+    /// The scheduled time from which on events are judged.
+    fn judged_from(&self) -> Duration {
+        LEAD_IN + self.per_second.map_or(Duration::ZERO, |_| WARM_UP)
     }
 
     /// Time of the tick `number` after the start.
@@ -57,7 +68,7 @@ impl Schedule {
     fn due_by(&self, number: u32) -> u64 {
         self.per_second.map_or(self.events, |per_second| {
             let due = per_second * (TICK * (number + 1)).as_secs_f64();
-            (due as u64).min(self.events)
+            ((due + 1e-6) as u64).min(self.events) // 4.999999 of an event is five
         })
     }
 }
@@ -79,6 +90,7 @@ impl Pacer {
             epoch: self.epoch,
             next: 0,
             events: self.schedule.events,
+            judged_from_ns: self.schedule.judged_from().as_nanos() as u64,
             latencies: histogram(),
             finished: None,
         }
@@ -145,6 +157,7 @@ pub(crate) struct LatencySink {
     epoch: Instant,
     next: u64,
     events: u64,
+    judged_from_ns: u64,
     pub(crate) latencies: Histogram<u64>,
     finished: Option<Instant>,
 }
@@ -154,7 +167,9 @@ impl LatencySink {
     pub(crate) fn accept(&mut self, event: &Event64) {
         assert_eq!(event.seq, self.next, "events must come in order");
         let now_ns = self.epoch.elapsed().as_nanos() as u64;
-        self.latencies.saturating_record(now_ns.saturating_sub(event.payload[0]));
+        if event.payload[0] >= self.judged_from_ns {
+            self.latencies.saturating_record(now_ns.saturating_sub(event.payload[0]));
+        }
         self.next += 1;
         if self.next == self.events {
             self.finished = Some(Instant::now());
@@ -202,11 +217,11 @@ mod tests {
     #[test]
     fn schedule_offers_the_rate_and_every_event() {
         let schedule = Schedule::open(100_000.0, Duration::from_secs(1));
-        assert_eq!(schedule.events(), 100_000);
+        assert_eq!((schedule.events, schedule.judged()), (103_125, 100_000));
         assert_eq!(schedule.due_by(0), 25);
         assert_eq!(schedule.due_by(3), 100);
-        assert_eq!(schedule.due_by(3999), 100_000);
-        assert_eq!(schedule.due_by(9999), 100_000);
+        assert_eq!(schedule.due_by(4124), 103_125);
+        assert_eq!(schedule.due_by(9999), 103_125);
     }
 
     #[test]
@@ -223,14 +238,14 @@ mod tests {
 
     #[test]
     fn every_event_carries_the_time_of_its_tick_even_when_the_push_stalls() {
-        let pacer = Pacer::new(Schedule::open(20_000.0, Duration::from_millis(2)));
+        let pacer = Pacer::new(Schedule::open(20_000.0, WARM_UP));
         let mut scheduled = Vec::new();
         pacer.run(|clump| {
             scheduled.extend(clump.map(|event| (event.seq, event.payload[0])));
             // Stalls past several ticks, as a full queue would.
             std::thread::sleep(TICK * 3);
         });
-        let expected: Vec<(u64, u64)> = (0..40)
+        let expected: Vec<(u64, u64)> = (0..1250)
             .map(|seq| (seq, (LEAD_IN + TICK * (seq / 5) as u32).as_nanos() as u64))
             .collect();
         assert_eq!(scheduled, expected);

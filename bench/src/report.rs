@@ -3,6 +3,7 @@
 
 use crate::cpu::Cpu;
 use crate::options::Options;
+use crate::stalls::TALLY;
 use crate::stats::Ratio;
 use serde_json::{Map, Value, json};
 
@@ -95,6 +96,9 @@ impl Report {
         let others = (Cpu::now() - self.began).others_percent();
         self.figure("others_cpu_percent", others);
         println!("\nOthers used {others:.1} % of the machine during this run.");
+        if let Some(told) = TALLY.tell() {
+            println!("{told}");
+        }
     }
 
     pub(crate) fn print_bars(&self) {

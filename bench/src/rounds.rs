@@ -3,6 +3,7 @@
 //! Also the progress line, which is stderr's and only a terminal's.
 
 use crate::cpu::Cpu;
+use crate::stalls::Watch;
 use crate::stats::Dice;
 use std::io::{IsTerminal, Write};
 
@@ -22,13 +23,45 @@ impl<S> Series<S> {
     }
 }
 
-/// Runs every peer once per round; the result is indexed as `peers` is, samples as rounds are.
+/// Runs every peer once per round; the result is indexed as `peers` is, samples as rounds are. A run
+/// in which the machine stalled is made again.
 pub(crate) fn interleave<P, S>(
     peers: &[P],
     rounds: usize,
     seed: u64,
     label: &str,
     mut run: impl FnMut(&P) -> S,
+) -> Vec<Series<S>> {
+    let watch = Watch::new();
+    in_turn(peers, rounds, seed, label, |peer| {
+        watch.undisturbed(|| {
+            let before = Cpu::now();
+            (run(peer), Cpu::now() - before)
+        })
+    })
+}
+
+/// As `interleave`, but nobody watches for stalls: where a program is to be idle, a thread that
+/// looks every millisecond is a disturbance itself.
+pub(crate) fn interleave_idle<P, S>(
+    peers: &[P],
+    rounds: usize,
+    seed: u64,
+    label: &str,
+    mut run: impl FnMut(&P) -> S,
+) -> Vec<Series<S>> {
+    in_turn(peers, rounds, seed, label, |peer| {
+        let before = Cpu::now();
+        (run(peer), Cpu::now() - before)
+    })
+}
+
+fn in_turn<P, S>(
+    peers: &[P],
+    rounds: usize,
+    seed: u64,
+    label: &str,
+    mut run: impl FnMut(&P) -> (S, Cpu),
 ) -> Vec<Series<S>> {
     let mut dice = Dice::new(seed);
     let mut samples: Vec<Vec<S>> = peers.iter().map(|_| Vec::with_capacity(rounds)).collect();
@@ -39,9 +72,9 @@ pub(crate) fn interleave<P, S>(
         dice.shuffle(&mut order);
         for (done, &peer) in order.iter().enumerate() {
             progress.show(round * peers.len() + done);
-            let before = Cpu::now();
-            samples[peer].push(run(&peers[peer]));
-            cpu[peer] += Cpu::now() - before;
+            let (sample, spent) = run(&peers[peer]);
+            samples[peer].push(sample);
+            cpu[peer] += spent;
         }
     }
     samples

@@ -152,7 +152,7 @@ mod tests {
             {
                 let paced = (peer.paced)(&case, Pacer::new(schedule));
                 assert!(paced.sink.is_complete(), "{}", peer.name);
-                assert_eq!(paced.sink.latencies.len(), schedule.events());
+                assert_eq!(paced.sink.latencies.len(), schedule.judged());
             }
         }
     }
