@@ -665,7 +665,8 @@ fn stage_node<H: Handler>(
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
     let cycle = core.cycle_of(id);
-    let mut desk = Desk::new(settings.capacity, settings.when_full, cycle.clone());
+    let grouped = group.is_some();
+    let mut desk = Desk::new(settings.capacity, settings.when_full, cycle.clone(), grouped);
     let gate = |choice| Gate::new(&core.admissions, choice);
     desk.gate = settings.admission.as_ref().and_then(gate);
     let mut queue = comporta_model::chunk::ChunkQueue::default();

@@ -469,7 +469,7 @@ impl Core {
         }
     }
 
-    /// Ends what is over and breaks what is stuck, until only tokens are left.
+    /// Ends what is over, breaks what is stuck and wakes who waits, until only tokens are left.
     pub(crate) fn resolve(&self, wakes: &mut Wakes) {
         loop {
             if let Some(stage) = wakes.over.pop() {
@@ -488,9 +488,10 @@ impl Core {
                     let _ = cycle.stages.iter().any(|stage| self.node(*stage).break_cycle(wakes));
                 }
             } else {
-                return;
+                break;
             }
         }
+        wakes.callers.drain(..).for_each(|caller| caller.wake());
     }
 
     // --- the end

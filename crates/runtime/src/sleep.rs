@@ -10,6 +10,10 @@
 //! Either the maker sees no searcher and wakes a sleeper, or the searcher's last look comes after
 //! the work was made and finds it. Both sides use sequentially consistent operations for this.
 
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
 use crate::env::cpus;
 use crate::sync::{
     Apart, Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread,
@@ -147,8 +151,104 @@ impl Awake {
     }
 }
 
+/// For how long a worker makes visits before it lets other threads have the processor.
+const SPELL: Duration = Duration::from_micros(200);
+/// Who was away for so long has its processor together with another worker: a little less than a
+/// spell, and more than threads take that have something to hand over.
+const SHARED: Duration = Duration::from_micros(180);
+/// How long it then sleeps: long enough that the system does not let it go on at once.
+const NAP: Duration = Duration::from_micros(20);
+/// Who was away for longer than this, twice, met a thread that takes all it gets, and gives way so
+/// many times more rarely than it was away: else it would get a twentieth of the processor, not half.
+const LONG: Duration = Duration::from_micros(500);
+const LONG_TIMES: u32 = 64;
+
+/// When a worker lets other threads have the processor, between two visits. One that the system
+/// sends away within a visit takes the stage's instance with it, and all that must pass through it
+/// waits for milliseconds; so it goes by itself, often enough that the system need not send it.
+#[derive(Debug, Default)]
+pub(crate) struct Manners {
+    due: Time,
+    /// When it last gave way, another worked on its processor.
+    shares: bool,
+    /// When it last gave way, it was away for long.
+    long: bool,
+}
+
+impl Manners {
+    /// Whether it is time.
+    pub(crate) fn asks(&self, now: Time) -> bool {
+        now >= self.due
+    }
+
+    /// Gives way; says when it was back.
+    ///
+    /// Two workers that take turns on one processor would do so for long while another is idle: each
+    /// has run too lately for the system to move it. One that sleeps, however shortly, is placed anew.
+    pub(crate) fn give_way(&mut self, now: Time, clock: impl FnOnce() -> Time) -> Time {
+        if self.shares {
+            thread::park_timeout(NAP); // nobody wakes it: it is no sleeper
+        } else {
+            thread::yield_now();
+        }
+        let back = clock();
+        self.note(now, back);
+        back
+    }
+
+    fn note(&mut self, left: Time, back: Time) {
+        let away = back.since(left);
+        self.shares = !self.shares && away > SHARED;
+        let long = away > LONG;
+        let pause = if long && self.long { away * LONG_TIMES } else { SPELL };
+        self.long = long;
+        self.due = back + pause;
+    }
+}
+
 fn pause() {
     for _ in 0..SPINS {
         spin();
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// Away for so many microseconds, one time after the other: after how many it gives way again,
+    /// and whether it then sleeps.
+    fn away(times_us: &[u64]) -> Vec<(u64, bool)> {
+        let mut manners = Manners::default();
+        let told = times_us.iter().map(|us| {
+            let left = manners.due;
+            let back = left + Duration::from_micros(*us);
+            assert!(manners.asks(left));
+            manners.note(left, back);
+            (manners.due.since(back).as_nanos() as u64 / US, manners.shares)
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn who_comes_back_soon_gives_way_after_every_spell() {
+        assert_eq!(away(&[0, 1, 40, 170]), [(200, false); 4]);
+    }
+
+    #[test]
+    fn who_shares_its_processor_with_a_worker_sleeps_once_to_be_placed_anew() {
+        assert_eq!(away(&[210, 60, 210]), [(200, true), (200, false), (200, true)]);
+        assert_eq!(away(&[210, 210, 1]), [(200, true), (200, false), (200, false)]);
+    }
+
+    #[test]
+    fn beside_a_thread_that_takes_all_it_gets_a_worker_gives_way_rarely() {
+        let told = away(&[3_000, 3_000, 1_000, 1, 3_000]);
+        assert_eq!(
+            told.iter().map(|(after, _)| *after).collect::<Vec<_>>(),
+            [200, 3_000 * 64, 1_000 * 64, 200, 200]
+        );
     }
 }

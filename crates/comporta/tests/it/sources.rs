@@ -352,6 +352,39 @@ fn an_asynchronous_push_waits_for_room_as_a_future() {
 }
 
 #[test]
+fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from_it() {
+    for rule in [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Reject] {
+        let app = App::new("quarter");
+        let (push, port) = app.input("in");
+        let (lossy, way) = app.input("lossy");
+        let sink = app.sink("sink", |_: u64| ());
+        app.connect(port, sink);
+        app.connect(way, sink);
+        let plan = Plan::new()
+            .stage("sink", |s| s.capacity(16).batch(1))
+            .connector("lossy -> sink", |way| way.when_full(rule));
+        let mut kit = Kit::new(app, &plan).unwrap();
+        (0..16).for_each(|n| push.try_push(n).unwrap());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waits = Box::pin(push.push_async(16));
+        for handled in 1..=4 {
+            assert!(waits.as_mut().poll(&mut context).is_pending(), "{rule:?}, {handled}");
+            assert!(kit.step());
+            // It comes in for every place that is free, and would keep the queue full.
+            let _ = lossy.try_push(99);
+        }
+        assert!(waits.as_mut().poll(&mut context).is_ready(), "{rule:?}");
+        drop(waits);
+        kit.settle();
+        assert_eq!(counts(&kit, "sink").cancelled, 0, "{rule:?}");
+        push.try_push(17).unwrap();
+        push.close();
+        lossy.close();
+        assert!(kit.run() && kit.snapshot().adds_up(), "{rule:?}");
+    }
+}
+
+#[test]
 fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
     let app = App::new("dropped");
     let (seen, see) = collector();

@@ -58,6 +58,8 @@ pub(crate) struct Wakes {
     pub(crate) over: Vec<u32>,
     /// Instances that are no longer wanted, to be dropped outside all locks.
     pub(crate) trash: Vec<Box<dyn Any + Send>>,
+    /// Callers that were granted room, to be woken outside all locks: they come for the queue's.
+    pub(crate) callers: Vec<Arc<Caller>>,
 }
 
 /// Why an event was shed.
@@ -157,8 +159,13 @@ pub(crate) struct Desk {
     pub(crate) capacity: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) disabled: bool,
-    /// Places promised to visits that are running and to waiters that were granted some.
+    /// Places promised to visits that are running, to waiters that were granted some, and to those
+    /// that are still to be.
     pub(crate) reserved: usize,
+    /// Of these, places kept for the line until they are worth a wake-up.
+    saved: usize,
+    /// Its stage waits until a group is complete, and that may take the last of its places.
+    grouped: bool,
     /// Events that wait in the outboxes of their senders.
     pub(crate) outboxed: usize,
     inside: VecDeque<Waiter>,
@@ -201,12 +208,19 @@ pub(crate) enum Rest {
 }
 
 impl Desk {
-    pub(crate) fn new(capacity: usize, when_full: WhenFull, cycle: Option<Arc<Cycle>>) -> Self {
+    pub(crate) fn new(
+        capacity: usize,
+        when_full: WhenFull,
+        cycle: Option<Arc<Cycle>>,
+        grouped: bool,
+    ) -> Self {
         Desk {
             capacity,
             when_full,
             disabled: false,
             reserved: 0,
+            saved: 0,
+            grouped,
             outboxed: 0,
             inside: VecDeque::new(),
             outside: VecDeque::new(),
@@ -331,7 +345,8 @@ impl Desk {
     }
 
     /// Grants free places to those who wait. Those outside a cycle are granted some only when a
-    /// quarter of the queue is free (or all they want), so that a sender is not woken for each place.
+    /// quarter of the queue is free, or all of it: a sender that is woken for each place costs more
+    /// than the events. What becomes free until then is kept for them.
     pub(crate) fn pass_room(&mut self, len: usize, wakes: &mut Wakes) {
         while let Some(first) = self.inside.front() {
             let room = self.free(len, true).min(first.want);
@@ -344,14 +359,27 @@ impl Desk {
                 self.grant(waiter.who, room, wakes);
             }
         }
+        let Some(first) = self.outside.front() else { return };
+        let quarter = (self.capacity / 4).max(1);
+        let free = self.free(len, false);
+        if self.cycle.is_some() || self.grouped {
+            // Nothing is kept from those who go round, nor from a group that is not complete.
+            if free < first.want.min(quarter) {
+                return;
+            }
+        } else if free + self.saved < quarter && len > 0 {
+            self.reserved += free;
+            self.saved += free;
+            return;
+        }
+        self.reserved -= std::mem::take(&mut self.saved);
         while let Some(first) = self.outside.front() {
-            let free = self.free(len, false);
-            let enough = first.want.min(self.capacity / 4).max(1);
-            if free < enough {
+            let room = self.free(len, false).min(first.want);
+            if room == 0 {
                 return;
             }
             if let Some(waiter) = self.outside.pop_front() {
-                self.grant(waiter.who, free.min(waiter.want), wakes);
+                self.grant(waiter.who, room, wakes);
             }
         }
     }
@@ -363,7 +391,9 @@ impl Desk {
             Who::Instance { stage, instance } => (stage, instance),
             Who::Releaser { stage } => (stage, RELEASER),
             Who::Caller(caller) => {
-                if !caller.grant(room) {
+                if caller.grant(room) {
+                    wakes.callers.push(caller);
+                } else {
                     self.reserved -= room; // it has left the line
                 }
                 return;
@@ -374,6 +404,7 @@ impl Desk {
 
     /// Everybody who waits, sent away: the program stops, or the queue stops blocking.
     pub(crate) fn dismiss(&mut self) -> impl Iterator<Item = Who> {
+        self.reserved -= std::mem::take(&mut self.saved);
         if let Some(cycle) = &self.cycle {
             cycle.wait_inside(-(self.inside.len() as i64));
         }

@@ -25,26 +25,25 @@ impl Caller {
         Arc::new(Caller { state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Grants places; refuses them if the caller has left.
+    /// Grants places; refuses them if the caller has left. It is to be [woken](Self::wake).
     pub(crate) fn grant(&self, room: usize) -> bool {
         let mut state = self.state.lock();
-        if state.gone {
-            return false;
+        if !state.gone {
+            *state.room.get_or_insert(0) += room;
         }
-        *state.room.get_or_insert(0) += room;
-        self.tell(&mut state);
-        true
+        !state.gone
     }
 
     /// The program stops.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        self.tell(&mut state);
+        self.state.lock().closed = true;
+        self.wake();
     }
 
-    fn tell(&self, state: &mut CallerState) {
-        if let Some(waker) = state.waker.take() {
+    /// Has it see what it was granted.
+    pub(crate) fn wake(&self) {
+        let waker = self.state.lock().waker.take();
+        if let Some(waker) = waker {
             waker.wake();
         }
         self.changed.notify_one();

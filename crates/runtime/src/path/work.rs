@@ -9,6 +9,7 @@ use crate::path::admit::Wakes;
 use crate::path::ready::{Popped, Task, Token};
 use crate::path::walk::{Cursor, Fired};
 use crate::pool::{Member, Pool};
+use crate::sleep::Manners;
 use crate::sync::{Acquire, Arc, Relaxed, SeqCst, thread_local};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
@@ -44,6 +45,7 @@ pub(crate) struct Worker {
     focus: Option<usize>,
     /// The policy is still to be called for something: it went to use what it had in hand.
     word_left: bool,
+    manners: Manners,
     wakes: Wakes,
 }
 
@@ -83,6 +85,7 @@ impl Worker {
             cursor: Cursor::default(),
             focus: None,
             word_left: false,
+            manners: Manners::default(),
             wakes: Wakes { home, ..Wakes::default() },
         }
     }
@@ -92,8 +95,9 @@ impl Worker {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
         core.awake.up();
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
-            if self.step(core) == Stepped::Idle {
-                self.idle(core, &core.pools[self.pool]);
+            match self.step(core) {
+                Stepped::Ran => self.give_way(core),
+                Stepped::Idle => self.idle(core, &core.pools[self.pool]),
             }
         }
         core.awake.down();
@@ -119,6 +123,15 @@ impl Worker {
         }
         self.visit(core, pool, token);
         Stepped::Ran
+    }
+
+    /// Between visits, when it is time to, lets other threads have the processor.
+    fn give_way(&mut self, core: &Core) {
+        let Some(now) = self.wakes.now.filter(|now| self.manners.asks(*now)) else { return };
+        if let Some(token) = self.next.take() {
+            self.member.local.push(token, core.priority(token.stage), true); // others may have it
+        }
+        self.wakes.now = Some(self.manners.give_way(now, || core.clock.now()));
     }
 
     fn visit(&mut self, core: &Arc<Core>, pool: &Pool, token: Token) {
