@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Events a queue between two stages may hold, for every peer that has a bound.
 pub(crate) const CAPACITY: usize = 1024;
 /// Events that move as one message, for every peer that batches.
-pub(crate) const BATCH: usize = 256;
+pub(crate) const BATCH: usize = 512;
 /// Messages a queue of batches may hold: the same bound in events.
 pub(crate) const CAPACITY_BATCHES: usize = CAPACITY / BATCH;
 

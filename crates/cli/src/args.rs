@@ -83,7 +83,7 @@ pub(crate) struct BaseArgs {
     #[arg(value_hint = clap::ValueHint::FilePath, display_order = 1)]
     pub(crate) plan: Vec<PathBuf>,
 
-    /// Events one visit takes at most, where the plan does not say so of a stage [default: 256]
+    /// Events one visit takes at most, where the plan does not say so of a stage [default: 512]
     #[arg(id = "comporta-batch", long = "batch", value_name = "N", display_order = 4)]
     pub(crate) batch: Option<usize>,
 

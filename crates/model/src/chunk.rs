@@ -10,15 +10,15 @@ use crate::event::Meta;
 /// The storage of a chunk, used again and again.
 pub type Slots<T> = Vec<Option<T>>;
 
-/// How many events of type `T` a chunk holds: as many as fill 32 KiB, at least 8 and at most 256,
+/// How many events of type `T` a chunk holds: as many as fill 64 KiB, at least 8 and at most 512,
 /// which is a visit's greatest batch.
 #[must_use]
 pub const fn chunk_capacity<T>() -> usize {
-    let by_size = 32 * 1024 / if size_of::<Option<T>>() == 0 { 1 } else { size_of::<Option<T>>() };
+    let by_size = 64 * 1024 / if size_of::<Option<T>>() == 0 { 1 } else { size_of::<Option<T>>() };
     if by_size < 8 {
         8
-    } else if by_size > 256 {
-        256
+    } else if by_size > 512 {
+        512
     } else {
         by_size
     }

@@ -10,7 +10,7 @@ pub const POLICY: &str = "stealing";
 /// enough that a pipeline's queues stay in a core's second-level cache.
 pub const CAPACITY: usize = 1_024;
 /// Events per visit at most: one chunk.
-pub const BATCH: usize = 256;
+pub const BATCH: usize = 512;
 /// Events one event may emit.
 pub const EMIT_MAX: usize = 1 << 20;
 /// Failed events kept per stage.

@@ -84,7 +84,7 @@ part! {
         when_full: WhenFull,
         /// Higher is served sooner; 0 by default.
         priority: i32,
-        /// How many events one visit takes at most; 256 by default. 1 gives the published
+        /// How many events one visit takes at most; 512 by default. 1 gives the published
         /// policies' exact order.
         batch: usize,
         /// How often an event is tried in all; once by default.
@@ -94,7 +94,7 @@ part! {
         /// The longest wait before another try; a minute by default.
         backoff_max: Duration,
         /// How many events one event, or the end of an instance, may emit before it fails;
-        /// 1,048,576 by default. Looked at when a chunk is full, so up to 256 more may pass.
+        /// 1,048,576 by default. Looked at when a chunk is full, so up to 512 more may pass.
         emit_max: usize,
         /// How many failed events are kept for inspection and replay; 1,000 by default.
         failures_max: usize,
