@@ -166,13 +166,20 @@ const LONG_TIMES: u32 = 64;
 /// When a worker lets other threads have the processor, between two visits. One that the system
 /// sends away within a visit takes the stage's instance with it, and all that must pass through it
 /// waits for milliseconds; so it goes by itself, often enough that the system need not send it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Manners {
     due: Time,
     /// When it last gave way, another worked on its processor.
     shares: bool,
     /// When it last gave way, it was away for long.
     long: bool,
+}
+
+impl Default for Manners {
+    /// At once, and by a nap: threads that are started together often stand on one processor.
+    fn default() -> Self {
+        Manners { due: Time::ZERO, shares: true, long: false }
+    }
 }
 
 impl Manners {
@@ -186,7 +193,7 @@ impl Manners {
     /// Two workers that take turns on one processor would do so for long while another is idle: each
     /// has run too lately for the system to move it. One that sleeps, however shortly, is placed anew.
     pub(crate) fn give_way(&mut self, now: Time, clock: impl FnOnce() -> Time) -> Time {
-        if self.shares {
+        if self.shares && !cfg!(shuttle) {
             thread::park_timeout(NAP); // nobody wakes it: it is no sleeper
         } else {
             thread::yield_now();
@@ -222,6 +229,7 @@ mod tests {
     /// and whether it then sleeps.
     fn away(times_us: &[u64]) -> Vec<(u64, bool)> {
         let mut manners = Manners::default();
+        manners.note(Time::ZERO, Time::ZERO); // the nap at the start
         let told = times_us.iter().map(|us| {
             let left = manners.due;
             let back = left + Duration::from_micros(*us);
