@@ -125,9 +125,13 @@ impl Worker {
         Stepped::Ran
     }
 
-    /// Between visits, when it is time to, lets other threads have the processor.
+    /// Between visits, when it is time to, lets other threads have the processor; not if it is about
+    /// to sleep anyway, for who has given way is woken more slowly.
     fn give_way(&mut self, core: &Core) {
         let Some(now) = self.wakes.now.filter(|now| self.manners.asks(*now)) else { return };
+        if self.next.is_none() && !self.sees_work(&core.pools[self.pool]) {
+            return;
+        }
         if let Some(token) = self.next.take() {
             self.member.local.push(token, core.priority(token.stage), true); // others may have it
         }
