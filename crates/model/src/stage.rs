@@ -72,6 +72,16 @@ pub trait Stage: Send + 'static {
     /// Whatever keeps this event from being handled.
     fn handle(&mut self, event: Ev<'_, Self::In>, out: &mut Self::Ports, cx: &Cx) -> Result;
 
+    /// How many more events it only gathers, doing next to nothing with each, before it sends
+    /// something: as windows do. [`usize::MAX`] if it cannot tell, nothing if it does not gather.
+    ///
+    /// Asked after every visit. A worker that feeds a stage which gathers goes on feeding it until it
+    /// sends something, and a source that leads there stops there: what is sent is then made of what
+    /// one worker has in its cache. Nothing else depends on the answer.
+    fn gathers(&self) -> Option<usize> {
+        None
+    }
+
     /// After the last event of an instance: everything that could send to it has ended.
     ///
     /// # Errors
@@ -264,6 +274,11 @@ pub trait Handler: Send + 'static {
     /// As [`Stage::handle`].
     fn call(&mut self, slots: &mut [Option<Self::Item>], out: &mut Self::Ports, cx: &Cx) -> Result;
 
+    /// As [`Stage::gathers`].
+    fn gathers(&self) -> Option<usize> {
+        None
+    }
+
     /// As [`Stage::finish`].
     ///
     /// # Errors
@@ -289,6 +304,10 @@ impl<S: Stage> Handler for Single<S> {
     #[inline(always)]
     fn call(&mut self, slots: &mut [Option<S::In>], out: &mut S::Ports, cx: &Cx) -> Result {
         self.0.handle(Ev::lend(&mut slots[0]), out, cx)
+    }
+
+    fn gathers(&self) -> Option<usize> {
+        self.0.gathers()
     }
 
     fn finish(&mut self, out: &mut S::Ports, cx: &Cx) -> Result {

@@ -102,6 +102,9 @@ pub(crate) struct Place {
     /// The greatest priority of those who wait for room in its queue.
     inherited: AtomicI32,
     color: AtomicU32,
+    is_source: bool,
+    /// How many more events it gathers before it sends something; 0 if it does not gather.
+    gathers: AtomicUsize,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
@@ -209,11 +212,13 @@ impl Core {
         clock: Clock,
         tested: bool,
     ) -> Self {
-        let places = settings.stages.iter().map(|stage| Place {
+        let places = settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Place {
             pool: AtomicUsize::new(stage.pool),
             priority: AtomicI32::new(stage.priority),
             inherited: AtomicI32::new(NOT_INHERITED),
             color: AtomicU32::new(color::NONE),
+            is_source: spec.kind == Kind::Source,
+            gathers: AtomicUsize::new(0),
             base: Mutex::new(Base {
                 cluster: stage.pool,
                 priority: stage.priority,
@@ -223,6 +228,7 @@ impl Core {
                 instances: stage.instances,
             }),
         });
+        let places = places.collect();
         let clusters = settings.pools.len();
         let pools_each = graph.stages.len() * POOLS_PER_STAGE + POOLS_MORE;
         let pools = Pools::new(clusters * (1 + pools_each));
@@ -244,7 +250,7 @@ impl Core {
         let rules = ruled_ports(&graph, &settings);
         Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
-            places: places.collect(),
+            places,
             pools,
             pools_each,
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
@@ -401,6 +407,33 @@ impl Core {
 
     pub(crate) fn set_color(&self, stage: u32, color: u32) {
         self.places[stage as usize].color.store(color, Relaxed);
+    }
+
+    /// Whether a stage is one that is pulled.
+    pub(crate) fn is_source(&self, stage: u32) -> bool {
+        self.places[stage as usize].is_source
+    }
+
+    /// How many more events a stage gathers before it sends something; 0 if it does not gather.
+    /// See [`Stage::gathers`].
+    ///
+    /// [`Stage::gathers`]: comporta_model::stage::Stage::gathers
+    pub(crate) fn gathers(&self, stage: u32) -> usize {
+        self.places[stage as usize].gathers.load(Relaxed)
+    }
+
+    pub(crate) fn set_gathers(&self, stage: u32, events: usize) {
+        if self.gathers(stage) != events {
+            self.places[stage as usize].gathers.store(events, Relaxed);
+        }
+    }
+
+    /// The same of the one stage that a stage or source leads to; 0 if it leads to several.
+    pub(crate) fn gathers_behind(&self, stage: u32) -> usize {
+        match self.outgoing[stage as usize][..] {
+            [(_, to)] => self.gathers(to.0),
+            _ => 0,
+        }
     }
 
     /// Whether any stage has a priority of its own, or inherits one.

@@ -81,7 +81,7 @@ impl<S: Stage> Probe<S> {
     /// # Errors
     /// The error or panic of the handler.
     pub fn push(&mut self, event: S::In) -> Result<(), Reason> {
-        use crate::path::handle::{Mark, Withdraw};
+        use crate::path::ports::{Mark, Withdraw};
         let mut slot = Some(event);
         let Probe { stage, out, cx, .. } = self;
         out.each(&mut Mark);

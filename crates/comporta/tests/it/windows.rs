@@ -60,3 +60,72 @@ fn late_events_leave_by_a_port_of_their_own() {
     assert_eq!(seen, [(0, vec![0, 3, 7]), (10, vec![12, 18]), (20, vec![25])]);
     assert_eq!(late.take(), [4]);
 }
+
+/// `numbers` of a source through windows of `size` events, under two threads.
+fn windowed(numbers: u64, size: usize, seed: u64) -> Kit {
+    let app = App::new("windowed");
+    let numbers = app.source("numbers", move || 0..numbers);
+    let window = app.stage("window", windows::by_count(size));
+    let end = app.sink("end", |_: Window<u64>| ());
+    app.connect(numbers, window);
+    app.connect(window, end);
+    Kit::new(app, &Plan::new().threads(2)).unwrap().seeded(seed)
+}
+
+#[test]
+fn a_source_is_pulled_up_to_where_a_window_is_full() {
+    // 300 at a time; of 1,000, first the 512 of a visit and then the rest.
+    for (size, pulls) in [(300, 34), (1_000, 20)] {
+        let mut kit = windowed(10_000, size, 1);
+        assert!(kit.run());
+        let numbers = kit.snapshot().stage("numbers").unwrap().counts;
+        let least = numbers.visits - 1; // the last may find out that there is nothing more
+        assert!((least..=numbers.visits).contains(&pulls), "{size}: {numbers:?}");
+    }
+}
+
+#[test]
+fn a_source_is_not_pulled_for_a_few_events_because_windows_are_small() {
+    let mut kit = windowed(10_000, 10, 1);
+    assert!(kit.run());
+    let numbers = kit.snapshot().stage("numbers").unwrap().counts;
+    assert!(numbers.visits <= 10_000 / 512 + 2, "{numbers:?}");
+}
+
+#[test]
+fn who_begins_a_window_fills_it() {
+    // Pulls by one worker while the other has lines in hand that are not yet in the window. A worker
+    // that has followed what it did for long looks at what else waits, so there are some.
+    let (mut pulls, mut beside) = (0, 0);
+    for seed in 0..50 {
+        let mut kit = windowed(20_000, 1_000, seed);
+        let visits = |kit: &Kit, stage| kit.snapshot().stage(stage).unwrap().counts.visits;
+        let mut ahead = 0;
+        while kit.step() {
+            let (pulled, filled) = (visits(&kit, "numbers"), visits(&kit, "window"));
+            let now = pulled.saturating_sub(filled);
+            beside += u64::from(now > ahead && ahead > 0);
+            ahead = now;
+        }
+        assert!(kit.is_ended());
+        pulls += visits(&kit, "numbers");
+    }
+    assert!(beside * 20 < pulls, "{beside} of {pulls}");
+}
+
+#[test]
+fn a_window_that_never_closes_keeps_nobody_out() {
+    let app = App::new("open");
+    let times = app.source("times", || std::iter::repeat(0_i64));
+    let day = windows::by_time(|time: &i64| *time, Duration::from_secs(86_400));
+    let day = app.stage("day", day.held_max(1_000_000));
+    let others = app.source("others", || 0..2_000_u64);
+    let end = app.sink("end", |_: u64| ());
+    app.connect(times, day);
+    app.connect(others, end);
+    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+    for _ in 0..200 {
+        kit.step();
+    }
+    assert_eq!(kit.snapshot().stage("end").unwrap().counts.handled, 2_000);
+}

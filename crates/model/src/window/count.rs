@@ -92,6 +92,10 @@ impl<T: Send + 'static> Stage for ByCount<T> {
         Ok(())
     }
 
+    fn gathers(&self) -> Option<usize> {
+        Some(self.size.saturating_sub(self.held.len()))
+    }
+
     fn finish(&mut self, out: &mut Out<Window<T>>, _: &Cx) -> Result {
         while !self.held.is_empty() {
             self.close(out);

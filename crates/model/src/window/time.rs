@@ -224,6 +224,11 @@ where
         Ok(())
     }
 
+    /// Who knows when the next event of another time comes.
+    fn gathers(&self) -> Option<usize> {
+        Some(usize::MAX)
+    }
+
     fn finish(&mut self, out: &mut Timed<T>, _: &Cx) -> Result {
         self.close(i64::MAX, &mut out.windows);
         Ok(())

@@ -10,7 +10,7 @@ use shuttle::thread;
 
 use super::{check, explore, handled, run, start, summary};
 use crate::app::App;
-use crate::path::ready::{Local, Shared, Task, Token};
+use crate::path::ready::{Local, Shared, Task, Token, Turn};
 use crate::path::walk::Cursor;
 use crate::sleep::{Sleep, Woken};
 
@@ -40,7 +40,7 @@ impl Pool {
             }
             return true;
         }
-        self.locals.iter().any(|local| local.steal().is_some())
+        self.locals.iter().any(|local| local.steal(false).is_some())
     }
 
     /// As `Worker::run`, but that a visit only counts; the first token makes two more.
@@ -57,8 +57,8 @@ impl Pool {
                 }
                 let left = self.left.fetch_sub(1, SeqCst);
                 if left == 4 {
-                    self.locals[me].push(TOKEN, 0, true);
-                    self.locals[me].push(TOKEN, 0, false);
+                    self.locals[me].push(TOKEN, 0, Turn::Next);
+                    self.locals[me].push(TOKEN, 0, Turn::InLine);
                 } else if left == 1 {
                     self.sleep.wake_all();
                 }

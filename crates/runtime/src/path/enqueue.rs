@@ -476,6 +476,8 @@ impl<H: Handler> StageNode<H> {
         state.instances += made.len();
         state.wanted = state.wanted.max(state.instances);
         state.idle.append(&mut made);
+        let only = state.idle.first().filter(|_| state.instances == 1);
+        core.set_gathers(self.id, only.map_or(0, |instance| instance.gathers));
         state.claim(self.id, &self.rules, wakes);
         Ok(())
     }
@@ -525,7 +527,6 @@ impl<H: Handler> Node for StageNode<H> {
             Task::Retry { instance } => self.retry(core, instance, now, wakes),
             Task::Finish { instance } => self.finish(core, instance, wakes),
             Task::Flush => self.flush_group(core, wakes),
-            Task::Release => self.release_results(core, None, wakes),
         }
     }
 

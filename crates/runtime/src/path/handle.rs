@@ -12,7 +12,7 @@ use comporta_model::chunk::Chunk;
 use comporta_model::error::Error;
 use comporta_model::event::Time;
 use comporta_model::plan::{OnPanic, Retry};
-use comporta_model::port::{Out, PortVisitor, Ports};
+use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler};
 
 use crate::core::Core;
@@ -22,6 +22,7 @@ use crate::path::emit::{Drawing, Links};
 use crate::path::enqueue::{StageNode, deactivate};
 use crate::path::group::gather;
 use crate::path::pace::{Pace, Probe};
+use crate::path::ports::{Flooded, Mark, Over, Unbounded, Withdraw};
 use crate::sync::Arc;
 
 /// What is fixed about a stage.
@@ -65,6 +66,8 @@ pub(crate) struct Instance<H: Handler> {
     kept: Vec<H::Item>,
     pub(crate) sent_lately: usize,
     pub(crate) pace: Pace,
+    /// How many more events it gathers before it sends something; 0 if it does not gather.
+    pub(crate) gathers: usize,
     pub(crate) finishing: bool,
     /// Its visit took the newest events: what it does not come to goes back to the end.
     pub(crate) newest: bool,
@@ -107,56 +110,12 @@ enum Stop {
     Failed(Error),
 }
 
-pub(crate) struct Mark;
-impl PortVisitor for Mark {
-    #[inline(always)]
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        out.set_mark();
-    }
-}
-
-struct Over(bool);
-impl PortVisitor for Over {
-    #[inline(always)]
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        self.0 |= out.is_over();
-    }
-}
-
-pub(crate) struct Flooded(pub(crate) bool);
-impl PortVisitor for Flooded {
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        self.0 |= out.is_flooded();
-    }
-}
-
-pub(crate) struct Withdraw;
-impl PortVisitor for Withdraw {
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        out.withdraw();
-    }
-}
-
-/// Events given back by `try_send`.
-pub(crate) struct Refused(pub(crate) usize);
-impl PortVisitor for Refused {
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        self.0 += out.refused();
-    }
-}
-
-pub(crate) struct Unbounded(pub(crate) usize);
-impl PortVisitor for Unbounded {
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        out.allow(usize::MAX, usize::MAX, self.0);
-    }
-}
-
 impl<H: Handler> Instance<H> {
     pub(crate) fn make(core: &Arc<Core>, node: &StageNode<H>, index: u32) -> Result<Self, String> {
         let host: Arc<dyn comporta_model::stage::Host> = core.clone();
         let cx = Cx::new(node.rules.name.clone(), index as usize, host);
         let handler = if node.rules.stub { None } else { Some(node.make_handler(&cx)?) };
+        let gathers = guard(|| handler.as_ref().and_then(Handler::gathers));
         let mut ports = H::Ports::new();
         let exact = node.rules.batch == 1;
         let links = Links::new(core, node.id, &mut ports, exact);
@@ -170,6 +129,7 @@ impl<H: Handler> Instance<H> {
             kept: Vec::new(),
             sent_lately: 0,
             pace: Pace::default(),
+            gathers: gathers.ok().flatten().unwrap_or(0),
             finishing: false,
             newest: false,
             alone: false,
@@ -399,7 +359,11 @@ impl<H: Handler> StageNode<H> {
             let fault = if core.is_tested() { self.faults.lock().pop() } else { None };
             let stop = guard(|| match fault {
                 None => {
-                    instance.run(chunk.slots_mut(), &mut at, &mut probe, self.rules.retain, core)
+                    let retain = self.rules.retain;
+                    let stop = instance.run(chunk.slots_mut(), &mut at, &mut probe, retain, core);
+                    let gathers = instance.handler.as_ref().and_then(Handler::gathers);
+                    instance.gathers = gathers.unwrap_or(0);
+                    stop
                 }
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
                 Some(Fault::Panic(message)) => std::panic::panic_any(message),

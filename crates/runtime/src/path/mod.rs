@@ -8,7 +8,7 @@
 //! 4. [`ready`] holds the tokens that say which stage has work; [`walk`] is the visit order.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
 //! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types; [`pace`] says for
-//!    how long.
+//!    how long, [`ports`] what is asked of its ports.
 //! 7. [`emit`] hands what was sent to the next queues, or keeps it in an outbox.
 //! 8. [`settle`] counts how each event ended and says what the instance does next; [`release`] lets
 //!    the results of an ordered stage out in order.
@@ -26,6 +26,7 @@ pub(crate) mod work;
 pub(crate) mod handle;
 pub(crate) mod group;
 pub(crate) mod pace;
+pub(crate) mod ports;
 pub(crate) mod emit;
 pub(crate) mod settle;
 pub(crate) mod release;

@@ -45,8 +45,6 @@ pub(crate) enum Task {
     Finish { instance: u32 },
     /// A group has gathered for long enough.
     Flush,
-    /// The next results of an ordered stage can leave.
-    Release,
 }
 
 /// Priorities under stealing are kept in this many bands.
@@ -61,7 +59,19 @@ fn band(priority: i32) -> usize {
     }
 }
 
-/// The queue of one worker: a slot for what it should do next, and bands for the rest.
+/// When a worker should come to one of its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Before all that is there: its last visit woke the stage, and the events are in its cache.
+    Next,
+    /// After what is there.
+    InLine,
+    /// When there is nothing else: what a source would bring is in nobody's cache yet, and what is
+    /// there should leave first. Who steals takes this first, for the same reason.
+    Last,
+}
+
+/// The queue of one worker.
 #[derive(Default)]
 pub(crate) struct Local {
     tokens: Mutex<LocalTokens>,
@@ -72,21 +82,50 @@ pub(crate) struct Local {
 struct LocalTokens {
     /// Its worker has left: nothing may be put here any more.
     closed: bool,
-    next: Option<(Token, usize)>,
-    bands: [VecDeque<Token>; BANDS],
+    bands: [Band; BANDS],
+    last: VecDeque<Token>,
+    /// Of those who want the oldest, the next begins with `last`: nothing is passed over for ever.
+    last_first: bool,
+}
+
+#[derive(Default)]
+struct Band {
+    /// The latest is taken first.
+    next: VecDeque<Token>,
+    in_line: VecDeque<Token>,
+}
+
+impl LocalTokens {
+    fn pop_latest(&mut self) -> Option<Token> {
+        let mut bands = self.bands.iter_mut();
+        bands.find_map(|band| band.next.pop_back().or_else(|| band.in_line.pop_front()))
+    }
+
+    fn pop_oldest(&mut self) -> Option<Token> {
+        let mut bands = self.bands.iter_mut();
+        bands.find_map(|band| band.in_line.pop_front().or_else(|| band.next.pop_front()))
+    }
+
+    fn pop_fairly(&mut self) -> Option<Token> {
+        self.last_first = !self.last_first;
+        if self.last_first
+            && let Some(token) = self.last.pop_front()
+        {
+            return Some(token);
+        }
+        self.pop_oldest()
+    }
 }
 
 impl Local {
-    /// Adds a token; `next` asks for it to be the worker's next.
-    pub(crate) fn push(&self, token: Token, priority: i32, next: bool) {
+    /// Adds a token.
+    pub(crate) fn push(&self, token: Token, priority: i32, turn: Turn) {
         let mut tokens = self.tokens.lock();
-        let band = band(priority);
-        if next {
-            if let Some((older, its)) = tokens.next.replace((token, band)) {
-                tokens.bands[its].push_back(older);
-            }
-        } else {
-            tokens.bands[band].push_back(token);
+        let band = &mut tokens.bands[band(priority)];
+        match turn {
+            Turn::Next => band.next.push_back(token),
+            Turn::InLine => band.in_line.push_back(token),
+            Turn::Last => tokens.last.push_back(token),
         }
         self.len.fetch_add(1, Relaxed);
     }
@@ -97,7 +136,7 @@ impl Local {
         if tokens.closed {
             return Err(token);
         }
-        tokens.bands[band(priority)].push_back(token);
+        tokens.bands[band(priority)].in_line.push_back(token);
         self.len.fetch_add(1, SeqCst);
         Ok(())
     }
@@ -106,37 +145,36 @@ impl Local {
     pub(crate) fn close(&self) -> Vec<Token> {
         let mut tokens = self.tokens.lock();
         tokens.closed = true;
-        let slot = tokens.next.take().map(|(token, _)| token);
-        let left: Vec<Token> = slot
-            .into_iter()
-            .chain(tokens.bands.iter_mut().flat_map(|band| band.drain(..)))
-            .collect();
+        let mut left: Vec<Token> = std::iter::from_fn(|| tokens.pop_latest()).collect();
+        left.extend(tokens.last.drain(..));
         self.len.store(0, SeqCst);
         left
     }
 
-    /// The worker's own next token: that in the slot, unless `fair` or a higher band has one.
-    /// Also says how many are left.
+    /// The worker's own next token: by bands, the latest in each; the oldest, or one that is to come
+    /// last, if `fair`. Also says how many are left.
     pub(crate) fn pop(&self, fair: bool) -> Option<(Token, usize)> {
         if self.is_empty() {
             return None;
         }
         let mut tokens = self.tokens.lock();
-        let slot = tokens.next.map(|(_, band)| band);
-        let queued = tokens.bands.iter().position(|band| !band.is_empty());
-        let token = match (slot, queued) {
-            (Some(slot), queued) if !fair && queued.is_none_or(|queued| slot <= queued) => {
-                tokens.next.take().map(|(token, _)| token)
-            }
-            (_, Some(queued)) => tokens.bands[queued].pop_front(),
-            (_, None) => tokens.next.take().map(|(token, _)| token),
-        };
+        let first = if fair { tokens.pop_fairly() } else { tokens.pop_latest() };
+        let token = first.or_else(|| tokens.last.pop_front());
         token.map(|token| (token, self.len.fetch_sub(1, SeqCst) - 1))
     }
 
-    /// Takes a token for another worker: the oldest, the slot last.
-    pub(crate) fn steal(&self) -> Option<Token> {
-        self.pop(true).map(|(token, _)| token)
+    /// Takes a token for another worker: of those that are to come last; or, if `fair` too, the
+    /// oldest.
+    pub(crate) fn steal(&self, fair: bool) -> Option<Token> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut tokens = self.tokens.lock();
+        let first = if fair { tokens.pop_fairly() } else { tokens.last.pop_front() };
+        let token = first.or_else(|| tokens.pop_oldest()).or_else(|| tokens.last.pop_front());
+        token.inspect(|_| {
+            self.len.fetch_sub(1, SeqCst);
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -380,26 +418,74 @@ mod tests {
     #[test]
     fn a_worker_that_has_left_is_given_nothing() {
         let local = Local::default();
-        local.push(any(1), 0, false);
+        local.push(any(1), 0, Turn::InLine);
+        local.push(any(4), 0, Turn::Last);
         assert_eq!(local.offer(any(2), 0), Ok(()));
-        assert_eq!(local.close(), [any(1), any(2)]);
+        assert_eq!(local.close(), [any(1), any(2), any(4)]);
         assert_eq!(local.offer(any(3), 0), Err(any(3)));
         assert!(local.is_empty());
     }
 
-    #[test]
-    fn the_slot_comes_first_unless_fairness_or_a_higher_band_asks() {
+    /// 1 and 2 in line, 3 and then 4 next, 5 last.
+    fn some() -> Local {
         let local = Local::default();
-        local.push(any(1), 0, false);
-        local.push(any(2), 0, true);
-        local.push(any(3), 0, true); // 2 leaves the slot and queues behind 1
-        assert_eq!(local.pop(false).unwrap().0.stage, 3);
-        local.push(any(4), 0, true);
-        assert_eq!(local.pop(true).unwrap().0.stage, 1);
-        local.push(any(5), 10, false);
-        assert_eq!(local.pop(false).unwrap().0.stage, 5);
-        assert_eq!(local.steal().unwrap().stage, 2);
-        assert_eq!(local.steal().unwrap().stage, 4);
-        assert!(local.steal().is_none());
+        for (stage, turn) in [
+            (5, Turn::Last),
+            (1, Turn::InLine),
+            (3, Turn::Next),
+            (2, Turn::InLine),
+            (4, Turn::Next),
+        ] {
+            local.push(any(stage), 0, turn);
+        }
+        local
+    }
+
+    #[test]
+    fn its_worker_takes_what_is_in_its_cache_and_then_what_waits_and_last_what_is_to_come_last() {
+        let local = some();
+        let popped: Vec<_> = std::iter::from_fn(|| local.pop(false)).collect();
+        assert_eq!(
+            popped.iter().map(|(token, _)| token.stage).collect::<Vec<_>>(),
+            [4, 3, 1, 2, 5]
+        );
+        assert_eq!(popped.iter().map(|(_, left)| *left).collect::<Vec<_>>(), [4, 3, 2, 1, 0]);
+        assert!(local.is_empty());
+    }
+
+    #[test]
+    fn fairness_takes_what_is_to_come_last_and_the_oldest_in_turn() {
+        let local = some();
+        let popped = std::iter::from_fn(|| local.pop(true)).map(|(token, _)| token.stage);
+        assert_eq!(popped.collect::<Vec<_>>(), [5, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_thief_takes_what_is_in_nobodys_cache_and_the_latest_last() {
+        let local = some();
+        let stolen = std::iter::from_fn(|| local.steal(false)).map(|token| token.stage);
+        assert_eq!(stolen.collect::<Vec<_>>(), [5, 1, 2, 3, 4]);
+        assert!(local.is_empty());
+    }
+
+    #[test]
+    fn a_thief_that_is_fair_does_not_pass_over_the_oldest_for_ever() {
+        let local = Local::default();
+        local.push(any(1), 0, Turn::InLine);
+        let mut stolen = Vec::new();
+        for _ in 0..2 {
+            local.push(any(9), 0, Turn::Last); // a source that always has more
+            stolen.extend(local.steal(true).map(|token| token.stage));
+        }
+        assert!(stolen.contains(&1), "{stolen:?}");
+    }
+
+    #[test]
+    fn a_higher_band_goes_before_what_is_in_the_cache() {
+        let local = some();
+        local.push(any(6), 10, Turn::InLine);
+        local.push(any(7), -1, Turn::Next);
+        let popped = std::iter::from_fn(|| local.pop(false)).map(|(token, _)| token.stage);
+        assert_eq!(popped.collect::<Vec<_>>(), [6, 4, 3, 1, 2, 7, 5]);
     }
 }

@@ -65,28 +65,30 @@ impl<P: Ports> Resequencer<P> {
 }
 
 impl<H: Handler> StageNode<H> {
-    /// A visit of an ordered stage leaves what it sent.
+    /// A visit of an ordered stage leaves what it sent. Says whether it can leave now, and nobody
+    /// else sees to it: then the caller must, by [`release_results`](Self::release_results).
+    #[must_use]
     pub(crate) fn deposit(
         &self,
         instance: &mut Instance<H>,
         ticket: u64,
         tally: Tally,
         meta: Meta,
-        wakes: &mut Wakes,
-    ) {
-        let Some(resequencer) = &self.resequencer else { return };
+    ) -> bool {
+        let Some(resequencer) = &self.resequencer else { return false };
         let mut order = resequencer.lock();
         let fresh = order.spare.pop().unwrap_or_else(H::Ports::new);
         let ports = std::mem::replace(&mut instance.ports, fresh);
         order.deposits.insert(ticket, Deposit { ports, meta, tally });
-        if ticket == order.next && order.releaser == Releaser::Idle {
-            order.releaser = Releaser::Ready;
-            drop(order);
-            if let Some(cycle) = &self.state.lock().desk.cycle {
-                cycle.activate();
-            }
-            wakes.tokens.push(Token::new(self.id, Task::Release));
+        if ticket != order.next || order.releaser != Releaser::Idle {
+            return false;
         }
+        order.releaser = Releaser::Ready;
+        drop(order);
+        if let Some(cycle) = &self.state.lock().desk.cycle {
+            cycle.activate();
+        }
+        true
     }
 
     /// Sends deposits in order, as long as there are and find room.

@@ -17,10 +17,9 @@ use crate::failure::{Reason, guard};
 use crate::path::admit::{RELEASER, Wakes, Who};
 use crate::path::emit::{Line, Links, Sending};
 use crate::path::enqueue::{Phase, StageNode, State, deactivate, settle_ack};
-use crate::path::handle::{
-    Flooded, Instance, Mark, Pending, Ran, Refused, Tally, Unbounded, Withdraw,
-};
+use crate::path::handle::{Instance, Pending, Ran, Tally};
 use crate::path::pace::{Pace, QUANTUM};
+use crate::path::ports::{Flooded, Mark, Refused, Unbounded, Withdraw};
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 
@@ -64,12 +63,16 @@ impl<H: Handler> StageNode<H> {
                 self.place(core, &mut guard, instance, Line::No, wakes);
             }
             Some(ticket) => {
-                self.deposit(&mut instance, ticket, tally, meta.clone(), wakes);
+                let leaves = self.deposit(&mut instance, ticket, tally, meta.clone());
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 put_back(state, chunk, &meta, false, wakes); // a visit that called `quit` has not come to all
                 self.learn(state, &mut instance.pace);
                 self.place(core, state, instance, Line::No, wakes);
+                drop(guard);
+                if leaves {
+                    self.release_results(core, None, wakes);
+                }
             }
             None => {
                 let sent = self.send(core, &mut instance, &meta, wakes);
@@ -110,6 +113,8 @@ impl<H: Handler> StageNode<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.learn(state, &mut instance.pace);
+        // Several would each gather for themselves.
+        core.set_gathers(self.id, if state.instances == 1 { instance.gathers } else { 0 });
         count(state, tally, sent);
         self.note_times(core, state, meta, tally, wakes);
         state.in_flight -= done;

@@ -21,6 +21,10 @@ use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
 use crate::sync::{Apart, Arc, Mutex};
 
+/// A source stops where the stage it leads to has gathered enough, but is not pulled for less than
+/// this: a pull and a visit would then cost more than events that are in another worker's cache.
+const GATHERED_MIN: usize = 128;
+
 /// Opens a source when the program starts.
 pub(crate) type Opener<S> = Box<dyn FnOnce() -> Result<S> + Send>;
 
@@ -112,6 +116,11 @@ impl<S: Source> SourceNode<S> {
                     return self.place(core, pump, Line::No, wakes);
                 }
             }
+        }
+        // Where the next stage sends something: what comes after is for whoever pulls next.
+        let gathers = core.gathers_behind(self.id);
+        if gathers >= GATHERED_MIN {
+            most = most.min(gathers);
         }
         let mut meta = Meta {
             ingress,

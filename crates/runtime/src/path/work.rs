@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use crate::core::Core;
 use crate::path::admit::Wakes;
-use crate::path::ready::{Popped, Task, Token};
+use crate::path::ready::{Popped, Task, Token, Turn};
 use crate::path::walk::{Cursor, Fired};
 use crate::pool::{Member, Pool};
 use crate::sleep::Manners;
@@ -40,6 +40,11 @@ pub(crate) struct Worker {
     searching: bool,
     /// The token to follow next. It is run at once, so nobody needs to find it.
     next: Option<Token>,
+    /// The token of the stage that feeds the next, which gathers: see [`Stage::gathers`]. It is run
+    /// when that has been visited, unless that sends something.
+    ///
+    /// [`Stage::gathers`]: comporta_model::stage::Stage::gathers
+    feeder: Option<Token>,
     /// Where it stands in the visit order, and whether its next visit is made there.
     cursor: Cursor,
     focus: Option<usize>,
@@ -82,6 +87,7 @@ impl Worker {
             followed: 0,
             searching: false,
             next: None,
+            feeder: None,
             cursor: Cursor::default(),
             focus: None,
             word_left: false,
@@ -132,8 +138,12 @@ impl Worker {
         if self.next.is_none() && !self.sees_work(&core.pools[self.pool]) {
             return;
         }
+        // Others may have what it has in hand.
+        if let Some(token) = self.feeder.take() {
+            self.put_back(core, token);
+        }
         if let Some(token) = self.next.take() {
-            self.member.local.push(token, core.priority(token.stage), true); // others may have it
+            self.put_by(core, token, Turn::Next);
         }
         self.wakes.now = Some(self.manners.give_way(now, || core.clock.now()));
     }
@@ -191,7 +201,8 @@ impl Worker {
     fn hand_on(&mut self, core: &Core, pool: &Pool, from: u32) {
         core.resolve(&mut self.wakes);
         let stealing = pool.own_queues();
-        let mut followed = false;
+        let feeder = self.feeder.take();
+        let (mut again, mut woke) = (None, false);
         let mut tokens = std::mem::take(&mut self.wakes.tokens);
         if !stealing {
             self.put_in_line(core, pool, &mut tokens);
@@ -213,17 +224,54 @@ impl Worker {
                 }
                 continue;
             }
-            let follow = token.stage != from && token.task == Task::Any && self.next.is_none();
-            if follow && self.followed < FOLLOW_MAX && !core.has_priorities() {
-                self.next = Some(token);
-            } else {
-                let slot = follow && !followed;
-                followed |= slot;
-                self.member.local.push(token, core.priority(token.stage), slot);
+            if token.task != Task::Any {
+                self.put_by(core, token, Turn::InLine);
+            } else if token.stage != from {
+                woke = true;
+                if self.next.is_none() && self.may_follow(core) {
+                    self.next = Some(token);
+                } else {
+                    self.put_by(core, token, Turn::Next);
+                }
+            } else if let Some(other) = again.replace(token) {
+                self.put_by(core, other, Turn::InLine);
             }
         }
         self.wakes.tokens = tokens;
         self.wakes.trash.clear();
+        if self.next.is_some_and(|next| core.gathers(next.stage) > 0) {
+            // It is fed until it sends something: what it sends is then made of what is in this
+            // worker's cache. Meanwhile nobody else pulls the stage that feeds it.
+            self.feeder = again.take();
+        } else if feeder.is_some() && !woke && self.may_follow(core) {
+            // It has gathered, and sent nothing yet.
+            self.next = again.take().or(feeder);
+            self.feeder = feeder.filter(|_| self.next != feeder);
+            return;
+        }
+        for token in feeder.into_iter().chain(again) {
+            self.put_back(core, token);
+        }
+    }
+
+    /// Whether it may go on with what it has in its cache, or should see what else waits.
+    fn may_follow(&self, core: &Core) -> bool {
+        self.followed < FOLLOW_MAX && !core.has_priorities()
+    }
+
+    fn put_by(&self, core: &Core, token: Token, turn: Turn) {
+        self.member.local.push(token, core.priority(token.stage), turn);
+    }
+
+    /// A stage that was just visited has more to do.
+    fn put_back(&self, core: &Core, token: Token) {
+        if !core.pools[self.pool].own_queues() {
+            core.make_ready(token); // the policy has just changed
+        } else if core.is_source(token.stage) && !core.has_priorities() {
+            self.put_by(core, token, Turn::Last);
+        } else {
+            self.put_by(core, token, Turn::InLine);
+        }
     }
 
     /// Under one queue: puts what is this pool's there, and leaves the rest. Nobody is woken for it:
@@ -249,7 +297,7 @@ impl Worker {
     /// The next token of this worker's own queue, the shared one, or another worker's.
     fn pick(&mut self, core: &Arc<Core>, pool: &Pool) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
-        if let Some(token) = self.next.take() {
+        if let Some(token) = self.next.take().or_else(|| self.feeder.take()) {
             self.followed += 1;
             if !self.member.local.is_empty() {
                 pool.sleep.work_made();
@@ -290,7 +338,8 @@ impl Worker {
     fn steal(&self) -> Option<Token> {
         let n = self.crew.len();
         let start = self.picks as usize;
-        (0..n).map(|i| &self.crew[(start + i) % n]).find_map(|member| member.local.steal())
+        let fair = self.picks.is_multiple_of(FOLLOW_MAX);
+        (0..n).map(|i| &self.crew[(start + i) % n]).find_map(|member| member.local.steal(fair))
     }
 
     fn sees_work(&self, pool: &Pool) -> bool {
@@ -339,7 +388,8 @@ impl Worker {
         if std::mem::take(&mut self.searching) {
             pool.sleep.end_search();
         }
-        self.next.take().into_iter().for_each(|token| core.make_ready(token));
+        let in_hand = self.next.take().into_iter().chain(self.feeder.take());
+        in_hand.for_each(|token| core.make_ready(token));
         self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
         pool.sleep.work_made();
     }

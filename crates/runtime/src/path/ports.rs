@@ -1,0 +1,53 @@
+//! What hops 6 and 8 ask of each port of a stage, whatever its type: used by `handle` and `settle`.
+
+use comporta_model::port::{Out, PortVisitor};
+
+/// Before an event: what was sent so far stays.
+pub(crate) struct Mark;
+impl PortVisitor for Mark {
+    #[inline(always)]
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.set_mark();
+    }
+}
+
+/// More was sent than there is room for.
+pub(crate) struct Over(pub(crate) bool);
+impl PortVisitor for Over {
+    #[inline(always)]
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 |= out.is_over();
+    }
+}
+
+/// One event sent more than it may.
+pub(crate) struct Flooded(pub(crate) bool);
+impl PortVisitor for Flooded {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 |= out.is_flooded();
+    }
+}
+
+/// The event failed: what it sent is taken back.
+pub(crate) struct Withdraw;
+impl PortVisitor for Withdraw {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.withdraw();
+    }
+}
+
+/// Events given back by `try_send`.
+pub(crate) struct Refused(pub(crate) usize);
+impl PortVisitor for Refused {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 += out.refused();
+    }
+}
+
+/// Room without end, but for what one event may send.
+pub(crate) struct Unbounded(pub(crate) usize);
+impl PortVisitor for Unbounded {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.allow(usize::MAX, usize::MAX, self.0);
+    }
+}
