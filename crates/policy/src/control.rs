@@ -9,7 +9,8 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
 
-/// A pool of threads.
+/// A pool of threads: how many are in its stages at once at most, and are there for them whatever
+/// other pools do. Which threads of the cluster they are does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
@@ -201,7 +202,7 @@ pub trait Control {
     /// # Errors
     /// More threads than there may be, or more pools.
     fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused>;
-    /// `setPool`: the stage is run by the threads of this pool.
+    /// `setPool`: the stage is run by as many threads at most as this pool has.
     ///
     /// # Errors
     /// A pool without threads.

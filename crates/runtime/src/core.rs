@@ -24,12 +24,12 @@ use crate::path::gate::Gate;
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
 use crate::path::work::Worker;
-use crate::pool::{Member, Pool, Pools};
+use crate::pool::{Crew, Door, Member, Pool, Pools};
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst,
-    spawn, spin, wait,
+    spawn, wait,
 };
 use crate::timer::{Alarm, Timers};
 
@@ -133,6 +133,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
+    /// Of each cluster.
+    pub(crate) crews: Vec<Crew>,
     /// The first are those of the clusters, in their order.
     pub(crate) pools: Pools,
     /// How many more each cluster may have.
@@ -235,6 +237,8 @@ impl Core {
         for (cluster, pool) in settings.pools.iter().enumerate() {
             let _ = pools.make(|_| pool.name.clone(), cluster);
         }
+        let crews = settings.pools.iter().enumerate();
+        let crews = crews.map(|(cluster, pool)| Crew::new(cluster, pool.name.clone())).collect();
         let governors = settings.pools.iter().enumerate();
         let mut outgoing = vec![Vec::new(); graph.stages.len()];
         let mut incoming = vec![0; graph.stages.len()];
@@ -251,6 +255,7 @@ impl Core {
         Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places,
+            crews,
             pools,
             pools_each,
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
@@ -386,7 +391,13 @@ impl Core {
 
     #[inline]
     pub(crate) fn pool_of(&self, stage: u32) -> usize {
-        self.places[stage as usize].pool.load(Relaxed)
+        self.places[stage as usize].pool.load(SeqCst)
+    }
+
+    /// The crew whose threads run a stage.
+    #[inline]
+    pub(crate) fn crew_of(&self, stage: u32) -> usize {
+        self.pools[self.pool_of(stage)].cluster
     }
 
     /// The priority a token of this stage has now.
@@ -442,9 +453,19 @@ impl Core {
         self.prioritised.load(Relaxed)
     }
 
-    /// Moves a stage to another pool; tokens that stand with the old one are forwarded.
+    /// Moves a stage to another pool; tokens that stand with another crew are forwarded.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
-        self.places[stage as usize].pool.store(pool, SeqCst);
+        let from = self.places[stage as usize].pool.swap(pool, SeqCst);
+        if from != pool {
+            self.empty(&self.pools[from]);
+        }
+    }
+
+    /// What waits in a pool is made ready, and comes to the one where it belongs.
+    pub(crate) fn empty(&self, pool: &Pool) {
+        let mut waiting = Vec::new();
+        pool.take_waiting(&mut waiting);
+        waiting.into_iter().for_each(|token| self.make_ready(token));
     }
 
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
@@ -471,17 +492,33 @@ impl Core {
         }
     }
 
-    /// Puts a token into its pool's shared queue and sees to it that someone finds it.
+    /// Puts a token into the shared queue of its crew and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
-        loop {
+        let crew = &self.crews[self.crew_of(token.stage)];
+        crew.shared.push(token, self.priority(token.stage));
+        crew.sleep.work_made();
+    }
+
+    /// A token's visit is to be made by a worker of `crew`. Says in which pool, if there are several;
+    /// nothing if it is not to be made now, and the token is where it will be found.
+    pub(crate) fn enter_pool(&self, crew: &Crew, token: Token) -> Option<Option<&Pool>> {
+        while crew.is_pooled() {
             let pool = &self.pools[self.pool_of(token.stage)];
-            // Refused by a pool that has lost its threads, and before them its stages: look again.
-            if pool.shared.push(token, self.priority(token.stage)).is_ok() {
-                pool.sleep.work_made();
-                return;
+            if pool.cluster != crew.cluster {
+                break;
             }
-            spin();
+            let belongs = || crew.is_pooled() && self.pool_of(token.stage) == pool.index;
+            match pool.enter(token, self.priority(token.stage), belongs) {
+                Door::Entered => return Some(Some(pool)),
+                Door::Waits => return None,
+                Door::Moved => {}
+            }
         }
+        if self.crew_of(token.stage) != crew.cluster {
+            self.make_ready(token); // its stage has moved
+            return None;
+        }
+        Some(None)
     }
 
     /// What an alarm was set for happens.
@@ -625,8 +662,8 @@ impl Core {
     fn halt(&self) {
         self.stopped.store(true, SeqCst);
         self.timers.stop();
-        for pool in self.pools.iter() {
-            pool.sleep.wake_all();
+        for crew in &self.crews {
+            crew.sleep.wake_all();
         }
     }
 
@@ -640,17 +677,31 @@ impl Core {
 
     // --- threads
 
-    /// Hires `n` more workers for a pool and gives each a thread.
-    pub(crate) fn hire(self: &Arc<Self>, pool: usize, n: usize, stand_in: bool) {
+    /// Hires `n` more workers for a crew and gives each a thread.
+    fn hire(self: &Arc<Self>, crew: usize, n: usize, stand_in: bool) {
         for _ in 0..n {
-            let member = self.pools[pool].hire(stand_in);
+            let member = self.crews[crew].hire(stand_in);
             if self.tested {
                 continue; // the stepper steps it
             }
-            let name = format!("{}-{}-{}", self.graph.name, self.pools[pool].name, member.number);
-            let worker = Worker::new(&self.pools[pool], member);
+            let name = format!("{}-{}-{}", self.graph.name, self.crews[crew].name, member.number);
+            let worker = Worker::new(&self.crews[crew], member);
             self.thread(name, move |core| worker.run(core));
         }
+    }
+
+    /// Gives a pool so many threads more, and its crew with it.
+    pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) {
+        self.hire(pool.cluster, n, false);
+        let mut ready = Vec::new();
+        pool.add(n, &mut ready);
+        ready.into_iter().for_each(|token| self.make_ready(token));
+    }
+
+    /// Takes so many threads from a pool, and its crew with it. There are so many.
+    pub(crate) fn cut_threads(&self, pool: &Pool, n: usize) {
+        pool.cut(n);
+        self.crews[pool.cluster].dismiss(n, false);
     }
 
     /// A thread of this program, counted.
@@ -692,31 +743,39 @@ impl Core {
 
     /// Stands in for workers that have been in one visit for too long.
     fn watch(self: &Arc<Self>, now: Time) {
-        for (index, pool) in self.pools.iter().enumerate() {
-            let stuck = self.stages_visited(pool, now, self.settings.stuck_after);
-            let stand_ins = pool.members().iter().filter(|member| member.stand_in).count();
-            for name in stuck.iter().skip(stand_ins) {
+        for crew in &self.crews {
+            let stuck = self.stages_visited(crew, now, self.settings.stuck_after);
+            let stand_ins = crew.members().iter().filter(|member| member.stand_in).count();
+            for stage in stuck.iter().skip(stand_ins) {
+                let name = &self.graph.stages[*stage as usize].name;
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
             }
-            self.hire(index, stuck.len().saturating_sub(stand_ins), true);
-            pool.dismiss_stand_ins(stand_ins.saturating_sub(stuck.len()));
+            let mut ready = Vec::new();
+            for pool in self.pools.iter().filter(|pool| pool.cluster == crew.cluster) {
+                let here = stuck.iter().filter(|stage| self.pool_of(**stage) == pool.index);
+                pool.set_stand_ins(here.count(), &mut ready);
+            }
+            ready.into_iter().for_each(|token| self.make_ready(token));
+            self.hire(crew.cluster, stuck.len().saturating_sub(stand_ins), true);
+            crew.dismiss(stand_ins.saturating_sub(stuck.len()), true);
         }
     }
 
     /// The stages whose handlers have not returned for longer than `bound`.
     pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
         let now = self.clock.now();
-        self.pools.iter().flat_map(|pool| self.stages_visited(pool, now, bound)).collect()
+        let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
+        let late = self.crews.iter().flat_map(|crew| self.stages_visited(crew, now, bound));
+        late.map(name).collect()
     }
 
-    fn stages_visited(&self, pool: &Pool, now: Time, bound: Duration) -> Vec<String> {
-        let members = pool.members();
+    fn stages_visited(&self, crew: &Crew, now: Time, bound: Duration) -> Vec<u32> {
+        let members = crew.members();
         let since = |member: &Member| Some(member.since.load(Relaxed)).filter(|since| *since > 0);
         let late = members.iter().filter(|member| {
             since(member).is_some_and(|since| now.since(Time::from_nanos(since)) > bound)
         });
-        let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
-        late.map(|member| name(member.stage.load(Relaxed))).collect()
+        late.map(|member| member.stage.load(Relaxed)).collect()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -1,49 +1,43 @@
-//! Pools: threads that share their work. Who is in a pool's crew, who is to come and who to go; and
-//! the line of other pools that ask it for threads.
-//! Invariant: a pool that has stages is to have a thread. `target` is how many it is to have; members
-//! that stay, and those on their way from other pools less those that need not come, add up to it.
+//! Crews and pools. A crew is the threads of a cluster: they share their work, whichever pool it
+//! belongs to. A pool is how many of them may be in visits to its stages at once: its threads, as a
+//! policy counts them. The crew has as many as its pools together, so whoever may enter a pool finds a
+//! thread sooner or later, and a pool whose handlers wait keeps none of another's from its work; but
+//! which thread it is does not matter, and the one that has the events in its cache goes first.
+//!
+//! A token that finds its pool full waits there; whoever leaves the pool lets the next one go.
+//! Invariants: a pool that has stages is to have a thread. A token waits in a pool only while as many
+//! visits as may be are there, or it has no threads yet: so someone will leave, or come. Who moves a
+//! stage, or gives a pool up, says so first and then takes out what waits; who is about to wait looks
+//! under the pool's lock whether that was said.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use crate::path::ready::{Local, Shared};
+use crate::path::ready::{Local, Shared, Token};
 use crate::sleep::{Sleep, Woken};
 use crate::sync::{
-    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Release, SeqCst,
+    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Release, SeqCst,
 };
 
-/// Threads that share their work.
-pub(crate) struct Pool {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    /// The cluster whose stages it runs.
+/// The threads of a cluster.
+pub(crate) struct Crew {
     pub(crate) cluster: usize,
+    pub(crate) name: String,
     pub(crate) shared: Apart<Shared>,
     pub(crate) sleep: Apart<Sleep>,
     /// Workers have ready queues of their own, and steal.
     own_queues: AtomicBool,
-    crew: Apart<Mutex<Crew>>,
+    /// There are several pools, which have to be entered and left.
+    pooled: AtomicBool,
+    roster: Apart<Mutex<Roster>>,
     /// Rises with every change of the crew; workers compare it once per visit.
     epoch: AtomicU64,
-    /// Threads other pools ask for, in line; and how many lines there are.
-    asks: Mutex<VecDeque<Ask>>,
-    asked: AtomicUsize,
-}
-
-/// So many threads are wanted by a pool.
-struct Ask {
-    to: usize,
-    threads: usize,
 }
 
 #[derive(Default)]
-struct Crew {
+struct Roster {
     members: Arc<Vec<Arc<Member>>>,
     made: usize,
-    /// Threads it should have, stand-ins apart: members that stay, and those on their way here.
-    target: usize,
-    /// So many of those on their way need not come any more.
-    owed: usize,
 }
 
 /// One worker, as others see it.
@@ -59,19 +53,17 @@ pub(crate) struct Member {
     pub(crate) stand_in: bool,
 }
 
-impl Pool {
-    pub(crate) fn new(index: usize, name: String, cluster: usize) -> Self {
-        Pool {
-            index,
-            name,
+impl Crew {
+    pub(crate) fn new(cluster: usize, name: String) -> Self {
+        Crew {
             cluster,
+            name,
             shared: Apart::default(),
             sleep: Apart::default(),
             own_queues: AtomicBool::new(false),
-            crew: Apart::default(),
+            pooled: AtomicBool::new(false),
+            roster: Apart::default(),
             epoch: AtomicU64::new(1),
-            asks: Mutex::default(),
-            asked: AtomicUsize::new(0),
         }
     }
 
@@ -84,20 +76,25 @@ impl Pool {
         self.own_queues.store(own, Release);
     }
 
+    /// Whether pools have to be entered. If there is only one, it has as many threads as there are.
+    #[inline]
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled.load(SeqCst)
+    }
+
+    pub(crate) fn set_pooled(&self, pooled: bool) {
+        self.pooled.store(pooled, SeqCst);
+    }
+
     pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
-        self.crew.lock().members.clone()
+        self.roster.lock().members.clone()
     }
 
     /// Adds a member to the crew; the caller gives it a thread.
     pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
-        let mut crew = self.crew.lock();
-        crew.target += usize::from(!stand_in);
-        self.enlist(&mut crew, stand_in)
-    }
-
-    fn enlist(&self, crew: &mut Crew, stand_in: bool) -> Arc<Member> {
+        let mut roster = self.roster.lock();
         let member = Arc::new(Member {
-            number: crew.made,
+            number: roster.made,
             local: Apart::default(),
             woken: Arc::default(),
             leaving: AtomicBool::new(false),
@@ -105,34 +102,27 @@ impl Pool {
             stage: AtomicU32::new(0),
             stand_in,
         });
-        crew.made += 1;
-        let members = crew.members.iter().cloned().chain([member.clone()]).collect();
-        crew.members = Arc::new(members);
+        roster.made += 1;
+        let members = roster.members.iter().cloned().chain([member.clone()]).collect();
+        roster.members = Arc::new(members);
         self.epoch.fetch_add(1, SeqCst);
         member
     }
 
-    /// Tells `n` threads to leave, the last hired first; those on their way count.
-    pub(crate) fn dismiss(&self, n: usize) {
-        let mut crew = self.crew.lock();
-        crew.target -= n.min(crew.target);
-        let told = Self::tell(&crew, n, |member| !member.stand_in);
-        crew.owed += n - told;
-        drop(crew);
-        self.sleep.wake_all();
-    }
-
-    /// Tells up to `n` stand-ins to leave.
-    pub(crate) fn dismiss_stand_ins(&self, n: usize) {
-        if n > 0 {
-            Self::tell(&self.crew.lock(), n, |member| member.stand_in);
-            self.sleep.wake_all();
+    /// Tells `n` threads, or stand-ins, to leave, the last hired first.
+    pub(crate) fn dismiss(&self, n: usize, stand_ins: bool) {
+        if n == 0 {
+            return;
         }
-    }
-
-    fn tell(crew: &Crew, n: usize, which: impl Fn(&Member) -> bool) -> usize {
-        let staying = crew.members.iter().rev().filter(|m| !m.leaving.load(SeqCst) && which(m));
-        staying.take(n).map(|member| member.leaving.store(true, SeqCst)).count()
+        let roster = self.roster.lock();
+        let staying = roster
+            .members
+            .iter()
+            .rev()
+            .filter(|member| !member.leaving.load(SeqCst) && member.stand_in == stand_ins);
+        staying.take(n).for_each(|member| member.leaving.store(true, SeqCst));
+        drop(roster);
+        self.sleep.wake_all();
     }
 
     /// Rises with every change of the crew.
@@ -140,83 +130,207 @@ impl Pool {
         self.epoch.load(Acquire)
     }
 
-    /// Whether another pool asks for threads.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(SeqCst) > 0
+    /// A member has left.
+    pub(crate) fn gone(&self, member: &Arc<Member>) {
+        let mut roster = self.roster.lock();
+        let rest = roster.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
+        roster.members = Arc::new(rest.collect());
+        self.epoch.fetch_add(1, SeqCst);
+    }
+}
+
+/// How many threads of a crew may be in visits to its stages at once.
+pub(crate) struct Pool {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    /// The cluster whose stages it runs.
+    pub(crate) cluster: usize,
+    places: Apart<Mutex<Places>>,
+}
+
+#[derive(Default)]
+struct Places {
+    /// Threads it has, stand-ins apart, and those that are still to come from other pools.
+    threads: usize,
+    coming: usize,
+    stand_ins: usize,
+    /// Visits that are there.
+    busy: usize,
+    /// Tokens that wait for a visit to end, and their priorities, in the order in which they came.
+    waiting: Vec<(i32, Token)>,
+    /// Threads that other pools asked for, in line.
+    asks: VecDeque<Ask>,
+}
+
+/// So many threads are wanted by a pool.
+struct Ask {
+    to: usize,
+    threads: usize,
+}
+
+/// What came of a token at the door of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Its visit can be made; the pool is then to be left.
+    Entered,
+    /// It waits here.
+    Waits,
+    /// It does not belong here any more.
+    Moved,
+}
+
+impl Places {
+    /// Threads that are to go.
+    fn owed(&self) -> usize {
+        self.asks.iter().map(|ask| ask.threads).sum()
     }
 
-    /// Threads it should have, stand-ins apart.
+    fn free(&self) -> usize {
+        (self.threads.saturating_sub(self.owed()) + self.stand_ins).saturating_sub(self.busy)
+    }
+
+    /// Who gets the next thread that has no visit, if there are both.
+    fn next_ask(&mut self) -> Option<usize> {
+        if self.threads <= self.busy {
+            return None;
+        }
+        let Ask { to, threads } = self.asks.pop_front()?;
+        if threads > 1 {
+            self.asks.push_back(Ask { to, threads: threads - 1 }); // to the end: all are served evenly
+        }
+        self.threads -= 1;
+        Some(to)
+    }
+
+    /// Lets go what now finds a place: by priority, and then in the order in which it came.
+    fn let_go(&mut self, ready: &mut Vec<Token>) {
+        for _ in 0..self.free() {
+            let waiting = self.waiting.iter().enumerate();
+            let Some((at, _)) = waiting.rev().max_by_key(|(_, (priority, _))| *priority) else {
+                return;
+            };
+            ready.push(self.waiting.remove(at).1);
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(index: usize, name: String, cluster: usize) -> Self {
+        Pool { index, name, cluster, places: Apart::default() }
+    }
+
+    /// Threads it should have, stand-ins apart: those on their way here count, and those that are to
+    /// go do not.
     pub(crate) fn threads(&self) -> usize {
-        self.crew.lock().target
+        let places = self.places.lock();
+        (places.threads + places.coming).saturating_sub(places.owed())
+    }
+
+    /// A token comes; `belongs` says whether it still should.
+    pub(crate) fn enter(
+        &self,
+        token: Token,
+        priority: i32,
+        belongs: impl FnOnce() -> bool,
+    ) -> Door {
+        let mut places = self.places.lock();
+        if !belongs() {
+            return Door::Moved;
+        }
+        if places.free() == 0 {
+            places.waiting.push((priority, token));
+            return Door::Waits;
+        }
+        places.busy += 1;
+        Door::Entered
+    }
+
+    /// A visit has ended: its thread goes to the pool that asked first, or the next token may come.
+    pub(crate) fn leave(&self, pools: &Pools, ready: &mut Vec<Token>) {
+        let mut places = self.places.lock();
+        places.busy -= 1;
+        self.serve(places, pools, ready);
+    }
+
+    /// Hands over threads that are asked for and have no visit; then lets go what finds a place.
+    fn serve<'a>(
+        &'a self,
+        mut places: MutexGuard<'a, Places>,
+        pools: &Pools,
+        ready: &mut Vec<Token>,
+    ) {
+        while let Some(to) = places.next_ask() {
+            drop(places); // one pool at a time: two may ask each other
+            pools[to].arrive(pools, ready);
+            places = self.places.lock();
+        }
+        places.let_go(ready);
+    }
+
+    /// A thread that was asked for arrives, if it is still wanted.
+    fn arrive(&self, pools: &Pools, ready: &mut Vec<Token>) {
+        let mut places = self.places.lock();
+        if places.coming > 0 {
+            places.coming -= 1;
+            places.threads += 1;
+            self.serve(places, pools, ready);
+        }
+    }
+
+    /// It has so many threads more.
+    pub(crate) fn add(&self, n: usize, ready: &mut Vec<Token>) {
+        let mut places = self.places.lock();
+        places.threads += n;
+        places.let_go(ready);
+    }
+
+    /// It has so many threads fewer; the caller has seen that there are so many, those on their way
+    /// included. Visits that are there go on.
+    pub(crate) fn cut(&self, n: usize) {
+        let mut places = self.places.lock();
+        let here = n.min(places.threads);
+        places.threads -= here;
+        places.coming -= n - here;
+    }
+
+    /// So many stand in for threads that are stuck in visits there.
+    pub(crate) fn set_stand_ins(&self, n: usize, ready: &mut Vec<Token>) {
+        let mut places = self.places.lock();
+        places.stand_ins = n;
+        places.let_go(ready);
     }
 
     /// Asks this pool for threads on behalf of another. Both are to have that many fewer or more
-    /// from now on. The caller has seen that there are so many.
-    pub(crate) fn ask(&self, to: &Pool, threads: usize) {
-        self.crew.lock().target -= threads;
-        to.crew.lock().target += threads;
-        let mut asks = self.asks.lock();
-        asks.push_back(Ask { to: to.index, threads });
-        self.asked.store(asks.len(), SeqCst);
-        drop(asks);
-        self.sleep.wake_all();
+    /// from now on: those without a visit go at once, the others when theirs has ended. The caller has
+    /// seen that there are so many.
+    pub(crate) fn ask(&self, to: &Pool, threads: usize, pools: &Pools, ready: &mut Vec<Token>) {
+        to.places.lock().coming += threads;
+        let mut places = self.places.lock();
+        places.asks.push_back(Ask { to: to.index, threads });
+        self.serve(places, pools, ready);
     }
 
     /// Takes back what is asked of this pool and not yet done.
     pub(crate) fn forget_asks(&self, pools: &Pools) {
-        let mut asks = self.asks.lock();
-        for Ask { to, threads } in asks.drain(..) {
-            let mut taker = pools[to].crew.lock();
-            // Some of them it may not have wanted any more.
-            let unwanted = taker.owed.min(threads);
-            taker.owed -= unwanted;
-            taker.target -= threads - unwanted;
+        let asks = std::mem::take(&mut self.places.lock().asks);
+        for Ask { to, threads } in asks {
+            let mut taker = pools[to].places.lock();
+            let wanted = taker.coming.min(threads);
+            taker.coming -= wanted;
             drop(taker);
-            self.crew.lock().target += threads;
+            // What it did not want any more has left the crew already.
+            self.places.lock().threads -= threads - wanted;
         }
-        self.asked.store(0, SeqCst);
     }
 
-    /// Where a member is wanted instead, if it is. It has then left this crew.
-    pub(crate) fn release(&self, member: &Arc<Member>) -> Option<usize> {
-        let mut asks = self.asks.lock();
-        let mut crew = self.crew.lock();
-        if member.stand_in || member.leaving.load(SeqCst) {
-            return None;
-        }
-        let Ask { to, threads } = asks.pop_front()?;
-        if threads > 1 {
-            asks.push_back(Ask { to, threads: threads - 1 }); // to the end: all are served evenly
-        }
-        self.asked.store(asks.len(), SeqCst);
-        self.strike(&mut crew, member);
-        Some(to)
-    }
-
-    /// A member that another pool let go arrives, if it is still wanted.
-    pub(crate) fn join(&self) -> Option<Arc<Member>> {
-        let mut crew = self.crew.lock();
-        if crew.owed > 0 {
-            crew.owed -= 1;
-            return None;
-        }
-        Some(self.enlist(&mut crew, false))
-    }
-
-    fn strike(&self, crew: &mut Crew, member: &Arc<Member>) {
-        let rest = crew.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
-        crew.members = Arc::new(rest.collect());
-        self.epoch.fetch_add(1, SeqCst);
-    }
-
-    /// A member has left.
-    pub(crate) fn gone(&self, member: &Arc<Member>) {
-        self.strike(&mut self.crew.lock(), member);
+    /// Takes out what waits: it belongs elsewhere, or need not wait any more.
+    pub(crate) fn take_waiting(&self, ready: &mut Vec<Token>) {
+        ready.extend(self.places.lock().waiting.drain(..).map(|(_, token)| token));
     }
 }
 
-/// The pools of a program, by number. One that is made stays; one that is not needed any more is
-/// empty and closed until it is used again.
+/// The pools of a program, by number. One that is made stays; one that is not needed any more
+/// has no stages and no threads until it is used again.
 pub(crate) struct Pools(Vec<OnceLock<Box<Pool>>>);
 
 impl Pools {
@@ -254,40 +368,120 @@ impl std::ops::Index<usize> for Pools {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use crate::path::ready::Task;
 
-    /// Three pools; the first has so many threads.
-    fn three(threads: usize) -> (Pools, Vec<Arc<Member>>) {
+    const STAYS: fn() -> bool = || true;
+
+    fn token(stage: u32) -> Token {
+        Token::new(stage, Task::Any)
+    }
+
+    /// Three pools; the first has so many threads, and as many visits.
+    fn three(threads: usize) -> Pools {
         let pools = Pools::new(3);
         for name in ["asked", "one", "other"] {
             pools.make(|_| name.to_owned(), 0);
         }
-        let members = (0..threads).map(|_| pools[0].hire(false)).collect();
-        (pools, members)
+        pools[0].add(threads, &mut Vec::new());
+        for _ in 0..threads {
+            assert_eq!(pools[0].enter(token(0), 0, STAYS), Door::Entered);
+        }
+        pools
+    }
+
+    fn threads(pools: &Pools) -> [usize; 3] {
+        [0, 1, 2].map(|pool| pools[pool].threads())
+    }
+
+    /// How many visits each could have beside those it has.
+    fn free(pools: &Pools) -> [usize; 3] {
+        [0, 1, 2].map(|pool| pools[pool].places.lock().free())
+    }
+
+    fn leave(pools: &Pools, pool: usize) -> Vec<Token> {
+        let mut ready = Vec::new();
+        pools[pool].leave(pools, &mut ready);
+        ready
     }
 
     #[test]
-    fn those_who_ask_for_threads_are_served_in_turn() {
-        let (pools, members) = three(6);
-        pools[0].ask(&pools[1], 3);
-        pools[0].ask(&pools[2], 2);
-        assert_eq!([0, 1, 2].map(|pool| pools[pool].threads()), [1, 3, 2]);
-        let went: Vec<_> = members.iter().map(|member| pools[0].release(member)).collect();
-        assert_eq!(went, [Some(1), Some(2), Some(1), Some(2), Some(1), None]);
-        assert!(!pools[0].is_asked());
-        assert_eq!(pools[0].members().len(), 1);
+    fn a_token_waits_while_there_are_as_many_visits_as_threads() {
+        let pools = three(2);
+        assert_eq!(pools[0].enter(token(1), 0, STAYS), Door::Waits);
+        assert_eq!(pools[0].enter(token(2), 0, STAYS), Door::Waits);
+        assert_eq!(pools[0].enter(token(3), 0, || false), Door::Moved);
+        assert_eq!(leave(&pools, 0), [token(1)]);
+        pools[0].cut(1);
+        assert_eq!(pools[0].enter(token(1), 0, STAYS), Door::Waits, "one thread, one visit");
+        let mut ready = Vec::new();
+        pools[0].set_stand_ins(1, &mut ready);
+        assert_eq!(ready, [token(2)]);
+        pools[0].take_waiting(&mut ready);
+        assert_eq!(ready, [token(2), token(1)]);
+    }
+
+    #[test]
+    fn what_waits_goes_on_by_priority_and_then_in_the_order_in_which_it_came() {
+        let pools = three(1);
+        for (stage, priority) in [(1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
+            assert_eq!(pools[0].enter(token(stage), priority, STAYS), Door::Waits);
+        }
+        let mut order = Vec::new();
+        for _ in 0..5 {
+            let went = leave(&pools, 0);
+            assert_eq!(pools[0].enter(went[0], 0, STAYS), Door::Entered);
+            order.extend(went.iter().map(|token| token.stage));
+        }
+        assert_eq!(order, [2, 4, 1, 3, 5]);
+    }
+
+    #[test]
+    fn those_who_ask_for_threads_are_served_in_turn_as_visits_end() {
+        let pools = three(6);
+        let mut ready = Vec::new();
+        pools[0].ask(&pools[1], 3, &pools, &mut ready);
+        pools[0].ask(&pools[2], 2, &pools, &mut ready);
+        assert_eq!((threads(&pools), free(&pools)), ([1, 3, 2], [0, 0, 0]));
+        let served: Vec<_> = (0..6).map(|_| (leave(&pools, 0), free(&pools)).1).collect();
+        assert_eq!(served, [[0, 1, 0], [0, 1, 1], [0, 2, 1], [0, 2, 2], [0, 3, 2], [1, 3, 2]]);
+        assert_eq!(threads(&pools), [1, 3, 2]);
+    }
+
+    #[test]
+    fn a_thread_without_a_visit_goes_at_once_and_takes_what_waits() {
+        let pools = three(1);
+        pools[0].add(1, &mut Vec::new());
+        assert_eq!(pools[1].enter(token(7), 0, STAYS), Door::Waits, "it has no thread yet");
+        let mut ready = Vec::new();
+        pools[0].ask(&pools[1], 1, &pools, &mut ready);
+        assert_eq!((ready, threads(&pools)), (vec![token(7)], [1, 1, 0]));
+    }
+
+    #[test]
+    fn a_thread_that_is_on_its_way_can_be_asked_for_and_two_can_ask_each_other() {
+        let pools = three(2);
+        let mut ready = Vec::new();
+        pools[0].ask(&pools[1], 2, &pools, &mut ready);
+        pools[1].ask(&pools[2], 1, &pools, &mut ready);
+        pools[1].ask(&pools[0], 1, &pools, &mut ready);
+        assert_eq!((threads(&pools), free(&pools)), ([1, 0, 1], [0, 0, 0]));
+        leave(&pools, 0);
+        assert_eq!(free(&pools), [0, 0, 1]);
+        leave(&pools, 0);
+        assert_eq!((threads(&pools), free(&pools)), ([1, 0, 1], [1, 0, 1]));
     }
 
     #[test]
     fn what_is_asked_and_taken_back_leaves_everybody_with_what_they_had() {
-        let (pools, members) = three(4);
-        pools[0].ask(&pools[1], 3);
-        assert_eq!(pools[0].release(&members[0]), Some(1));
-        pools[1].dismiss(3); // one is on its way, two are still asked for
+        let pools = three(4);
+        pools[0].ask(&pools[1], 3, &pools, &mut Vec::new());
+        leave(&pools, 0); // one arrives, two are still asked for
+        pools[1].cut(2); // the one that is there, and one that was to come
         pools[0].forget_asks(&pools);
-        assert_eq!([0, 1].map(|pool| pools[pool].threads()), [3, 0]);
-        assert!(pools[1].join().is_none(), "it need not come any more");
-        let hired = pools[1].hire(false);
-        assert_eq!((pools[1].threads(), hired.number), (1, 0));
-        assert!(pools[1].join().is_some(), "nobody is owed for what was taken back");
+        assert_eq!(threads(&pools), [2, 0, 0]);
+        leave(&pools, 0);
+        assert_eq!((threads(&pools), free(&pools)), ([2, 0, 0], [0, 0, 0]));
+        leave(&pools, 0);
+        assert_eq!(free(&pools), [1, 0, 0]);
     }
 }

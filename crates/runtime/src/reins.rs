@@ -66,8 +66,10 @@ impl State {
             pool.forget_asks(&core.pools);
         }
         set_threads(core, main, threads);
-        main.set_own_queues(false);
-        main.shared.set_course(None, |stage| core.priority(stage));
+        let crew = &core.crews[cluster];
+        crew.set_own_queues(false);
+        crew.set_pooled(false);
+        crew.shared.set_course(None, |stage| core.priority(stage));
         let mut wakes = Wakes::default();
         for StageInfo { id, kind, name, .. } in &self.stages {
             let base = *core.places[id.index()].base.lock();
@@ -94,11 +96,12 @@ impl State {
             }
         }
         core.dispatch(wakes);
+        core.empty(main);
         // Last, when nothing leads there any more.
         for pool in &own {
             let pool = &core.pools[*pool];
-            pool.dismiss(pool.threads());
-            close(core, pool);
+            core.empty(pool);
+            core.cut_threads(pool, pool.threads());
         }
         self.spare.extend(own);
     }
@@ -140,21 +143,8 @@ fn counts(reading: Reading) -> (u64, u64) {
 /// Gives a pool so many threads.
 pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) {
     let now = pool.threads();
-    if threads > 0 {
-        pool.shared.set_closed(false);
-    }
-    core.hire(pool.index, threads.saturating_sub(now), false);
-    if now > threads {
-        pool.dismiss(now - threads);
-    }
-}
-
-/// A pool has no threads any more: what stands there goes where its stages are now.
-fn close(core: &Core, pool: &Pool) {
-    let left = pool.shared.set_closed(true);
-    left.into_iter().for_each(|token| core.make_ready(token));
-    pool.shared.set_course(None, |_| 0);
-    pool.set_own_queues(false);
+    core.add_threads(pool, threads.saturating_sub(now));
+    core.cut_threads(pool, now.saturating_sub(threads));
 }
 
 /// What a policy is handed.
@@ -267,13 +257,12 @@ impl<'a> Reins<'a> {
         self.state.courses += 1;
         self.state.course.epoch = self.state.courses;
         let course = Arc::new(self.state.course.clone());
-        for pool in self.pools() {
-            pool.shared.set_course(Some(course.clone()), |stage| self.core.priority(stage));
-            // Later those who sleep have no work on the new course either. To wake them would have
-            // them come to its end, and the policy called again, for ever.
-            if self.starting {
-                pool.sleep.wake_all();
-            }
+        let crew = &self.core.crews[self.cluster];
+        crew.shared.set_course(Some(course), |stage| self.core.priority(stage));
+        // Later those who sleep have no work on the new course either. To wake them would have them
+        // come to its end, and the policy called again, for ever.
+        if self.starting {
+            crew.sleep.wake_all();
         }
     }
 
@@ -367,7 +356,7 @@ impl Control for Reins<'_> {
 
     fn use_own_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.pools().for_each(|pool| pool.set_own_queues(true));
+        self.core.crews[self.cluster].set_own_queues(true);
         Ok(())
     }
 
@@ -431,12 +420,8 @@ impl Control for Reins<'_> {
             }
         };
         self.state.pools.push(pool.index);
-        if self.state.private {
-            self.new_course = true; // it walks as the others do
-        }
-        pool.set_own_queues(main.own_queues());
-        pool.shared.set_closed(threads == 0);
-        core.hire(pool.index, threads, false);
+        core.crews[self.cluster].set_pooled(true);
+        core.add_threads(pool, threads);
         self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
         Ok(PoolId(pool.index as u32))
     }
@@ -457,10 +442,7 @@ impl Control for Reins<'_> {
         let pool = self.pool(pool)?;
         self.more_threads(n)?;
         let threads = pool.threads() + n;
-        if n > 0 {
-            pool.shared.set_closed(false);
-            self.core.hire(pool.index, n, false);
-        }
+        self.core.add_threads(pool, n);
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
         Ok(())
     }
@@ -468,11 +450,8 @@ impl Control for Reins<'_> {
     fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
         let pool = self.pool(pool)?;
         self.spare_threads(pool, n, self.has_stages(pool))?;
-        pool.dismiss(n);
+        self.core.cut_threads(pool, n);
         let threads = pool.threads();
-        if threads == 0 {
-            close(self.core, pool);
-        }
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
         Ok(())
     }
@@ -611,7 +590,9 @@ impl Control for Reins<'_> {
             return Ok(()); // they have them already
         }
         self.spare_threads(victim, n, true)?;
-        victim.ask(taker, n);
+        let mut ready = Vec::new();
+        victim.ask(taker, n, pools, &mut ready);
+        ready.into_iter().for_each(|token| self.core.make_ready(token));
         self.did(|reins| format!("{} takes {n} threads from {}", reins.name(to), reins.name(from)));
         Ok(())
     }

@@ -362,7 +362,7 @@ impl Kit {
         due.into_iter().for_each(|alarm| self.core.sound(alarm));
     }
 
-    /// Workers come and go with the pools' crews.
+    /// Workers come and go with the crews.
     fn follow_crews(&mut self) {
         let core = self.core.clone();
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
@@ -370,11 +370,11 @@ impl Kit {
             .partition(|worker| !worker.member().leaving.load(SeqCst));
         self.workers = stay;
         leave.into_iter().for_each(|worker| worker.leave(&core));
-        for pool in core.pools.iter() {
-            for member in pool.members().iter() {
+        for crew in &core.crews {
+            for member in crew.members().iter() {
                 let known = self.workers.iter().any(|w| Arc::ptr_eq(w.member(), member));
                 if !known {
-                    self.workers.push(Worker::new(pool, member.clone()));
+                    self.workers.push(Worker::new(crew, member.clone()));
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
-//! threads, which serve no other stage. What happens at a full queue is the plan's to say; with
+//! threads, which no other stage takes away. What happens at a full queue is the plan's to say; with
 //! `shed` the first stages turn events away, as published.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};

@@ -71,6 +71,15 @@ fn pools(app: &App) {
     policy(app, "pools", start, nothing);
 }
 
+/// All stages in a pool of one thread, of a crew of three: the others find it full.
+fn narrow(app: &App) {
+    let start: Act = |control| {
+        let pool = control.new_pool(1)?;
+        ids(control).into_iter().try_for_each(|stage| control.set_pool(pool, stage))
+    };
+    policy(app, "narrow", start, nothing);
+}
+
 /// Two pools that exchange threads.
 fn steal(app: &App) {
     let start: Act = |control| {
@@ -95,7 +104,7 @@ fn color(app: &App) {
 /// The chain, and the policies it may be run under.
 fn governed(seen: &Seen<u32>, events: u32) -> App {
     let app = chain(seen, events);
-    [walk, pools, steal, color].iter().for_each(|add| add(&app));
+    [walk, pools, narrow, steal, color].iter().for_each(|add| add(&app));
     app
 }
 
@@ -119,6 +128,18 @@ fn workers_that_visit_stages_in_an_order_leave_none_waiting() {
 #[test]
 fn a_pool_for_each_stage_and_none_for_all_leaves_none_waiting() {
     explore(|| runs_under("pools"));
+}
+
+#[test]
+fn what_finds_its_pool_full_goes_on_when_a_visit_ends() {
+    explore(|| runs_under("narrow"));
+}
+
+#[test]
+fn what_waits_in_a_pool_that_is_given_up_is_not_left_there() {
+    explore(|| changes("narrow", "stealing"));
+    explore(|| changes("narrow", "pools"));
+    explore(|| changes("narrow", "walk"));
 }
 
 #[test]

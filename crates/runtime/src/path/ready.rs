@@ -1,12 +1,11 @@
 //! Hop 4, ready: the tokens that say which stage has work, and where they wait.
 //! Before: `enqueue` makes a token. After: `work` takes it.
 //! Workers that steal have a queue each; what comes from outside, and everything under a policy
-//! of one queue, stands in the pool's shared queue, by priority and then first come first served.
+//! of one queue, stands in the crew's shared queue, by priority and then first come first served.
 //! Under a policy with a visit order, tokens that say no more than that events wait are counted
 //! by stage (`walk`), and a worker takes that of the next stage on its way.
-//! Invariant: a token pushed is popped by some worker of the pool; takers look in every place,
-//! whatever the policy of the moment, so a change of policy strands none. A pool that has no
-//! threads is closed, and gives back what is pushed.
+//! Invariant: a token pushed is popped by some worker of the crew; takers look in every place,
+//! whatever the policy of the moment, so a change of policy strands none.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -193,8 +192,6 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct SharedTokens {
-    /// The pool has no threads: nothing may be put here.
-    closed: bool,
     /// Of priority 0: most programs have no other, and then nothing needs to be ordered.
     plain: VecDeque<Token>,
     ranks: BTreeMap<Reverse<i32>, VecDeque<Token>>,
@@ -270,19 +267,15 @@ pub(crate) struct Popped {
 }
 
 impl Shared {
-    /// Adds a token; gives it back if the pool has no threads, because its stage has moved.
-    pub(crate) fn push(&self, token: Token, priority: i32) -> Result<(), Token> {
+    /// Adds a token.
+    pub(crate) fn push(&self, token: Token, priority: i32) {
         let mut tokens = self.tokens.lock();
-        if tokens.closed {
-            return Err(token);
-        }
         tokens.push(token, priority);
         self.len.fetch_add(1, SeqCst);
-        Ok(())
     }
 
-    /// Adds those tokens that have a priority here, in their order; the others stay, and so do all
-    /// if the pool has no threads. The caller sees to it that someone finds them.
+    /// Adds those tokens that have a priority here, in their order; the others stay. The caller sees
+    /// to it that someone finds them.
     pub(crate) fn push_all(
         &self,
         tokens: &mut Vec<Token>,
@@ -292,9 +285,6 @@ impl Shared {
             return;
         }
         let mut queue = self.tokens.lock();
-        if queue.closed {
-            return;
-        }
         let before = tokens.len();
         tokens.retain(|token| match priority(token) {
             Some(priority) => {
@@ -341,17 +331,6 @@ impl Shared {
         all.into_iter().for_each(|token| tokens.push(token, priority(token.stage)));
     }
 
-    /// The pool has no more threads, or has some again. Gives what was here when it closes.
-    pub(crate) fn set_closed(&self, closed: bool) -> Vec<Token> {
-        let mut tokens = self.tokens.lock();
-        tokens.closed = closed;
-        if !closed {
-            return Vec::new();
-        }
-        self.len.store(0, SeqCst);
-        tokens.drain()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.len.load(SeqCst) == 0
     }
@@ -369,7 +348,7 @@ mod tests {
     fn the_shared_queue_serves_by_priority_and_then_in_order() {
         let queue = Shared::default();
         for (stage, priority) in [(6, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, 9)] {
-            queue.push(any(stage), priority).unwrap();
+            queue.push(any(stage), priority);
         }
         assert_eq!(stages(&queue), [5, 2, 4, 1, 3, 6]);
     }
@@ -388,31 +367,19 @@ mod tests {
     fn what_waits_when_the_course_is_set_or_ended_stays_and_is_counted() {
         let queue = Shared::default();
         for stage in [3, 1, 1, 2] {
-            queue.push(any(stage), 0).unwrap();
+            queue.push(any(stage), 0);
         }
         let resume = Token::new(1, Task::Resume { instance: 0, room: 1 });
-        queue.push(resume, 0).unwrap();
+        queue.push(resume, 0);
         queue.set_course(course(&[1, 2, 3]), |_| 0);
         let first = queue.pop(&mut Cursor::default(), 1, 0);
         assert_eq!((first.token, first.left), (Some(resume), 4)); // who waits for no event goes first
         assert_eq!(stages(&queue), [1, 1, 2, 3]);
-        queue.push(any(2), 0).unwrap();
-        queue.push(any(1), 0).unwrap();
+        queue.push(any(2), 0);
+        queue.push(any(1), 0);
         queue.set_course(None, |stage| stage as i32);
         assert_eq!(stages(&queue), [2, 1]);
         assert!(queue.is_empty());
-    }
-
-    #[test]
-    fn a_closed_queue_gives_back_what_it_has_and_what_is_pushed() {
-        let queue = Shared::default();
-        queue.set_course(course(&[1, 2]), |_| 0);
-        queue.push(any(2), 0).unwrap();
-        assert_eq!(queue.set_closed(true), [any(2)]);
-        assert_eq!(queue.push(any(1), 0), Err(any(1)));
-        assert!(queue.is_empty());
-        queue.set_closed(false);
-        assert_eq!(queue.push(any(1), 0), Ok(()));
     }
 
     #[test]

@@ -8,17 +8,17 @@ use crate::core::Core;
 use crate::path::admit::Wakes;
 use crate::path::ready::{Popped, Task, Token, Turn};
 use crate::path::walk::{Cursor, Fired};
-use crate::pool::{Member, Pool};
+use crate::pool::{Crew, Member};
 use crate::sleep::Manners;
 use crate::sync::{Acquire, Arc, Relaxed, SeqCst, thread_local};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
-/// How often a worker looks at the pool's shared queue before its own: every so many picks.
+/// How often a worker looks at the crew's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
-/// A worker's home number holds its pool above this bit.
-const HOME_POOL_SHIFT: usize = 20;
+/// A worker's home number holds its crew above this bit.
+const HOME_CREW_SHIFT: usize = 20;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,10 @@ pub(crate) enum Stepped {
 
 /// One worker, as it sees itself.
 pub(crate) struct Worker {
-    pool: usize,
+    /// The number of its crew, and who else is there.
+    crew: usize,
     member: Arc<Member>,
-    crew: Arc<Vec<Arc<Member>>>,
+    mates: Arc<Vec<Arc<Member>>>,
     epoch: u64,
     picks: u32,
     followed: u32,
@@ -76,12 +77,12 @@ impl Worker {
         &self.member
     }
 
-    pub(crate) fn new(pool: &Pool, member: Arc<Member>) -> Self {
-        let home = home(pool, &member);
+    pub(crate) fn new(crew: &Crew, member: Arc<Member>) -> Self {
+        let home = home(crew, &member);
         Worker {
-            pool: pool.index,
+            crew: crew.cluster,
             member,
-            crew: Arc::default(),
+            mates: Arc::default(),
             epoch: 0,
             picks: 0,
             followed: 0,
@@ -103,31 +104,28 @@ impl Worker {
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             match self.step(core) {
                 Stepped::Ran => self.give_way(core),
-                Stepped::Idle => self.idle(core, &core.pools[self.pool]),
+                Stepped::Idle => self.idle(core, &core.crews[self.crew]),
             }
         }
         core.awake.down();
         self.leave(core);
     }
 
-    /// Takes one token and makes its visit; first goes where it is wanted.
+    /// Takes one token and makes its visit.
     pub(crate) fn step(&mut self, core: &Arc<Core>) -> Stepped {
-        if core.pools[self.pool].is_asked() && !self.change_pool(core) {
-            return Stepped::Idle;
+        let crew = &core.crews[self.crew];
+        if self.epoch != crew.epoch() {
+            self.epoch = crew.epoch();
+            self.mates = crew.members();
         }
-        let pool = &core.pools[self.pool];
-        if self.epoch != pool.epoch() {
-            self.epoch = pool.epoch();
-            self.crew = pool.members();
-        }
-        let Some(token) = self.pick(core, pool) else { return Stepped::Idle };
+        let Some(token) = self.pick(core, crew) else { return Stepped::Idle };
         if std::mem::take(&mut self.searching) {
-            pool.sleep.end_search();
-            if self.sees_work(pool) {
-                pool.sleep.work_made();
+            crew.sleep.end_search();
+            if self.sees_work(crew) {
+                crew.sleep.work_made();
             }
         }
-        self.visit(core, pool, token);
+        self.visit(core, crew, token);
         Stepped::Ran
     }
 
@@ -135,7 +133,7 @@ impl Worker {
     /// to sleep anyway, for who has given way is woken more slowly.
     fn give_way(&mut self, core: &Core) {
         let Some(now) = self.wakes.now.filter(|now| self.manners.asks(*now)) else { return };
-        if self.next.is_none() && !self.sees_work(&core.pools[self.pool]) {
+        if self.next.is_none() && !self.sees_work(&core.crews[self.crew]) {
             return;
         }
         // Others may have what it has in hand.
@@ -148,15 +146,19 @@ impl Worker {
         self.wakes.now = Some(self.manners.give_way(now, || core.clock.now()));
     }
 
-    fn visit(&mut self, core: &Arc<Core>, pool: &Pool, token: Token) {
+    fn visit(&mut self, core: &Arc<Core>, crew: &Crew, token: Token) {
         let focus = self.focus.take();
-        if core.pool_of(token.stage) != self.pool {
-            core.make_ready(token); // its stage has moved
-            return;
+        let Some(pool) = core.enter_pool(crew, token) else { return };
+        if !core.is_held(token) {
+            self.visit_in_pool(core, token, focus);
         }
-        if core.is_held(token) {
-            return;
+        if let Some(pool) = pool {
+            pool.leave(&core.pools, &mut self.wakes.tokens);
         }
+        self.hand_on(core, crew, token.stage);
+    }
+
+    fn visit_in_pool(&mut self, core: &Arc<Core>, token: Token, focus: Option<usize>) {
         let Ok(color) = core.colors.take(core.color(token.stage), token) else {
             return; // another stage of its color runs, and will make it ready again
         };
@@ -174,41 +176,20 @@ impl Worker {
             self.cursor.spent += self.wakes.done;
         }
         core.colors.give(color, &mut self.wakes.tokens);
-        self.hand_on(core, pool, token.stage);
-    }
-
-    /// Goes to the pool that asked for it first, if it is one to go. Says whether it is needed
-    /// anywhere.
-    #[cold]
-    fn change_pool(&mut self, core: &Arc<Core>) -> bool {
-        let from = &core.pools[self.pool];
-        let Some(to) = from.release(&self.member) else { return true };
-        self.put_down(core, from);
-        let to = &core.pools[to];
-        let Some(member) = to.join() else {
-            self.member.leaving.store(true, SeqCst);
-            return false;
-        };
-        self.pool = to.index;
-        self.wakes.home = home(to, &member);
-        self.member = member;
-        self.epoch = 0;
-        self.cursor = Cursor::default();
-        true
     }
 
     /// Puts what a visit woke where it will be found.
-    fn hand_on(&mut self, core: &Core, pool: &Pool, from: u32) {
+    fn hand_on(&mut self, core: &Core, crew: &Crew, from: u32) {
         core.resolve(&mut self.wakes);
-        let stealing = pool.own_queues();
+        let stealing = crew.own_queues();
         let feeder = self.feeder.take();
         let (mut again, mut woke) = (None, false);
         let mut tokens = std::mem::take(&mut self.wakes.tokens);
         if !stealing {
-            self.put_in_line(core, pool, &mut tokens);
+            self.put_in_line(core, crew, &mut tokens);
         }
         for token in tokens.drain(..) {
-            if core.pool_of(token.stage) != self.pool || !stealing {
+            if core.crew_of(token.stage) != self.crew || !stealing {
                 core.make_ready(token);
                 continue;
             }
@@ -219,7 +200,7 @@ impl Worker {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them. It is awake, or whoever is woken takes it from there.
                 match member.local.offer(token, core.priority(token.stage)) {
-                    Ok(()) => pool.sleep.work_made(),
+                    Ok(()) => crew.sleep.work_made(),
                     Err(token) => core.make_ready(token), // it has just left
                 }
                 continue;
@@ -265,7 +246,7 @@ impl Worker {
 
     /// A stage that was just visited has more to do.
     fn put_back(&self, core: &Core, token: Token) {
-        if !core.pools[self.pool].own_queues() {
+        if !core.crews[self.crew].own_queues() {
             core.make_ready(token); // the policy has just changed
         } else if core.is_source(token.stage) && !core.has_priorities() {
             self.put_by(core, token, Turn::Last);
@@ -274,33 +255,33 @@ impl Worker {
         }
     }
 
-    /// Under one queue: puts what is this pool's there, and leaves the rest. Nobody is woken for it:
+    /// Under one queue: puts what is this crew's there, and leaves the rest. Nobody is woken for it:
     /// this worker takes from the queue next, and wakes another if more is left, as it does when it
     /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
-    fn put_in_line(&self, core: &Core, pool: &Pool, tokens: &mut Vec<Token>) {
-        pool.shared.push_all(tokens, |token| {
-            let here = core.pool_of(token.stage) == self.pool;
+    fn put_in_line(&self, core: &Core, crew: &Crew, tokens: &mut Vec<Token>) {
+        crew.shared.push_all(tokens, |token| {
+            let here = core.crew_of(token.stage) == self.crew;
             here.then(|| core.priority(token.stage))
         });
         if !self.member.local.is_empty() {
-            pool.sleep.work_made(); // it takes from its own queue first
+            crew.sleep.work_made(); // it takes from its own queue first
         }
     }
 
-    /// The worker of this pool that calls itself `home`.
+    /// The worker of this crew that calls itself `home`.
     fn mate(&self, home: u32) -> Option<&Arc<Member>> {
-        let number = (home as usize).checked_sub(1 + (self.pool << HOME_POOL_SHIFT))?;
-        let at = self.crew.binary_search_by_key(&number, |member| member.number).ok()?;
-        Some(&self.crew[at]).filter(|member| !member.leaving.load(Acquire))
+        let number = (home as usize).checked_sub(1 + (self.crew << HOME_CREW_SHIFT))?;
+        let at = self.mates.binary_search_by_key(&number, |member| member.number).ok()?;
+        Some(&self.mates[at]).filter(|member| !member.leaving.load(Acquire))
     }
 
     /// The next token of this worker's own queue, the shared one, or another worker's.
-    fn pick(&mut self, core: &Arc<Core>, pool: &Pool) -> Option<Token> {
+    fn pick(&mut self, core: &Arc<Core>, crew: &Crew) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take().or_else(|| self.feeder.take()) {
             self.followed += 1;
             if !self.member.local.is_empty() {
-                pool.sleep.work_made();
+                crew.sleep.work_made();
             }
             return Some(token);
         }
@@ -311,7 +292,7 @@ impl Worker {
         };
         let mut fired = Fired::default();
         let mut shared = |worker: &mut Self| {
-            let popped = pool.shared.pop(&mut worker.cursor, worker.crew.len(), worker.wakes.home);
+            let popped = crew.shared.pop(&mut worker.cursor, worker.mates.len(), worker.wakes.home);
             let Popped { token, left, focus, fired: now } = popped;
             (worker.focus, fired) = (focus, now);
             token.map(|token| (token, left))
@@ -322,10 +303,10 @@ impl Worker {
             own(self).or_else(|| shared(self))
         };
         if found.is_some_and(|(_, left)| left > 0) {
-            pool.sleep.work_made(); // before the policy is called: what is left need not wait for that
+            crew.sleep.work_made(); // before the policy is called: what is left need not wait for that
         }
         if fired.any() || self.word_left {
-            let governor = &core.governors[pool.cluster];
+            let governor = &core.governors[crew.cluster];
             self.word_left = governor.focused(core, fired, found.is_some());
         }
         if let Some((token, _)) = found {
@@ -336,38 +317,34 @@ impl Worker {
     }
 
     fn steal(&self) -> Option<Token> {
-        let n = self.crew.len();
+        let n = self.mates.len();
         let start = self.picks as usize;
         let fair = self.picks.is_multiple_of(FOLLOW_MAX);
-        (0..n).map(|i| &self.crew[(start + i) % n]).find_map(|member| member.local.steal(fair))
+        (0..n).map(|i| &self.mates[(start + i) % n]).find_map(|member| member.local.steal(fair))
     }
 
-    fn sees_work(&self, pool: &Pool) -> bool {
-        !pool.shared.is_empty() || self.crew.iter().any(|member| !member.local.is_empty())
+    fn sees_work(&self, crew: &Crew) -> bool {
+        !crew.shared.is_empty() || self.mates.iter().any(|member| !member.local.is_empty())
     }
 
     /// Looks around for a moment, then sleeps until there is work.
-    fn idle(&mut self, core: &Core, pool: &Pool) {
+    fn idle(&mut self, core: &Core, crew: &Crew) {
         self.wakes.now = None; // time passes
         if !self.searching {
-            self.searching = pool.sleep.begin_search(self.crew.len());
+            self.searching = crew.sleep.begin_search(self.mates.len());
         }
-        if self.searching && core.awake.linger(|| self.sees_work(pool)) {
+        if self.searching && core.awake.linger(|| self.sees_work(crew)) {
             return;
         }
-        pool.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
+        crew.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
         // The crew may have changed since the last look: a new member's queue counts too.
-        self.crew = pool.members();
-        let asked = || pool.is_asked() && !self.member.stand_in;
-        let stay = self.sees_work(pool)
-            || core.is_stopped()
-            || self.member.leaving.load(SeqCst)
-            || asked();
+        self.mates = crew.members();
+        let stay = self.sees_work(crew) || core.is_stopped() || self.member.leaving.load(SeqCst);
         if stay {
-            self.searching = pool.sleep.cancel(&self.member.woken);
+            self.searching = crew.sleep.cancel(&self.member.woken);
         } else {
             core.awake.down();
-            pool.sleep.commit(&self.member.woken);
+            crew.sleep.commit(&self.member.woken);
             core.awake.up();
             self.searching = true;
         }
@@ -375,27 +352,27 @@ impl Worker {
 
     /// Leaves for good.
     pub(crate) fn leave(mut self, core: &Arc<Core>) {
-        let pool = &core.pools[self.pool];
-        pool.gone(&self.member);
-        self.put_down(core, pool);
+        let crew = &core.crews[self.crew];
+        crew.gone(&self.member);
+        self.put_down(core, crew);
         if self.word_left && !core.is_stopped() {
-            core.governors[pool.cluster].focused(core, Fired::default(), false);
+            core.governors[crew.cluster].focused(core, Fired::default(), false);
         }
     }
 
-    /// Leaves the pool; what stands in its queue goes to the shared one.
-    fn put_down(&mut self, core: &Core, pool: &Pool) {
+    /// Leaves the crew; what stands in its queue goes to the shared one.
+    fn put_down(&mut self, core: &Core, crew: &Crew) {
         if std::mem::take(&mut self.searching) {
-            pool.sleep.end_search();
+            crew.sleep.end_search();
         }
         let in_hand = self.next.take().into_iter().chain(self.feeder.take());
         in_hand.for_each(|token| core.make_ready(token));
         self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
-        pool.sleep.work_made();
+        crew.sleep.work_made();
     }
 }
 
 /// By what others know a worker: see [`Token::home`].
-fn home(pool: &Pool, member: &Member) -> u32 {
-    u32::try_from(1 + (pool.index << HOME_POOL_SHIFT) + member.number).unwrap_or(0)
+fn home(crew: &Crew, member: &Member) -> u32 {
+    u32::try_from(1 + (crew.cluster << HOME_CREW_SHIFT) + member.number).unwrap_or(0)
 }

@@ -29,45 +29,84 @@ fn a_new_pool_has_threads_and_no_stages_and_runs_those_that_are_put_there() {
     chain.ends();
 }
 
-#[test]
-fn the_threads_of_a_pool_run_its_stages_and_no_others() {
-    let app = App::new("crews");
-    Made::new(|control| {
-        for name in ["a", "b"] {
-            let pool = control.new_pool(2)?;
+/// Each of `stages` has a pool of its own with so many threads.
+fn apart(app: &App, stages: &'static [(&'static str, usize)]) {
+    Made::new(move |control| {
+        for (name, threads) in stages {
+            let pool = control.new_pool(*threads)?;
             control.set_pool(pool, id(control, name))?;
         }
         Ok(())
     })
-    .add(&app, "apart");
-    let who = Arc::new(Mutex::new(Vec::new()));
-    let numbers = app.source("numbers", || 0..200_u64);
-    let here = |stage: &'static str| {
-        let who = who.clone();
+    .add(app, "apart");
+}
+
+#[test]
+fn no_more_threads_than_a_pool_has_are_in_its_stages_at_once() {
+    let app = App::new("crews");
+    apart(&app, &[("a", 1), ("b", 2)]);
+    let numbers = app.source("numbers", || 0..600_u64);
+    // How many are in each now, and were at most.
+    let most = [Arc::new(Mutex::new((0, 0))), Arc::new(Mutex::new((0, 0)))];
+    let here = |stage: usize| {
+        let most = most[stage].clone();
         move |n: u64| {
-            let thread = std::thread::current().name().unwrap_or("?").to_owned();
-            who.lock().unwrap().push((stage, thread));
+            {
+                let mut most = most.lock().unwrap();
+                most.0 += 1;
+                most.1 = most.1.max(most.0);
+            }
+            std::thread::yield_now();
+            most.lock().unwrap().0 -= 1;
             n
         }
     };
-    let a = app.map("a", here("a"));
-    let b = app.map("b", here("b"));
-    let c = app.map("c", here("c"));
+    let a = app.map("a", here(0));
+    let b = app.map("b", here(1));
+    let c = app.map("c", |n: u64| n);
     app.connect(numbers, a);
     app.connect(a, b);
     app.connect(b, c);
-    let plan = Plan::new().threads(2).policy("apart").every(|s| s.batch(4).capacity(9));
+    let plan = Plan::new()
+        .threads(4)
+        .policy("apart")
+        .every(|s| s.batch(4).capacity(9))
+        .stage("a", |s| s.instances(4))
+        .stage("b", |s| s.instances(4));
     let summary = ended(app.start(&plan).unwrap(), &"apart");
-    assert_eq!(handled(&summary.snapshot, "c"), 200);
-    for (stage, thread) in who.lock().unwrap().iter() {
-        let pool = thread.rsplit_once('-').unwrap().0;
-        let expected = match *stage {
-            "a" => "crews-main-1",
-            "b" => "crews-main-2",
-            _ => "crews-main",
-        };
-        assert_eq!(pool, expected, "{stage} was run by {thread}");
-    }
+    assert_eq!(handled(&summary.snapshot, "c"), 600);
+    assert_eq!(most[0].lock().unwrap().1, 1);
+    assert!(most[1].lock().unwrap().1 <= 2);
+}
+
+#[test]
+fn a_pool_whose_handlers_all_wait_keeps_no_other_from_its_threads() {
+    let app = App::new("waits");
+    apart(&app, &[("stuck", 2), ("goes", 1)]);
+    let gate = crate::seen::Gate::default();
+    let at = gate.clone();
+    let (first, slow) = app.input::<u64>("slow");
+    let (second, quick) = app.input::<u64>("quick");
+    let stuck = app.sink("stuck", move |_: u64| at.pass());
+    let goes = app.sink("goes", |_: u64| ());
+    app.connect(slow, stuck);
+    app.connect(quick, goes);
+    let plan = Plan::new()
+        .threads(1)
+        .policy("apart")
+        .every(|s| s.batch(1))
+        .stage("stuck", |s| s.instances(5));
+    let running = app.start(&plan).unwrap();
+    (0..5).for_each(|n| first.push(n).unwrap());
+    gate.wait_for(2);
+    // All threads of the one pool wait; the other's are as good as if nothing had happened.
+    (0..50).for_each(|n| second.push(n).unwrap());
+    crate::seen::until(|| handled(&running.snapshot(), "goes") == 50);
+    assert_eq!(handled(&running.snapshot(), "stuck"), 0);
+    gate.open();
+    drop((first, second));
+    let summary = ended(running, &"apart");
+    assert_eq!(handled(&summary.snapshot, "stuck"), 5);
 }
 
 #[test]
