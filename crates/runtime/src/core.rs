@@ -43,6 +43,11 @@ pub(crate) trait Node: Send + Sync {
     fn inlet(self: Arc<Self>) -> Box<dyn Any>;
     /// Nothing more is to come from outside: for sources and inputs.
     fn close(&self, _: &Core, _: &mut Wakes) {}
+    /// It was closed and does not return from where it waits for events, if it is a source: the
+    /// program goes on without it. Says whether it does.
+    fn leave(&self, _: &Core, _: &mut Wakes) -> bool {
+        false
+    }
     /// One of its producers ended.
     fn close_edge(&self, _: &mut Wakes) {}
     /// Whether, as far as it is concerned, its cycle may end.
@@ -179,6 +184,8 @@ pub(crate) struct RunState {
     pub(crate) live: usize,
     /// Threads that have not ended.
     pub(crate) threads: usize,
+    /// So many of them are in sources that were left.
+    pub(crate) left: usize,
     pub(crate) quit: bool,
     /// Sources and inputs were closed: the end that follows is a drain's.
     pub(crate) closed: bool,
@@ -196,6 +203,8 @@ impl RunState {
     }
 }
 
+/// How long a drain waits for a source that does not return.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
 const NOT_INHERITED: i32 = i32::MIN;
@@ -528,6 +537,7 @@ impl Core {
             Alarm::Govern { cluster, timer, epoch } => {
                 self.governors[cluster].timer_due(self, timer, epoch);
             }
+            Alarm::Leave => self.leave_sources(),
         }
     }
 
@@ -615,6 +625,19 @@ impl Core {
         for node in self.nodes() {
             node.close(self, &mut wakes);
         }
+        self.dispatch(wakes);
+        self.timers.add(self.clock.now() + PATIENCE, Alarm::Leave);
+    }
+
+    /// Sources that were asked to end, and wait for events that may never come, are left: what they
+    /// have sent is handled, and the stages finish. A worker stands in for the one they hold.
+    fn leave_sources(self: &Arc<Self>) {
+        let mut wakes = Wakes::default();
+        for node in self.nodes() {
+            let left = node.leave(self, &mut wakes);
+            self.run.lock().left += usize::from(left);
+        }
+        self.watch(self.clock.now());
         self.dispatch(wakes);
     }
 
@@ -743,8 +766,12 @@ impl Core {
 
     /// Stands in for workers that have been in one visit for too long.
     fn watch(self: &Arc<Self>, now: Time) {
+        let bound = match self.run.lock().left {
+            0 => self.settings.stuck_after,
+            _ => self.settings.stuck_after.min(PATIENCE / 2), // what is left is needed to end
+        };
         for crew in &self.crews {
-            let stuck = self.stages_visited(crew, now, self.settings.stuck_after);
+            let stuck = self.stages_visited(crew, now, bound);
             let stand_ins = crew.members().iter().filter(|member| member.stand_in).count();
             for stage in stuck.iter().skip(stand_ins) {
                 let name = &self.graph.stages[*stage as usize].name;

@@ -236,7 +236,7 @@ impl Running {
     fn summarise(self, ended: Ended) -> Summary {
         let core = &self.core;
         core.stop();
-        core.wait_until(Some(GRACE), |run| run.threads == 0);
+        core.wait_until(Some(GRACE), |run| run.threads <= run.left);
         core.nodes().iter().for_each(|node| node.cancel());
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);

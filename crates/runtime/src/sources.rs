@@ -12,7 +12,8 @@ use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
 /// The lines of a file, without their ends. Text that is no UTF-8 has its bad bytes replaced, so
-/// that one of them does not end a long run.
+/// that one of them does not end a long run. What has been read is handed on before more is waited
+/// for, so that lines of a pipe or a terminal are handled when they come.
 ///
 /// # Errors
 /// When the file cannot be opened; the message names it.
@@ -43,7 +44,10 @@ impl<R: Read + Send + 'static> Source for Lines<R> {
     type Item = String;
 
     fn pull(&mut self, out: &mut Out<String>, demand: Demand) -> Result<Pull> {
-        for _ in 0..demand.events {
+        for n in 0..demand.events {
+            if n > 0 && !self.reader.buffer().contains(&b'\n') {
+                break; // to read on may take long, and nobody has seen what was sent yet
+            }
             self.line.clear();
             let read = self.reader.read_until(b'\n', &mut self.line);
             let read = read.map_err(|e| Error::msg(format!("{}: {e}", self.name.display())))?;

@@ -17,6 +17,8 @@ pub(crate) enum Alarm {
     Ready(Token),
     /// The policy of a cluster is called, if it is still the one of this epoch.
     Govern { cluster: usize, timer: u32, epoch: u32 },
+    /// A drain has waited long enough for sources that do not return.
+    Leave,
 }
 
 impl From<Token> for Alarm {

@@ -615,3 +615,58 @@ fn every_group_settles_at_the_end_of_a_stream_on_threads() {
     // Every fifth pull gave nothing, and there is nothing to tell of it.
     assert!(groups.into_iter().eq((1..=500).filter(|group| (group - 1) % 5 != 0)));
 }
+
+/// Gives its bytes when asked, one line at a time, and then waits until the gate is open.
+struct Pipe {
+    lines: VecDeque<&'static str>,
+    gate: Gate,
+}
+
+impl std::io::Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let Some(line) = self.lines.pop_front() else {
+            self.gate.pass();
+            return Ok(0);
+        };
+        into[..line.len()].copy_from_slice(line.as_bytes());
+        Ok(line.len())
+    }
+}
+
+/// Lines that come one by one; the last is followed by nothing until the gate opens.
+fn piped(threads: usize) -> (comporta::Running, Gate) {
+    let gate = Gate::default();
+    let pipe = Pipe { lines: ["a\n", "b", "\nc\nd\n"].into(), gate: gate.clone() };
+    let app = App::new("piped");
+    let lines = app.source("lines", move || sources::lines_of("pipe", pipe));
+    let window = app.stage("window", comporta::windows::by_count(3));
+    let end = app.sink("end", |_: comporta::windows::Window<String>| ());
+    app.connect(lines, window);
+    app.connect(window, end);
+    (app.start(&Plan::new().threads(threads)).unwrap(), gate)
+}
+
+#[test]
+fn lines_are_handed_on_before_more_are_waited_for() {
+    let (running, gate) = piped(2);
+    until(|| stage(&running.snapshot(), "window").counts.handled == 4);
+    gate.open();
+    let summary = running.wait();
+    assert_eq!(stage(&summary.snapshot, "end").counts.handled, 2);
+}
+
+#[test]
+fn a_drain_leaves_a_source_that_waits_for_input_and_finishes_what_it_has_sent() {
+    // With one thread, too: the source holds it.
+    for threads in [1, 2] {
+        let (running, gate) = piped(threads);
+        gate.wait_for(1);
+        let summary = running.drain();
+        assert_eq!(summary.ended, Ended::Drained, "{summary}");
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        let end = stage(&summary.snapshot, "end").counts;
+        assert_eq!(end.handled, 2, "the window that was not full leaves when the drain ends it");
+        assert_eq!(summary.stuck, ["lines"]);
+        gate.open();
+    }
+}

@@ -50,6 +50,8 @@ pub(crate) struct SourceState<S: Source> {
     settled: Vec<Settled>,
     /// Groups not yet settled.
     groups: usize,
+    /// The edges were closed; only acknowledgements are awaited.
+    closed: bool,
     counts: Counts,
     busy_ns: u64,
 }
@@ -63,6 +65,7 @@ impl<S: Source> Default for SourceState<S> {
             early: None,
             settled: Vec::new(),
             groups: 0,
+            closed: false,
             counts: Counts::default(),
             busy_ns: 0,
         }
@@ -93,8 +96,6 @@ struct Pump<S: Source> {
     due: Option<Time>,
     /// When events are due, if the plan gives the source a rate.
     schedule: Option<Schedule>,
-    /// The edges were closed; only acknowledgements are awaited.
-    closed: bool,
 }
 
 impl<S: Source> SourceNode<S> {
@@ -240,8 +241,8 @@ impl<S: Source> SourceNode<S> {
         if token {
             wakes.tokens.push(self.token());
         }
-        let closes = pump.left == Pull::End && !pump.closed;
-        pump.closed |= closes;
+        let closes = pump.left == Pull::End && !state.closed;
+        state.closed |= closes;
         if phase == Phase::Ended {
             wakes.trash.push(Box::new(pump.source));
         } else {
@@ -345,7 +346,6 @@ impl<S: Source> Node for SourceNode<S> {
             left: Pull::More,
             due: None,
             schedule: self.rate.is_finite().then(|| Schedule::new(self.rate)),
-            closed: false,
         };
         self.state.lock().pump = Some(Box::new(pump));
         wakes.tokens.push(self.token());
@@ -359,6 +359,21 @@ impl<S: Source> Node for SourceNode<S> {
             state.phase = Phase::Ready;
             wakes.tokens.push(self.token());
         }
+    }
+
+    fn leave(&self, core: &Core, wakes: &mut Wakes) -> bool {
+        let mut state = self.state.lock();
+        if !state.stop || state.phase != Phase::Running {
+            return false;
+        }
+        state.phase = Phase::Ended; // what the pull brings still is counted where it arrives
+        let closes = !std::mem::replace(&mut state.closed, true);
+        drop(state);
+        if closes {
+            core.close_edges(self.id, wakes);
+        }
+        core.stage_gone();
+        true
     }
 
     fn cancel(&self) {
