@@ -2,9 +2,16 @@
 //! of windows at once but in their order; `alarm`, of which there is one, raises an alarm when a
 //! client has had [`TIMES`] of a kind within [`SPAN`]. One alarm for a client and a kind is enough.
 //!
+//! Times may go back: servers write a line when a request ends but date it from its beginning, and
+//! rotated files are often read newest first. So a span is that from the earliest to the latest,
+//! and what makes room for a new moment is the one that lies furthest from it, before or after. In
+//! a log whose times only rise, or only fall, that is the first of those kept, and no alarm is
+//! missed; a stray line puts one off by one moment at most. No order makes an alarm of less.
+//!
 //! Memory of `alarm`: a record of at most [`TIMES`] moments and [`SAMPLES`] lines for each client
 //! that was ever suspicious.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use comporta::{Cx, Ev, Out, Result, Stage};
@@ -61,9 +68,9 @@ pub struct Alarm {
     pub client: String,
     /// Why.
     pub why: Suspicion,
-    /// When, in seconds since 1970.
+    /// The earliest and the latest moment, in seconds since 1970.
     pub span: (i64, i64),
-    /// The first lines of those that raised it.
+    /// Those lines that stand first in the log, of those that raised it.
     pub lines: Vec<String>,
 }
 
@@ -114,8 +121,8 @@ pub struct Watch {
 #[derive(Clone, Debug, Default)]
 struct Trail {
     raised: bool,
-    /// The latest moments and their lines, at most [`TIMES`].
-    latest: VecDeque<(i64, String)>,
+    /// Moments and their lines, at most [`TIMES`], in the order of the log.
+    kept: VecDeque<(i64, String)>,
 }
 
 impl Trail {
@@ -124,18 +131,24 @@ impl Trail {
         if self.raised {
             return None;
         }
-        if self.latest.len() == TIMES {
-            self.latest.pop_front();
+        if self.kept.len() == TIMES {
+            // The least of the reversed is the first of the furthest.
+            let distance = |n: &usize| Reverse(self.kept[*n].0.abs_diff(time));
+            let furthest = (0..TIMES).min_by_key(distance)?;
+            self.kept.remove(furthest);
         }
-        self.latest.push_back((time, line));
-        let (first, _) = self.latest.front()?;
-        if self.latest.len() < TIMES || time - first > SPAN {
+        self.kept.push_back((time, line));
+        if self.kept.len() < TIMES {
+            return None;
+        }
+        let times = self.kept.iter().map(|(time, _)| *time);
+        let (earliest, latest) = (times.clone().min()?, times.max()?);
+        if latest - earliest > SPAN {
             return None;
         }
         self.raised = true;
-        let span = (*first, time);
-        let lines = std::mem::take(&mut self.latest);
-        Some((span, lines.into_iter().take(SAMPLES).map(|(_, line)| line).collect()))
+        let lines = std::mem::take(&mut self.kept).into_iter().take(SAMPLES);
+        Some(((earliest, latest), lines.map(|(_, line)| line).collect()))
     }
 }
 
@@ -193,7 +206,6 @@ mod tests {
         let said = watch.out.drain().map(|said| match said {
             Said::Alarm(alarm) => {
                 assert_eq!(alarm.lines.len(), SAMPLES);
-                assert_eq!(alarm.lines[0], format!("line at {}", alarm.span.0));
                 alarm.span
             }
             other => panic!("{other:?}"),
@@ -220,8 +232,51 @@ mod tests {
     fn as_many_over_a_longer_time_raise_none() {
         let step = SPAN / (TIMES as i64 - 1) + 1;
         assert_eq!(alarms((0..1_000).map(|n| n * step)), []);
+        assert_eq!(alarms((0..1_000).rev().map(|n| n * step)), [], "newest first");
         // Until they come faster.
         let faster = (0..50).map(|n| n * step).chain((0..TIMES as i64).map(|n| 50 * step + n));
         assert_eq!(alarms(faster).len(), 1);
+    }
+
+    #[test]
+    fn one_a_day_raises_none_even_newest_first() {
+        const DAY: i64 = 86_400;
+        assert_eq!(alarms((0..100).map(|n| n * DAY)), []);
+        assert_eq!(alarms((0..100).rev().map(|n| n * DAY)), []);
+        // Far back and forth, as from files read in the order of their names.
+        assert_eq!(alarms((0..100).map(|n| n * 37 % 100 * DAY)), []);
+    }
+
+    #[test]
+    fn lines_a_little_out_of_order_raise_an_alarm_from_the_earliest_to_the_latest() {
+        let mut times: [i64; TIMES] = std::array::from_fn(|n| 100 + n as i64);
+        assert_eq!(alarms(times), [(100, 109)]);
+        times.reverse();
+        assert_eq!(alarms(times), [(100, 109)]);
+        assert_eq!(alarms([112, 100, 101, 103, 102, 104, 106, 105, 107, 100]), [(100, 112)]);
+        // Also where those before lie too far back.
+        let before = (0..50).map(|n| n * 300 - 15_500);
+        assert_eq!(alarms(before.chain(times)), [(100, 109)]);
+    }
+
+    #[test]
+    fn a_stray_line_raises_no_alarm_and_puts_one_off_by_one_moment_at_most() {
+        for stray in [-1_000_000, 1_000_000] {
+            let around = |after: i64| (0..5).chain([stray]).chain(5..5 + after);
+            assert_eq!(alarms(around(4)), [], "nine and {stray}");
+            assert_eq!(alarms(around(5)), [(0, 9)], "ten and {stray}");
+        }
+        // The stray line takes the place of one that lies further from it than the one of before.
+        let late = [-700].into_iter().chain(0..9).chain([-1_000_000]).chain(9..20);
+        assert_eq!(alarms(late), [(0, 10)]);
+    }
+
+    #[test]
+    fn the_lines_of_an_alarm_are_the_first_of_its_own_in_the_log() {
+        let mut trail = Trail::default();
+        let times = [900_000, 4, 3, 9, 8, 7, 6, 5, 2, 1, 0];
+        let raised = times.into_iter().filter_map(|time| trail.add(time, time.to_string()));
+        let expected = ["4", "3", "9"].map(str::to_owned).to_vec();
+        assert_eq!(raised.collect::<Vec<_>>(), [((0, 9), expected)]);
     }
 }

@@ -76,19 +76,34 @@ fn watch(entry: &Entry<'_>, moments: &mut Moments, found: &mut Found) {
     }
     let all = moments.entry((entry.client.to_owned(), why)).or_default();
     all.push((entry.time, entry.line.to_owned()));
+    let near = nearest_to_last(all);
+    *all = near.into_iter().map(|n| all[n].clone()).collect();
+    let times: BTreeSet<i64> = all.iter().map(|(time, _)| *time).collect();
     let known = found.alarms.iter().any(|alarm| alarm.client == entry.client && alarm.why == why);
-    if let Some(start) = all.len().checked_sub(alarm::TIMES)
+    if let (Some(from), Some(to)) = (times.first(), times.last())
         && !known
-        && entry.time - all[start].0 <= alarm::SPAN
+        && all.len() == alarm::TIMES
+        && to - from <= alarm::SPAN
     {
-        let lines = all[start..].iter().take(alarm::SAMPLES).map(|(_, line)| line.clone());
+        let lines = all.iter().take(alarm::SAMPLES).map(|(_, line)| line.clone());
         found.alarms.push(Alarm {
             client: entry.client.to_owned(),
             why,
-            span: (all[start].0, entry.time),
+            span: (*from, *to),
             lines: lines.collect(),
         });
     }
+}
+
+/// Which moments count when the last has come: those nearest to it in time; of two that are as
+/// near, the one further down in the log.
+fn nearest_to_last(moments: &[(i64, String)]) -> Vec<usize> {
+    let Some((last, _)) = moments.last() else { return Vec::new() };
+    let mut order: Vec<usize> = (0..moments.len()).rev().collect();
+    order.sort_by_key(|n| (moments[*n].0 - last).abs()); // stable: it leaves later ones first
+    order.truncate(alarm::TIMES);
+    order.sort_unstable();
+    order
 }
 
 fn hunt(number: u64, told: &[Entry<'_>], hunts: &mut BTreeMap<(String, Intent), Hunt>) {

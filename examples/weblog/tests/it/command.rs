@@ -100,6 +100,26 @@ fn standard_input_is_read_too_even_if_it_is_empty() {
 }
 
 #[test]
+fn refusals_a_day_apart_are_no_alarm_newest_first_and_seconds_apart_are_one_in_any_order() {
+    let refusal = |day: u32, second: u32| {
+        format!(r#"h - - [{day:02}/Mar/2024:08:00:{second:02} +0000] "GET /a HTTP/1.1" 401 9"#)
+    };
+    let days = (1..=10).rev().map(|day| refusal(day, 0)).collect::<Vec<_>>();
+    let seconds = [12, 0, 3, 1, 2, 5, 4, 7, 6, 0].map(|second| refusal(4, second));
+    for (name, lines, alarms) in [("days", days, 0), ("seconds", seconds.to_vec(), 1)] {
+        let (file, out) = (scratch(&format!("{name}.log")), scratch(name));
+        fs::write(&file, lines.join("\n")).unwrap();
+        let output = weblog(&[&file, "--out", &out, "--verify"], "");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let output = text(&output.stdout);
+        has(&output, &[&format!("alarms: {alarms}\n"), "verified: "]);
+        let alarm = "ALARM 2024-03-04 08:00:00  h: 10 refusals within 12 s\n";
+        assert_eq!(output.matches("ALARM").count(), alarms, "{output}");
+        assert_eq!(output.matches(alarm).count(), alarms, "{output}");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_a_line() {
     let blocked = scratch("blocked");
     fs::write(&blocked, "a file, not a folder").unwrap();

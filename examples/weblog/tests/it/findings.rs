@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use comporta::graph::Kind;
 use comporta::{Cx, Ended, Ev, Plan, Result, Stage};
+use weblog::alarm::SPAN;
 use weblog::generate::generate;
 use weblog::plain;
 use weblog::program::{Input, Settings, app};
@@ -78,6 +79,46 @@ fn every_plan_finds_what_a_plain_loop_finds() {
         }
     }
     assert!(alarms > 0 && hunts > 0, "the logs hold nothing to find: {alarms} {hunts}");
+}
+
+/// As servers write them that date a line from the beginning of a request; as files that are read
+/// newest first; as a log turned upside down.
+fn disordered(log: &[String]) -> [(&'static str, Arc<[String]>); 3] {
+    let little = log.chunks(7).flat_map(|lines| lines.iter().rev());
+    let files = log.chunks(log.len() / 5).rev().flatten();
+    [
+        ("little", little.cloned().collect()),
+        ("files", files.cloned().collect()),
+        ("reversed", log.iter().rev().cloned().collect()),
+    ]
+}
+
+#[test]
+fn a_log_whose_times_go_back_holds_the_same_sessions_and_no_alarm_beyond_the_span() {
+    let (seed, window) = (31, 1_000);
+    let log: Vec<String> = generate(seed).take(10_500).collect();
+    let rising = plain::find(log.iter().cloned(), window);
+    let (_, plan) = &plans()[1];
+    for (name, lines) in disordered(&log) {
+        let plain = plain::find(lines.iter().cloned(), window);
+        let input = Input::Kept(lines);
+        let folder = folder(&format!("disordered-{name}"));
+        let found = run(Settings { input, window, folder, keep: 64 }, plan);
+        assert_eq!(found.found, plain, "{name}");
+        assert_eq!(plain.report.fingerprint, rising.report.fingerprint, "{name}");
+        assert_eq!(plain.report.longest, rising.report.longest, "{name}");
+        let who = |found: &plain::Found| {
+            let mut who: Vec<_> = found.alarms.iter().map(|a| (a.client.clone(), a.why)).collect();
+            who.sort();
+            who
+        };
+        assert_eq!(who(&plain), who(&rising), "{name}");
+        for alarm in &plain.alarms {
+            let (from, to) = alarm.span;
+            assert!((0..=SPAN).contains(&(to - from)), "{name}: {alarm:?}");
+        }
+    }
+    assert!(!rising.alarms.is_empty());
 }
 
 /// What overtakes is seldom seen in a run, so it is asked of the graph.
