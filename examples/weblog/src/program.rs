@@ -9,8 +9,9 @@
 //! `parse` and `filter` may run many times at once but keep the order of the log, so that alarms
 //! are the same under every plan; `persist` and `correlate` need no order.
 
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use comporta::windows::{self, Window};
@@ -51,7 +52,7 @@ impl Input {
             Input::Generated { lines, seed } => Ok(Box::new(generate(*seed).take(*lines))),
             Input::Kept(lines) => Ok(Box::new(kept(Arc::clone(lines)))),
             Input::File(path) => {
-                let text = std::fs::read(path)?;
+                let text = fs::read(path)?;
                 let text = String::from_utf8_lossy(&text).into_owned();
                 // As `sources::lines` reads them: a last line need not end.
                 let ended = text.strip_suffix('\n').unwrap_or(&text);
@@ -163,7 +164,10 @@ pub fn build(args: Args) -> Result<App> {
     let input = match log {
         None => Input::Generated { lines, seed },
         Some(path) if path.as_os_str() == "-" => Input::Stdin,
-        Some(path) => Input::File(path),
+        Some(path) => {
+            readable(&path)?;
+            Input::File(path)
+        }
     };
     if verify && matches!(input, Input::Stdin) {
         return Err(Error::msg("--verify reads the log twice: name a file instead of `-`"));
@@ -182,6 +186,23 @@ pub fn build(args: Args) -> Result<App> {
     let app = app(Settings { input, window, folder, keep }, show);
     app.plan(plan());
     Ok(app)
+}
+
+/// Refuses a log that cannot be read. The source would refuse most of them, too, but it is opened
+/// last, when the folder for segments has been made; and a folder fails only when it is read.
+fn readable(log: &Path) -> Result<()> {
+    let named = |error: io::Error| Error::msg(format!("{}: {error}", log.display()));
+    let kind = fs::metadata(log).map_err(named)?;
+    if kind.is_dir() {
+        let log = log.display();
+        let message = format!("{log} is a folder: name a file, or `-` for standard input");
+        return Err(Error::msg(message));
+    }
+    // A pipe can be opened only once: whoever writes to it would be ended by its closing.
+    if kind.is_file() {
+        File::open(log).map_err(named)?;
+    }
+    Ok(())
 }
 
 /// How it runs where nobody says otherwise.

@@ -125,8 +125,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
     fs::write(&blocked, "a file, not a folder").unwrap();
     let fine = scratch("fine");
     for (args, code, hint) in [
-        (&["no/such/access.log", "--out", &fine][..], 1, "no/such/access.log"),
-        (&["--lines", "10", "--out", &blocked], 1, "`persist` could not start"),
+        (&["--lines", "10", "--out", &blocked][..], 1, "`persist` could not start"),
         (
             &["--lines", "10", "--window", "0", "--out", &fine],
             1,
@@ -143,6 +142,34 @@ fn what_cannot_be_done_is_said_in_a_line() {
         has(&text(&output.stderr), &[hint]);
         assert_eq!(text(&output.stdout), "", "{args:?}");
     }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_is_refused_before_anything_is_made() {
+    let (folder, out) = (env!("CARGO_TARGET_TMPDIR"), scratch("refused"));
+    let a_folder = format!("{folder} is a folder: name a file, or `-` for standard input\n");
+    for (log, hint) in [(folder, &*a_folder), ("no/such/access.log", "no/such/access.log: ")] {
+        let output = weblog(&[log, "--out", &out], "");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        has(&message, &[hint]);
+        assert_eq!(text(&output.stdout), "", "{log}");
+        assert!(!message.contains("complete") && !fs::exists(&out).unwrap(), "{message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_with_a_name_is_read_to_its_end() {
+    let (file, pipe, out) = (scratch("pipe.log"), scratch("pipe"), scratch("piped"));
+    fs::write(&file, log()).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let copy = ["-c", "cat \"$0\" > \"$1\"", &file, &pipe];
+    let mut writer = Command::new("sh").args(copy).spawn().unwrap();
+    let output = weblog(&[&pipe, "--out", &out], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(writer.wait().unwrap().success());
+    has(&text(&output.stdout), &["lines       24, 1 could not be read\n"]);
 }
 
 #[test]
