@@ -79,7 +79,7 @@ fn a_log_is_told_and_its_intruder_raises_an_alarm() {
 }
 
 #[test]
-fn strange_line_ends_and_bytes_are_read_as_they_are() {
+fn strange_line_ends_and_bytes_are_read_and_stored_as_plain_text() {
     let (file, out) = (scratch("strange.log"), scratch("strange"));
     let first = log().lines().next().unwrap().to_owned();
     let bytes = [first.as_bytes(), b"\r\n\n\xFF\xFE\r\n", first.as_bytes(), b"\r"].concat();
@@ -87,6 +87,9 @@ fn strange_line_ends_and_bytes_are_read_as_they_are() {
     let output = weblog(&[&file, "--out", &out, "--verify"], "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     has(&text(&output.stdout), &["lines       4, 2 could not be read\n", "verified: "]);
+    let segment = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+    let expected = format!("{first}\n\n\u{FFFD}\u{FFFD}\n{first}\n");
+    assert_eq!(fs::read_to_string(segment).unwrap(), expected);
 }
 
 #[test]
