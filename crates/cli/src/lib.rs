@@ -67,8 +67,11 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
     let (verb, own) = match args::parse::<B::Args>(&name, args) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Refused } else { Exit::Done };
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match error.use_stderr() {
+                true => Exit::Refused,
+                false => written(printed).unwrap_or_else(Refusal::tell),
+            };
         }
     };
     let done = match (verb, own) {
@@ -299,9 +302,13 @@ fn known_keys() -> String {
     keys.iter().map(|(key, about)| format!("{key:width$}  {about}\n")).collect()
 }
 
-/// Prints to standard output. A reader that has seen enough is no failure.
 fn print(text: &str) -> Result<Exit, Refusal> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    written(show::print(text))
+}
+
+/// How it ends that something was printed. A reader that has seen enough is no failure.
+fn written(printed: std::io::Result<()>) -> Result<Exit, Refusal> {
+    match printed {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Refusal::Output(error)),
         _ => Ok(Exit::Done),
     }
@@ -325,7 +332,7 @@ impl Refusal {
             Refusal::Build(error) => vec![error.to_string()],
             Refusal::Said(why) => vec![why.clone()],
             Refusal::Json(inner) => inner.problems(),
-            Refusal::Output(error) => vec![error.to_string()],
+            Refusal::Output(error) => vec![show::unwritten(error)],
         }
     }
 
@@ -333,8 +340,7 @@ impl Refusal {
         if let Refusal::Json(inner) = self {
             let problems = inner.problems();
             let exit = inner.tell();
-            show::refused(problems, exit);
-            return exit;
+            return show::refused(problems, exit);
         }
         let (width, colours) = (width(), show::colours());
         let (text, exit) = match self {
@@ -347,7 +353,9 @@ impl Refusal {
             }
             Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
             Refusal::Said(why) => (format!("error: {why}"), Exit::Refused),
-            Refusal::Output(error) => (format!("error: {error}"), Exit::Problems),
+            Refusal::Output(error) => {
+                (format!("error: {}", show::unwritten(&error)), Exit::Problems)
+            }
             Refusal::Json(_) => (String::new(), Exit::Refused), // told above
         };
         tell(&text);

@@ -182,13 +182,13 @@ impl Asked {
             }
         }
         if self.json {
-            show::print(&json::json(&comparison, exit));
+            show::print_last(&json::json(&comparison, exit), exit)
         } else {
             let terminal = std::io::stdout().is_terminal();
             let wide = if terminal { show::wide() } else { usize::MAX };
-            show::print(&table::text(&comparison, wide, terminal && show::colours()));
+            let text = table::text(&comparison, wide, terminal && show::colours());
+            show::print_last(&text, exit)
         }
-        exit
     }
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use exit::{EXIT_CODES, Exit, exit_codes};
 pub use run::run;
-pub(crate) use run::{now, print, refused};
+pub(crate) use run::{now, print, print_last, refused, unwritten};
 pub(crate) use terminal::{colours, wide};
 
 /// How a run is shown, and for how long it lasts.

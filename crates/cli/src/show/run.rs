@@ -109,13 +109,13 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         problems: summary.problems,
         stuck: summary.stuck,
     };
-    tell_end(&report, options);
-    exit
+    tell_end(&report, options)
 }
 
-fn tell_end(report: &Report, options: &Options) {
+/// Tells how it went, and how the process leaves then.
+fn tell_end(report: &Report, options: &Options) -> Exit {
     if report.asked == Some(Asked::Unread) {
-        return; // as those do who are ended by the signal for it
+        return report.exit; // as those do who are ended by the signal for it
     }
     if options.quiet || options.json {
         say(&summary::complaints(report));
@@ -125,8 +125,9 @@ fn tell_end(report: &Report, options: &Options) {
     if options.explain && !options.json {
         say(&summary::decisions(report));
     }
-    if options.json {
-        print(&json::json(report));
+    match options.json {
+        true => print_last(&json::json(report), report.exit),
+        false => report.exit,
     }
 }
 
@@ -136,21 +137,40 @@ fn refuse(name: &str, error: &StartError, options: &Options) -> Exit {
         _ => Exit::Problems,
     };
     say(&format!("{name}: {error}\n"));
-    if options.json {
-        print(&json::refusal(name, error, exit));
+    match options.json {
+        true => print_last(&json::refusal(name, error, exit), exit),
+        false => exit,
     }
-    exit
 }
 
 /// The line of JSON of a program that was refused before it was there.
-pub(crate) fn refused(problems: Vec<String>, exit: Exit) {
-    print(&json::refused("", problems, exit));
+pub(crate) fn refused(problems: Vec<String>, exit: Exit) -> Exit {
+    print_last(&json::refused("", problems, exit), exit)
 }
 
-/// Writes to standard output. If nobody reads it any more, there is nobody to tell.
-pub(crate) fn print(text: &str) {
+/// Prints what a process says last, before it leaves with `exit`. A result that could not be written
+/// is no success; an exit that tells of something worse stays as it is.
+pub(crate) fn print_last(text: &str, exit: Exit) -> Exit {
+    let Err(error) = print(text) else { return exit };
+    let instead = match error.kind() {
+        io::ErrorKind::BrokenPipe => Exit::Stopped(SIGPIPE), // as `watch_reader` would have it
+        _ => {
+            say(&format!("error: {}\n", unwritten(&error)));
+            Exit::Problems
+        }
+    };
+    if exit == Exit::Done { instead } else { exit }
+}
+
+/// Writes to standard output, to its end.
+pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// What to say if that failed.
+pub(crate) fn unwritten(error: &io::Error) -> String {
+    format!("standard output cannot be written: {error}")
 }
 
 /// A run between its start and its end.

@@ -285,3 +285,35 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_written_is_told_and_leaves_with_1() {
+    let full = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
+        command.env("COMPORTA_SHOWN", "plain").args(args).stdout(full);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for args in [&["--json"][..], &["run", "--json", "-q"], &["plan"], &["graph"], &["--help"]] {
+        let (code, said) = full(args);
+        assert_eq!(code, Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("error: standard output cannot be written"), "{args:?}: {said}");
+    }
+    // Why it was refused matters more.
+    let (code, said) = full(&["--json", "--set", "stage.shwo.instances=2"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("no stage `shwo`") && said.contains("cannot be written"), "{said}");
+}
+
+#[test]
+fn a_report_that_nobody_reads_ends_as_other_output_does() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
+    command.env("COMPORTA_SHOWN", "plain").arg("--json").stdout(writer);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(141), ""));
+}
