@@ -228,8 +228,13 @@ pub fn in_range(
     expected: &'static str,
 ) -> Result<usize, PlanFault> {
     if value == 0 || value > max {
-        let value = value.to_string();
-        return Err(PlanFault::OutOfRange { what: what(), value, expected, key: key() });
+        let (what, value, key) = (what(), number(value), key());
+        return Err(PlanFault::OutOfRange { what, value, expected, key });
     }
     Ok(value)
+}
+
+/// A number as people say it: the largest is none.
+pub(crate) fn number(value: usize) -> String {
+    if value == usize::MAX { "unlimited".to_owned() } else { value.to_string() }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
-use crate::plan::fault::{PlanFault, in_range, nearest, no_stage};
+use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
     defaults, settle_choice,
@@ -87,6 +87,9 @@ pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault
     in_range((what, key), threads, defaults::THREADS_MAX, "1 to 1,024")
 }
 
+const INSTANCES: &str = "1 to 1,048,576";
+const RATES: &str = "0.000001 to 1,000,000,000 events a second";
+
 /// How many instances a stage may have.
 ///
 /// # Errors
@@ -94,7 +97,7 @@ pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault
 pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, PlanFault> {
     let what = || format!("the number of instances of `{}`", stage.name);
     let key = || format!("stage.{}.instances", stage.name);
-    let instances = in_range((what, key), instances, defaults::INSTANCES_MAX, "1 to 1,048,576")?;
+    let instances = in_range((what, key), instances, defaults::INSTANCES_MAX, INSTANCES)?;
     if (stage.stateful || stage.kind != Kind::Stage) && instances > 1 {
         return Err(PlanFault::Stateful { name: stage.name.to_string(), instances });
     }
@@ -143,15 +146,51 @@ fn rate_allowed(stage: &StageSpec, rate: f64) -> Result<f64, PlanFault> {
     if stage.kind != Kind::Source {
         return Err(not_for_kind(stage, "rate"));
     }
-    if (defaults::RATE_MIN..=defaults::RATE_MAX).contains(&rate) || rate == f64::INFINITY {
+    if is_rate(rate) {
         return Ok(rate);
     }
     Err(PlanFault::OutOfRange {
         what: format!("the rate of `{}`", stage.name),
         value: rate.to_string(),
-        expected: "0.000001 to 1,000,000,000 events a second",
+        expected: RATES,
         key: format!("stage.{}.rate", stage.name),
     })
+}
+
+fn is_rate(rate: f64) -> bool {
+    (defaults::RATE_MIN..=defaults::RATE_MAX).contains(&rate) || rate == f64::INFINITY
+}
+
+/// What is said of every stage, but for what no stage may have: that does not give way anywhere, and
+/// is told once, also if every stage says something else of itself.
+fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan {
+    let mut every = said.clone();
+    let mut refuse = |name: &str, key: &str, value: String, expected| {
+        let (what, key) = (format!("{name} of every stage"), format!("every.{key}"));
+        faults.push(PlanFault::OutOfRange { what, value, expected, key });
+    };
+    let numbers = [
+        (&mut every.instances, "the number of instances", "instances", defaults::INSTANCES_MAX),
+        (&mut every.capacity, "the queue capacity", "queue.capacity", usize::MAX),
+        (&mut every.batch, "the batch", "batch", usize::MAX),
+        (&mut every.emit_max, "emit_max", "emit_max", usize::MAX),
+    ];
+    for (said, name, key, max) in numbers {
+        if let Some(value) = said.take_if(|value| *value == 0 || *value > max) {
+            let expected = if key == "instances" { INSTANCES } else { "at least 1" };
+            refuse(name, key, number(value), expected);
+        }
+    }
+    if every.tries.take_if(|tries| *tries == 0).is_some() {
+        refuse("the number of tries", "retry.tries", "0".to_owned(), "at least 1");
+    }
+    if every.deadline.take_if(|deadline| deadline.is_zero()).is_some() {
+        refuse("the deadline", "deadline", "0s".to_owned(), "more");
+    }
+    if let Some(rate) = every.rate.take_if(|rate| !is_rate(*rate)) {
+        refuse("the rate", "rate", rate.to_string(), RATES);
+    }
+    every
 }
 
 /// The clusters of a plan, settled: their pools, and the pool of each stage.
@@ -178,11 +217,14 @@ impl Plan {
         }
         let Parts { pools, pool_of } = self.settle_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.settle_connectors(graph, &mut faults);
+        let every = allowed_of_every(&self.every, &mut faults);
         let stages = graph
             .stages
             .iter()
             .zip(pool_of)
-            .map(|(spec, pool)| self.settle_stage(graph, spec, catalogue, pool, &mut faults))
+            .map(|(spec, pool)| {
+                self.settle_stage(graph, spec, &every, catalogue, pool, &mut faults)
+            })
             .collect();
         if !faults.is_empty() {
             return Err(faults);
@@ -345,6 +387,7 @@ impl Plan {
         &self,
         graph: &Graph,
         spec: &StageSpec,
+        every: &StagePlan,
         catalogue: &Catalogue,
         pool: usize,
         faults: &mut Vec<PlanFault>,
@@ -354,20 +397,18 @@ impl Plan {
         // What is said of every stage gives way where a stage cannot have it; what is said of one
         // stage by name does not.
         let mut every = match spec.kind {
-            Kind::Stage => StagePlan { tier: None, deadline: None, ..self.every.clone() },
+            Kind::Stage => StagePlan { tier: None, deadline: None, ..every.clone() },
             Kind::Source => StagePlan {
-                batch: self.every.batch,
-                priority: self.every.priority,
-                rate: self.every.rate,
-                tier: self.every.tier,
-                deadline: self.every.deadline,
+                batch: every.batch,
+                priority: every.priority,
+                rate: every.rate,
+                tier: every.tier,
+                deadline: every.deadline,
                 ..StagePlan::default()
             },
-            Kind::Input => StagePlan {
-                tier: self.every.tier,
-                deadline: self.every.deadline,
-                ..StagePlan::default()
-            },
+            Kind::Input => {
+                StagePlan { tier: every.tier, deadline: every.deadline, ..StagePlan::default() }
+            }
         };
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
@@ -548,6 +589,28 @@ mod tests {
                 "stage.sum.retry.tries: the number of tries of `sum` is 0: use at least 1",
             ]
         );
+    }
+
+    #[test]
+    fn what_no_stage_may_have_is_refused_of_every_stage_once() {
+        for instances in [0, 99_999_999, usize::MAX] {
+            let plan = Plan::new().every(|every| every.instances(instances));
+            let fault = format!("the number of instances of every stage is {}", number(instances));
+            assert_eq!(mistakes(&plan), [format!("every.instances: {fault}: use 1 to 1,048,576")]);
+        }
+        let plan = Plan::new()
+            .every(|every| every.batch(0).capacity(0).tries(0).rate(0.0).deadline(Duration::ZERO))
+            .stage("read", |read| read.rate(1.0));
+        let keys = ["queue.capacity", "batch", "retry.tries", "deadline", "rate"];
+        let told = mistakes(&plan);
+        assert_eq!(told.len(), keys.len(), "{told:?}");
+        for (told, key) in told.iter().zip(keys) {
+            assert!(told.starts_with(&format!("every.{key}: ")), "{told}");
+        }
+        let stateful = Plan::new().every(|every| every.instances(3));
+        let settings = stateful.settle(&graph(false), &catalogue(), 1).unwrap();
+        let of: Vec<_> = settings.stages.iter().map(|stage| stage.instances).collect();
+        assert_eq!(of, [1, 3, 1], "it gives way where one stage cannot have it");
     }
 
     #[test]
