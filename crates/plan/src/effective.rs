@@ -31,14 +31,30 @@ struct Section {
     note: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Row {
     key: String,
     value: String,
     origin: String,
+    /// What was masked in the value.
+    secret: Hidden,
 }
 
-/// A setting in which two plans differ.
+/// A text that is compared, but never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+/// What is shown in place of a secret.
+const MASK: &str = "***";
+
+/// A setting in which two plans differ. Where both values are the same, they are what is shown in place
+/// of secrets that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
@@ -52,6 +68,10 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |side: &Option<(String, String)>| side.as_ref().map(|(value, _)| value.clone());
+        if shown(&self.here) == shown(&self.there) {
+            return writeln!(f, "{} differs (not shown)", self.key);
+        }
         writeln!(f, "{}", self.key)?;
         for (sign, side) in [('-', &self.here), ('+', &self.there)] {
             if let Some((value, origin)) = side {
@@ -63,6 +83,12 @@ impl fmt::Display for Difference {
 }
 
 const DEFAULT: &str = "default";
+
+impl Row {
+    fn new(key: &str, value: String, origin: String) -> Self {
+        Row { key: key.to_owned(), value, origin, secret: Hidden::default() }
+    }
+}
 
 impl Effective {
     pub(crate) fn new(graph: &Graph, plan: Plan, settings: Settings, said: &PlanSpec) -> Self {
@@ -100,7 +126,8 @@ impl Effective {
         let mut found = Vec::new();
         for (key, row) in self.rows() {
             let there = theirs.get(&key);
-            if there.is_none_or(|there| there.value != row.value) {
+            let differs = |there: &&Row| there.value != row.value || there.secret != row.secret;
+            if there.is_none_or(differs) {
                 let (here, there) = (Some(pair(row)), there.map(|row| pair(row)));
                 found.push(Difference { key, here, there });
             }
@@ -150,7 +177,7 @@ fn rows(rows: &[&Row]) -> String {
     let keys = rows.iter().map(|row| width(&row.key)).max().unwrap_or(0);
     let values = rows.iter().map(|row| width(&row.value)).filter(|w| *w <= 40).max().unwrap_or(0);
     let line = |row: &&Row| {
-        let Row { key, value, origin } = row;
+        let Row { key, value, origin, .. } = row;
         format!("{key:keys$} = {value:values$}  # {origin}\n")
     };
     rows.iter().map(line).collect()
@@ -208,7 +235,7 @@ impl Lister<'_> {
         };
         if !value.is_empty() {
             let origin = self.origin(&format!("{prefix}.stages"));
-            rows.push(Row { key: field.key.to_owned(), value, origin });
+            rows.push(Row::new(field.key, value, origin));
         }
         let header = format!("cluster.{}", bare(&pool.name));
         Section { header, rows, note: Some(note) }
@@ -238,7 +265,7 @@ impl Lister<'_> {
                 } else {
                     DEFAULT.to_owned()
                 };
-                Row { key: field.key.to_owned(), value, origin }
+                Row::new(field.key, value, origin)
             })
             .filter(|row| !row.value.is_empty())
             .collect();
@@ -268,12 +295,14 @@ impl Lister<'_> {
                 self.app(&format!("{key}."), inner, rows);
                 continue;
             }
-            let (value, hidden) = match is_secret(&entry.key) && !is_variable(&entry.node.value) {
-                true => (quoted("***"), " (not shown)"),
-                false => (written(&entry.node.value), ""),
+            let value = masked(&entry.key, &entry.node.value);
+            let whole = written(&entry.node.value, false);
+            let (secret, hidden) = match value == whole {
+                true => (Hidden::default(), ""),
+                false => (Hidden(whole), " (not shown)"),
             };
             let origin = format!("{}{hidden}", self.said_at(&entry.node.span));
-            rows.push(Row { key, value, origin });
+            rows.push(Row { key, value, origin, secret });
         }
     }
 
@@ -310,11 +339,7 @@ fn fields<P, S>(
     settled: &S,
     origin: impl Fn(&Field<P, S>) -> String,
 ) -> Vec<Row> {
-    let row = |field: &Field<P, S>| Row {
-        key: field.key.to_owned(),
-        value: (field.show)(settled),
-        origin: origin(field),
-    };
+    let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(settled), origin(field));
     fields.iter().map(row).collect()
 }
 
@@ -325,8 +350,16 @@ fn is_variable(value: &Value) -> bool {
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
-/// A value as it was written.
-fn written(value: &Value) -> String {
+/// The value of a setting as it may be shown.
+fn masked(key: &str, value: &Value) -> String {
+    match is_secret(key) && !is_variable(value) {
+        true => quoted(MASK),
+        false => written(value, true),
+    }
+}
+
+/// A value as it was written, with the secrets in it masked or not.
+fn written(value: &Value, mask: bool) -> String {
     match value {
         Value::Text(_, Some(raw)) => quoted(raw),
         Value::Text(text, None) => quoted(text),
@@ -337,15 +370,15 @@ fn written(value: &Value) -> String {
         Value::Bool(truth) => truth.to_string(),
         Value::Datetime(text) => text.clone(),
         Value::List(items) => {
-            let items: Vec<_> = items.iter().map(|item| written(&item.value)).collect();
+            let items: Vec<_> = items.iter().map(|item| written(&item.value, mask)).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Table(table) => {
             let mut out = String::from("{");
             for (number, entry) in table.iter().enumerate() {
                 let comma = if number == 0 { "" } else { "," };
-                let masked = is_secret(&entry.key) && !is_variable(&entry.node.value);
-                let value = if masked { quoted("***") } else { written(&entry.node.value) };
+                let value = &entry.node.value;
+                let value = if mask { masked(&entry.key, value) } else { written(value, false) };
                 let _ = write!(out, "{comma} {} = {value}", bare(&entry.key));
             }
             out + " }"

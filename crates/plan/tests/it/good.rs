@@ -215,6 +215,23 @@ fn of_a_secret_only_the_name_of_its_variable_is_shown() {
 }
 
 #[test]
+fn secrets_that_differ_are_told_apart_and_not_shown() {
+    let plans = [
+        ("[app]\npassword = 'hunter2'", "[app]\npassword = 'hunter3'", "app.password"),
+        ("[app]\nusers = [{ token = 'hunter2' }]", "[app]\nusers = [{ token = 3 }]", "app.users"),
+        ("[app.secrets]\na = 'hunter2'", "[app.secrets]\na = 'hunter3'", "app.secrets"),
+        ("[app]\ntoken = '${A:-hunter2}'", "[app]\ntoken = '${A:-hunter3}'", "app.token"),
+    ];
+    for (one, other, key) in plans {
+        let [here, there] = [one, other].map(|text| settle(&[("p.toml", text)]).unwrap());
+        assert!(here.differences(&settle(&[("q.toml", one)]).unwrap()).is_empty(), "{one}");
+        let told: String = here.differences(&there).iter().map(ToString::to_string).collect();
+        assert_eq!(told, format!("{key} differs (not shown)\n"));
+        assert!(!format!("{here:?}").contains("hunter"), "{here:?}");
+    }
+}
+
+#[test]
 fn an_empty_table_of_the_program_reads_back_too() {
     #[derive(serde::Deserialize)]
     struct Own {
