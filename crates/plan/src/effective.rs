@@ -1,5 +1,5 @@
-//! What holds in the end, and who said so: the plan as text that reads back as itself, and how it
-//! differs from another.
+//! What holds in the end, and who said so: the plan as text that reads back as itself (secrets in it
+//! must be filled in before), and how it differs from another.
 
 use std::fmt::{self, Write as _};
 
@@ -51,7 +51,7 @@ impl fmt::Debug for Hidden {
 }
 
 /// What is shown in place of a secret.
-const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// A setting in which two plans differ. Where both values are the same, they are what is shown in place
 /// of secrets that differ.
@@ -167,7 +167,12 @@ impl Effective {
 
 impl fmt::Display for Effective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# The plan of `{}`, with every default. It reads back as itself.", self.app)?;
+        let masked = self.rows().any(|(_, row)| row.secret != Hidden::default());
+        let reads_back = match masked {
+            true => "It reads back as itself once what is not shown is filled in.",
+            false => "It reads back as itself.",
+        };
+        writeln!(f, "# The plan of `{}`, with every default. {reads_back}", self.app)?;
         f.write_str(&self.text(|_| true))
     }
 }
@@ -343,10 +348,12 @@ fn fields<P, S>(
     fields.iter().map(row).collect()
 }
 
-/// Whether it is a variable and nothing else: neither a default nor a text around it.
+/// Whether it is a variable and nothing else: no text around it, and no default that could be the
+/// secret.
 fn is_variable(value: &Value) -> bool {
     let Value::Text(_, Some(raw)) = value else { return false };
     let name = raw.strip_prefix("${").and_then(|raw| raw.strip_suffix('}'));
+    let name = name.map(|name| name.strip_suffix(":-").unwrap_or(name));
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use comporta_model::graph::Graph;
 use comporta_model::plan::{Catalogue, Plan, PlanFault, defaults, nearest, spaced};
 
-use crate::effective::Effective;
+use crate::effective::{Effective, MASK};
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
 use crate::secrets::{hide_secrets, hide_unread_secrets, is_secret};
@@ -151,17 +151,22 @@ impl PlanSpec {
     /// `***` is what the effective plan shows in place of a secret: read back, it would be one.
     fn refuse_masks(&mut self, table: &Table) {
         for Entry { key, node, .. } in table {
-            match &node.value {
-                Value::Table(inner) => self.refuse_masks(inner),
-                Value::Text(text, _) if text == "***" => {
-                    let title = format!("`{key}` stands for a secret that was not printed");
-                    let mistake = Mistake::new(title, node.span.clone());
-                    let label = "expected the secret, or a variable that holds it: `${NAME}`";
-                    self.mistakes.push(mistake.label(label));
-                    self.unread = true;
-                }
-                _ => {}
+            self.refuse_mask(key, node);
+        }
+    }
+
+    fn refuse_mask(&mut self, key: &str, node: &Node) {
+        match &node.value {
+            Value::Table(inner) => self.refuse_masks(inner),
+            Value::List(items) => items.iter().for_each(|item| self.refuse_mask(key, item)),
+            Value::Text(text, _) if text == MASK => {
+                let title = format!("`{key}` stands for a secret that was not printed");
+                let mistake = Mistake::new(title, node.span.clone());
+                let label = "expected the secret, or a variable that holds it: `${NAME}`";
+                self.mistakes.push(mistake.label(label));
+                self.unread = true;
             }
+            _ => {}
         }
     }
 

@@ -215,6 +215,22 @@ fn of_a_secret_only_the_name_of_its_variable_is_shown() {
 }
 
 #[test]
+fn a_plan_says_that_it_reads_back_only_if_it_does() {
+    let printed = |text: &str| settle(&[("p.toml", text)]).unwrap().to_string();
+    let header = |shown: &str| shown.lines().next().unwrap().to_owned();
+    let shown = printed("[app]\npassword = '${NO_SUCH:-}'\ntoken = '${PASSWORD}'");
+    assert!(shown.contains("password = \"${NO_SUCH:-}\""), "{shown}");
+    assert!(header(&shown).ends_with("It reads back as itself."), "{shown}");
+    assert_eq!(header(&shown), header(&printed(&shown)));
+    for secret in ["password = 'hunter2'", "users = [{ token = 'hunter2' }]"] {
+        let shown = printed(&format!("[app]\n{secret}"));
+        assert!(header(&shown).ends_with("once what is not shown is filled in."), "{shown}");
+        let refused = settle(&[("printed.toml", &shown)]).expect_err("a mask").to_string();
+        assert!(refused.contains("stands for a secret that was not printed"), "{refused}");
+    }
+}
+
+#[test]
 fn secrets_that_differ_are_told_apart_and_not_shown() {
     let plans = [
         ("[app]\npassword = 'hunter2'", "[app]\npassword = 'hunter3'", "app.password"),
