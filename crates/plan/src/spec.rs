@@ -12,7 +12,7 @@ use comporta_model::plan::{Catalogue, Plan, PlanFault, defaults, nearest, spaced
 use crate::effective::{Effective, MASK};
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
-use crate::secrets::{hide_secrets, hide_unread_secrets, is_secret};
+use crate::secrets::{hidden_unread, hide_secrets, is_secret, without_hidden_keys};
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// The texts of a plan, one over the other, until they are held against a program. Mistakes are
@@ -134,13 +134,14 @@ impl PlanSpec {
         }
         let number = self.texts.len();
         let before = self.mistakes.len();
-        let table = tree::read(number, &text, &self.env, &mut self.mistakes);
+        let mut table = tree::read(number, &text, &self.env, &mut self.mistakes);
         let mut hidden = Vec::new();
-        hide_secrets(&table, &mut hidden);
         if self.mistakes.len() > before {
             self.unread = true;
-            hide_unread_secrets(&text, &mut hidden);
+            hidden = hidden_unread(&text);
+            without_hidden_keys(&mut table, &hidden);
         }
+        hide_secrets(&text, &table, &mut hidden);
         self.refuse_masks(&table);
         self.texts.push(Text { name, text, hidden, is_flag });
         for entry in table {
@@ -465,7 +466,10 @@ impl PlanSpec {
             self.texts[at.text].text.get(at.range.clone()).is_some_and(|text| text.contains("${"))
         });
         match fault {
-            PlanFault::NoChoice { .. } | PlanFault::NoParam { .. } | PlanFault::BadParam { .. }
+            PlanFault::NoStage { .. }
+            | PlanFault::NoChoice { .. }
+            | PlanFault::NoParam { .. }
+            | PlanFault::BadParam { .. }
                 if held =>
             {
                 let title = format!("`{key}`: what the variable holds does not fit here");

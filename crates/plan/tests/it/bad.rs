@@ -115,11 +115,62 @@ fn a_secret_is_in_no_message_whatever_slip_it_stands_beside() {
         ("--set", "stage.split.queue.when_full=${PASSWORD}"),
         ("--set", "cluster.main.policy=${PASSWORD}"),
         ("--set", "cluster.side.stages=show ${PASSWORD}"),
+        ("p.toml", "[cluster.side]\nstages = '${PASSWORD}'"),
+        ("p.toml", "[cluster.side]\nstages = 'show + ${PASSWORD}'"),
+        ("p.toml", "[cluster.side]\nstages = ['show', '${PASSWORD}']"),
     ];
     for (name, text) in tries {
         let said = message(&[(name, text)]);
         assert!(!said.contains("hunter2"), "{text}\n{said}");
     }
+    let said = message(&[("p.toml", "[cluster.side]\nstages = 'shwo + ${FOUR}'")]);
+    assert!(said.contains("no stage `shwo`") && said.contains("what the variable holds"), "{said}");
+}
+
+#[test]
+fn a_secret_is_in_no_message_if_the_slip_is_in_the_toml_itself() {
+    let slips = [
+        "password: \"hunter2\"",
+        "password \"hunter2\"",
+        "password hunter2",
+        "password =\n\"hunter2\"",
+        "password =\nhunter2",
+        "password\n= \"hunter2\"",
+        "password = hunter2",
+        "password = hunter2 = 3",
+        "password = \"hunter2",
+        "password = \"a\nhunter2\"",
+        "password = \"\"\"\nhunter2",
+        "password = [\n'a'\n'hunter2'\n]",
+        "password == 'hunter2'",
+        "\"api-key\" = \"hunter2\"\nx =",
+        "\"api-key\": \"hunter2\"",
+        "'private key' = \"hunter2\"\nx =",
+        "db = { user = 'a', password: 'hunter2' }",
+        "db = { user = 'a', password = 'hunter2'",
+        "user = 'a' password = 'hunter2'",
+        "secrets = { a: 'hunter2' }",
+        "[app.secrets]\na: 'hunter2'",
+        "[app.secrets\na = 'hunter2'",
+        "[secrets]\na =\n'hunter2'",
+    ];
+    for slip in slips {
+        for text in [slip.to_owned(), format!("[app]\n{slip}"), format!("[app]\n{slip}\nb = 'c'")] {
+            let said = message(&[("p.toml", &text)]);
+            assert!(!said.contains("hunter2"), "{text}\n{said}");
+            let mut spec = comporta_plan::PlanSpec::new();
+            spec.text("p.toml", text.as_str());
+            if let Err(said) = spec.app::<std::collections::BTreeMap<String, u8>>() {
+                assert!(!said.to_string().contains("hunter2"), "{text}\n{said}");
+            }
+        }
+    }
+    for flag in ["app={password=\"hunter2", "app={\"api-key\": \"hunter2", "stage=token: hunter2"] {
+        let said = message(&[("--set", flag)]);
+        assert!(!said.contains("hunter2"), "{flag}\n{said}");
+    }
+    let said = message(&[("p.toml", "[app]\n\"api-key\" = \"hunter2\"\n[stage.x]\ny = 1")]);
+    assert!(!said.contains("hunter2"), "{said}");
 }
 
 #[test]

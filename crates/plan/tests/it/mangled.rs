@@ -59,6 +59,9 @@ const PIECES: &[&str] = &[
     "drain",
     "\\u00e9",
     "\r",
+    "password",
+    ": ",
+    "\"\"\"",
 ];
 
 fn tell(text: &str) {
