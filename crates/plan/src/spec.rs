@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Catalogue, Plan, PlanFault, defaults, nearest, spaced};
+use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, nearest, spaced};
 
 use crate::effective::{Effective, MASK};
 use crate::report::{Mistake, Report, Span, Text};
@@ -39,6 +39,8 @@ pub struct PlanSpec {
     mistakes: Vec<Mistake>,
     /// A text could not be read, or not all of it.
     unread: bool,
+    /// Which stages a cluster has could not be read: where they are is not known.
+    sets_unread: bool,
 }
 
 impl Default for PlanSpec {
@@ -68,6 +70,7 @@ impl PlanSpec {
             app: Table::new(),
             mistakes: Vec::new(),
             unread: false,
+            sets_unread: false,
         }
     }
 
@@ -196,7 +199,12 @@ impl PlanSpec {
                     let field = &schema::CLUSTER_STAGES;
                     if let Some(at) = table.iter().position(|entry| entry.key == field.key) {
                         let entry = table.remove(at);
-                        self.apply(field, &format!("{prefix}.stages"), &entry.node, &mut cluster);
+                        let key = format!("{prefix}.stages");
+                        if !self.apply(field, &key, &entry.node, &mut cluster) {
+                            self.sets_unread = true;
+                            // Whatever it names, it does not take the rest.
+                            cluster.stages.get_or_insert_with(StageSet::none);
+                        }
                     }
                     self.part_beside(table, schema::CLUSTER, &prefix, &mut cluster, &[field.key]);
                     self.plan.clusters.insert(name, cluster);
@@ -288,26 +296,29 @@ impl PlanSpec {
         }
     }
 
-    fn apply<P, S>(&mut self, field: &Field<P, S>, key: &str, node: &Node, part: &mut P) {
+    /// Reads a setting; says whether it could be read.
+    fn apply<P, S>(&mut self, field: &Field<P, S>, key: &str, node: &Node, part: &mut P) -> bool {
         let text = &self.texts[node.span.text].text;
         match (field.set)(part, node, text) {
             Ok(()) => {
                 self.places.insert(key.to_owned(), node.span.clone());
                 // The parameters of a choice.
-                let Value::Table(entries) = &node.value else { return };
+                let Value::Table(entries) = &node.value else { return true };
                 for Entry { key: name, key_span, node } in entries {
                     let range = key_span.range.start..node.span.range.end;
                     let span = Span { text: key_span.text, range };
                     self.places.insert(format!("{key}.{name}"), span);
                 }
+                true
             }
             Err(Wrong { message, label, help, at }) => {
                 let at = at.unwrap_or_else(|| node.span.clone());
                 if self.mistakes.iter().any(|other| other.touches(&at)) {
-                    return; // it could not even be read
+                    return false; // it was told before
                 }
                 let title = format!("`{key}`: {message}");
                 self.mistakes.push(Mistake::new(title, at).label(label).help(help));
+                false
             }
         }
     }
@@ -426,7 +437,8 @@ impl PlanSpec {
             Err(faults) => (None, faults),
         };
         let mut mistakes: Vec<Mistake> = Vec::new();
-        for mistake in faults.iter().map(|fault| self.mistake(fault, catalogue)) {
+        let sure = faults.iter().filter(|fault| !self.is_doubtful(fault));
+        for mistake in sure.map(|fault| self.mistake(fault, catalogue)) {
             let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
             // What is said of every stage is wrong once, not once for every stage.
             if !mistakes.iter().any(|other| twice(other) && other.label == mistake.label) {
@@ -437,6 +449,12 @@ impl PlanSpec {
             Some(settings) => Ok(Effective::new(graph, plan, settings, self)),
             None => Err(self.report(mistakes)),
         }
+    }
+
+    /// Whether it may only follow from another mistake.
+    fn is_doubtful(&self, fault: &PlanFault) -> bool {
+        let of_sets = matches!(fault, PlanFault::NoCluster { .. } | PlanFault::LocalApart { .. });
+        of_sets && self.sets_unread
     }
 
     fn mistake(&self, fault: &PlanFault, catalogue: &Catalogue) -> Mistake {

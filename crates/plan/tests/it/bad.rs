@@ -236,3 +236,16 @@ fn a_text_that_was_not_read_to_its_end_is_known_not_to_be() {
     assert!(!read("[app]\nname = '${NO_SUCH}'"));
     assert!(!read("[app\nname = 3"));
 }
+
+#[test]
+fn a_slip_in_a_set_is_the_only_mistake_that_is_told_of_it() {
+    for set in ["'log + '", "'${NO_SUCH}'", "3", "['log', 3]"] {
+        for main in ["threads = 1", "stages = 'all - log'"] {
+            let text = format!("[cluster.main]\n{main}\n[cluster.side]\nstages = {set}");
+            let report = settle(&[("p.toml", &text)]).expect_err("a bad plan");
+            assert_eq!(report.mistakes().len(), 1, "{text}\n{report}");
+        }
+    }
+    let two = "[cluster.a]\nthreads = 1\n[cluster.b]\nthreads = 1\n[cluster.c]\nstages = 'log +'";
+    assert!(message(&[("p.toml", two)]).contains("`a` and `b` both name no stages"));
+}
