@@ -1,5 +1,6 @@
 //! Every key a plan may have, once: how it is read, whether a plan says it, how it is shown, and
 //! what it means. Reading, writing, comparing and explaining all go through these tables.
+//! Long because they are one table.
 
 use std::time::Duration;
 
@@ -95,7 +96,8 @@ impl Setting for usize {
         if matches!(&node.value, Value::Text(text, _) if text.trim() == UNLIMITED) {
             return Ok(usize::MAX);
         }
-        whole(node, "a whole number, not below 0")
+        // Below 1 is out of the range of all but `failures_max`; see `settle`.
+        whole(node, "a whole number, at least 1")
     }
 
     fn show(&self) -> String {
@@ -426,7 +428,18 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles"),
     field!("retry.backoff_max", backoff_max from retry.backoff_max, "the longest wait"),
     field!("emit_max", emit_max from emit_max, "events one event may emit before it fails"),
-    field!("failures_max", failures_max from failures_max, "failed events kept for inspection"),
+    Field {
+        key: "failures_max",
+        about: "failed events kept for inspection",
+        set: |part, node, text| {
+            let read = usize::read(node, text);
+            let label = "expected a whole number, not below 0".to_owned();
+            part.failures_max = Some(read.map_err(|wrong| Wrong { label, ..wrong })?);
+            Ok(())
+        },
+        said: |part| part.failures_max.is_some(),
+        show: |settled| settled.failures_max.show(),
+    },
     field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
     Field {
         key: "tier",

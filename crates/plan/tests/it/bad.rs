@@ -249,3 +249,22 @@ fn a_slip_in_a_set_is_the_only_mistake_that_is_told_of_it() {
     let two = "[cluster.a]\nthreads = 1\n[cluster.b]\nthreads = 1\n[cluster.c]\nstages = 'log +'";
     assert!(message(&[("p.toml", two)]).contains("`a` and `b` both name no stages"));
 }
+
+#[test]
+fn what_is_expected_would_be_taken() {
+    let keys = [("instances", 1), ("batch", 1), ("queue.capacity", 100), ("emit_max", 1)];
+    for (key, least) in keys.into_iter().chain([("retry.tries", 1), ("failures_max", 0)]) {
+        let set = |value: &str| settle(&[("--set", &format!("every.{key}={value}"))]);
+        for wrong in ["-3", "many", "1.5"] {
+            let said = set(wrong).expect_err("a bad plan").to_string();
+            let from_zero = said.contains("not below 0");
+            assert_eq!(
+                (from_zero, said.contains("at least 1")),
+                (least == 0, least != 0),
+                "{said}"
+            );
+        }
+        assert_eq!(set("0").is_ok(), least == 0, "{key}");
+        assert!(set(&least.to_string()).is_ok(), "{key}");
+    }
+}
