@@ -14,8 +14,9 @@ use comporta_model::stage::Host;
 use comporta_policy::{Registry, admission};
 
 use crate::color::{self, Colors};
+use crate::crew::Crew;
 use crate::cycle::Cycle;
-use crate::env::Clock;
+use crate::env::{Clock, cpus};
 use crate::failure::Failure;
 use crate::govern::Governor;
 use crate::path::admit::Wakes;
@@ -24,14 +25,14 @@ use crate::path::gate::Gate;
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
 use crate::path::work::Worker;
-use crate::pool::{Crew, Door, Member, Pool, Pools};
+use crate::pool::{Door, Pool, Pools};
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst,
     spawn, wait,
 };
-use crate::timer::{Alarm, Timers};
+use crate::timer::{Alarm, HURRY, Timers};
 
 /// A stage, source or input, whatever its types.
 pub(crate) trait Node: Send + Sync {
@@ -108,6 +109,8 @@ pub(crate) struct Place {
     inherited: AtomicI32,
     color: AtomicU32,
     is_source: bool,
+    /// Its visits take long.
+    slow: AtomicBool,
     /// How many more events it gathers before it sends something; 0 if it does not gather.
     gathers: AtomicUsize,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
@@ -137,7 +140,7 @@ pub(crate) struct Core {
     pub(crate) graph: Graph,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    pub(crate) timers: Timers,
+    pub(crate) timers: Arc<Timers>,
     /// Of each cluster.
     pub(crate) crews: Vec<Crew>,
     /// The first are those of the clusters, in their order.
@@ -169,7 +172,6 @@ pub(crate) struct Core {
     pub(crate) cpu_usage: AtomicU32,
     /// Stages that a test holds back, and their tokens.
     held: Mutex<HashMap<u32, Vec<Token>>>,
-    pub(crate) awake: Awake,
     stopped: AtomicBool,
     run: Mutex<RunState>,
     changed: Condvar,
@@ -203,6 +205,8 @@ impl RunState {
     }
 }
 
+/// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
+pub(crate) const LONG: Duration = Duration::from_millis(1);
 /// How long a drain waits for a source that does not return.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
@@ -229,6 +233,7 @@ impl Core {
             inherited: AtomicI32::new(NOT_INHERITED),
             color: AtomicU32::new(color::NONE),
             is_source: spec.kind == Kind::Source,
+            slow: AtomicBool::new(false),
             gathers: AtomicUsize::new(0),
             base: Mutex::new(Base {
                 cluster: stage.pool,
@@ -246,8 +251,12 @@ impl Core {
         for (cluster, pool) in settings.pools.iter().enumerate() {
             let _ = pools.make(|_| pool.name.clone(), cluster);
         }
+        let timers = Arc::<Timers>::default();
+        // Models explore what happens when everybody is woken who can be.
+        let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
+        let awake = Arc::new(Awake::new(cpus, timers.clone()));
         let crews = settings.pools.iter().enumerate();
-        let crews = crews.map(|(cluster, pool)| Crew::new(cluster, pool.name.clone())).collect();
+        let crews = crews.map(|(i, pool)| Crew::new(i, pool.name.clone(), awake.clone())).collect();
         let governors = settings.pools.iter().enumerate();
         let mut outgoing = vec![Vec::new(); graph.stages.len()];
         let mut incoming = vec![0; graph.stages.len()];
@@ -277,8 +286,7 @@ impl Core {
             graph,
             settings,
             clock,
-            timers: Timers::default(),
-            awake: Awake::default(),
+            timers,
             wiring,
             rules,
             outgoing,
@@ -432,6 +440,20 @@ impl Core {
     /// Whether a stage is one that is pulled.
     pub(crate) fn is_source(&self, stage: u32) -> bool {
         self.places[stage as usize].is_source
+    }
+
+    /// Whether visits to a stage usually take long.
+    #[inline]
+    pub(crate) fn is_slow(&self, stage: u32) -> bool {
+        self.places[stage as usize].slow.load(Relaxed)
+    }
+
+    /// A visit to a stage usually takes so long.
+    pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
+        let slow = visit > LONG;
+        if self.is_slow(stage) != slow {
+            self.places[stage as usize].slow.store(slow, Relaxed);
+        }
     }
 
     /// How many more events a stage gathers before it sends something; 0 if it does not gather.
@@ -746,7 +768,7 @@ impl Core {
     /// The life of the clock thread: fires timers, and names handlers that are stuck.
     pub(crate) fn keep_time(self: &Arc<Self>) {
         let mut due = Vec::new();
-        let mut watched = Time::ZERO;
+        let (mut watched, mut looked) = (Time::ZERO, Time::ZERO);
         let beat = (self.settings.stuck_after / 4).max(Duration::from_millis(1));
         loop {
             self.timers.due(self.clock.now(), &mut due);
@@ -754,12 +776,35 @@ impl Core {
                 self.sound(alarm);
             }
             let now = self.clock.now();
+            if now.since(looked) >= HURRY && self.timers.was_hurried() {
+                looked = now;
+                self.look(now);
+            }
             if now.since(watched) >= beat {
                 watched = now;
                 self.watch(now);
             }
             if !self.timers.wait(now, beat) {
                 return;
+            }
+        }
+    }
+
+    /// Looks after those who were not woken because enough others are at work: whether these are.
+    fn look(&self, now: Time) {
+        for crew in &self.crews {
+            let members = crew.members();
+            let mut away = false;
+            for member in members.iter() {
+                if member.note_long(now, LONG) {
+                    crew.sleep.down();
+                    away = true;
+                    // It will not come to them soon, and others look there when they have nothing else.
+                    member.local.take_all().into_iter().for_each(|token| self.make_ready(token));
+                }
+            }
+            if !crew.shared.is_empty() || members.iter().any(|member| !member.local.is_empty()) {
+                if away { crew.sleep.work_left() } else { crew.sleep.work_made() }
             }
         }
     }
@@ -798,10 +843,8 @@ impl Core {
 
     fn stages_visited(&self, crew: &Crew, now: Time, bound: Duration) -> Vec<u32> {
         let members = crew.members();
-        let since = |member: &Member| Some(member.since.load(Relaxed)).filter(|since| *since > 0);
-        let late = members.iter().filter(|member| {
-            since(member).is_some_and(|since| now.since(Time::from_nanos(since)) > bound)
-        });
+        let late =
+            members.iter().filter(|member| member.in_visit(now).is_some_and(|it| it > bound));
         late.map(|member| member.stage.load(Relaxed)).collect()
     }
 

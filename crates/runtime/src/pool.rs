@@ -1,8 +1,7 @@
-//! Crews and pools. A crew is the threads of a cluster: they share their work, whichever pool it
-//! belongs to. A pool is how many of them may be in visits to its stages at once: its threads, as a
-//! policy counts them. The crew has as many as its pools together, so whoever may enter a pool finds a
-//! thread sooner or later, and a pool whose handlers wait keeps none of another's from its work; but
-//! which thread it is does not matter, and the one that has the events in its cache goes first.
+//! Pools: how many threads of a crew (`crew.rs`) may be in visits to their stages at once; a pool's
+//! threads, as a policy counts them. The crew has as many as its pools together, so whoever may enter a
+//! pool finds a thread sooner or later, and a pool whose handlers wait keeps none of another's from its
+//! work; but which thread it is does not matter, and the one that has the events in its cache goes first.
 //!
 //! A token that finds its pool full waits there; whoever leaves the pool lets the next one go.
 //! Invariants: a pool that has stages is to have a thread. A token waits in a pool only while as many
@@ -13,131 +12,8 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use crate::path::ready::{Local, Shared, Token};
-use crate::sleep::{Sleep, Woken};
-use crate::sync::{
-    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Release, SeqCst,
-};
-
-/// The threads of a cluster.
-pub(crate) struct Crew {
-    pub(crate) cluster: usize,
-    pub(crate) name: String,
-    pub(crate) shared: Apart<Shared>,
-    pub(crate) sleep: Apart<Sleep>,
-    /// Workers have ready queues of their own, and steal.
-    own_queues: AtomicBool,
-    /// There are several pools, which have to be entered and left.
-    pooled: AtomicBool,
-    roster: Apart<Mutex<Roster>>,
-    /// Rises with every change of the crew; workers compare it once per visit.
-    epoch: AtomicU64,
-}
-
-#[derive(Default)]
-struct Roster {
-    members: Arc<Vec<Arc<Member>>>,
-    made: usize,
-}
-
-/// One worker, as others see it.
-pub(crate) struct Member {
-    pub(crate) number: usize,
-    pub(crate) local: Apart<Local>,
-    pub(crate) woken: Arc<Woken>,
-    pub(crate) leaving: AtomicBool,
-    /// Since when it has been in one visit (nanoseconds; 0 if in none), and to which stage.
-    pub(crate) since: AtomicU64,
-    pub(crate) stage: AtomicU32,
-    /// It stands in for a stuck one.
-    pub(crate) stand_in: bool,
-}
-
-impl Crew {
-    pub(crate) fn new(cluster: usize, name: String) -> Self {
-        Crew {
-            cluster,
-            name,
-            shared: Apart::default(),
-            sleep: Apart::default(),
-            own_queues: AtomicBool::new(false),
-            pooled: AtomicBool::new(false),
-            roster: Apart::default(),
-            epoch: AtomicU64::new(1),
-        }
-    }
-
-    /// Whether its workers have ready queues of their own.
-    pub(crate) fn own_queues(&self) -> bool {
-        self.own_queues.load(Acquire)
-    }
-
-    pub(crate) fn set_own_queues(&self, own: bool) {
-        self.own_queues.store(own, Release);
-    }
-
-    /// Whether pools have to be entered. If there is only one, it has as many threads as there are.
-    #[inline]
-    pub(crate) fn is_pooled(&self) -> bool {
-        self.pooled.load(SeqCst)
-    }
-
-    pub(crate) fn set_pooled(&self, pooled: bool) {
-        self.pooled.store(pooled, SeqCst);
-    }
-
-    pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
-        self.roster.lock().members.clone()
-    }
-
-    /// Adds a member to the crew; the caller gives it a thread.
-    pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
-        let mut roster = self.roster.lock();
-        let member = Arc::new(Member {
-            number: roster.made,
-            local: Apart::default(),
-            woken: Arc::default(),
-            leaving: AtomicBool::new(false),
-            since: AtomicU64::new(0),
-            stage: AtomicU32::new(0),
-            stand_in,
-        });
-        roster.made += 1;
-        let members = roster.members.iter().cloned().chain([member.clone()]).collect();
-        roster.members = Arc::new(members);
-        self.epoch.fetch_add(1, SeqCst);
-        member
-    }
-
-    /// Tells `n` threads, or stand-ins, to leave, the last hired first.
-    pub(crate) fn dismiss(&self, n: usize, stand_ins: bool) {
-        if n == 0 {
-            return;
-        }
-        let roster = self.roster.lock();
-        let staying = roster
-            .members
-            .iter()
-            .rev()
-            .filter(|member| !member.leaving.load(SeqCst) && member.stand_in == stand_ins);
-        staying.take(n).for_each(|member| member.leaving.store(true, SeqCst));
-        drop(roster);
-        self.sleep.wake_all();
-    }
-
-    /// Rises with every change of the crew.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Acquire)
-    }
-
-    /// A member has left.
-    pub(crate) fn gone(&self, member: &Arc<Member>) {
-        let mut roster = self.roster.lock();
-        let rest = roster.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
-        roster.members = Arc::new(rest.collect());
-        self.epoch.fetch_add(1, SeqCst);
-    }
-}
+use crate::path::ready::Token;
+use crate::sync::{Apart, Mutex, MutexGuard};
 
 /// How many threads of a crew may be in visits to its stages at once.
 pub(crate) struct Pool {
@@ -319,7 +195,7 @@ impl Pool {
             taker.coming -= wanted;
             drop(taker);
             // What it did not want any more has left the crew already.
-            self.places.lock().threads -= threads - wanted;
+            self.cut(threads - wanted);
         }
     }
 
@@ -469,6 +345,21 @@ mod tests {
         assert_eq!(free(&pools), [0, 0, 1]);
         leave(&pools, 0);
         assert_eq!((threads(&pools), free(&pools)), ([1, 0, 1], [1, 0, 1]));
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_may_still_be_on_its_way_through_another_pool() {
+        let pools = three(1);
+        let mut ready = Vec::new();
+        pools[0].ask(&pools[1], 1, &pools, &mut ready);
+        pools[1].ask(&pools[2], 1, &pools, &mut ready);
+        pools[2].cut(1);
+        for pool in [1, 0, 2] {
+            pools[pool].forget_asks(&pools);
+        }
+        assert_eq!(threads(&pools), [0, 0, 0]);
+        leave(&pools, 0);
+        assert_eq!(free(&pools), [0, 0, 0]);
     }
 
     #[test]

@@ -9,15 +9,21 @@
 //!
 //! Either the maker sees no searcher and wakes a sleeper, or the searcher's last look comes after
 //! the work was made and finds it. Both sides use sequentially consistent operations for this.
+//!
+//! Where a program has more threads than there are processors, nobody is woken while as many are
+//! *up* as there are processors, and one of them is of this crew: awake, and not in a visit that takes
+//! long. Who is up looks for work before it ceases to be: before it sleeps, before a visit to a slow
+//! stage, and before it leaves. Or the clock looks after it (`Timers::hurry`), and finds that its visit
+//! takes longer than it should.
 
 use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::env::cpus;
 use crate::sync::{
     Apart, Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread,
 };
+use crate::timer::Timers;
 
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 16 };
 /// How often an idle worker looks around before it sleeps: ten microseconds in all, or less.
@@ -25,12 +31,14 @@ const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
 /// How often it gives way to others, where there are more than processors.
 const YIELDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 
-/// The sleepers and searchers of one pool.
-#[derive(Default)]
+/// The sleepers and searchers of one crew.
 pub(crate) struct Sleep {
     sleepers: Mutex<Vec<(Arc<Woken>, Thread)>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
+    /// Those of the crew that will look for work soon.
+    up: AtomicUsize,
+    awake: Arc<Awake>,
 }
 
 /// Of one worker: set by whoever wakes it.
@@ -38,6 +46,29 @@ pub(crate) struct Sleep {
 pub(crate) struct Woken(AtomicBool);
 
 impl Sleep {
+    pub(crate) fn new(awake: Arc<Awake>) -> Self {
+        Sleep {
+            sleepers: Mutex::default(),
+            sleeping: AtomicUsize::new(0),
+            searching: AtomicUsize::new(0),
+            up: AtomicUsize::new(0),
+            awake,
+        }
+    }
+
+    /// A worker begins to work, or goes on.
+    pub(crate) fn up(&self) {
+        self.awake.threads.fetch_add(1, SeqCst);
+        self.up.fetch_add(1, SeqCst);
+    }
+
+    /// A worker sleeps, ends, or will be away for long. It must look for work after this.
+    pub(crate) fn down(&self) {
+        let before = self.up.fetch_sub(1, SeqCst);
+        debug_assert!(before > 0, "more went down than were up");
+        self.awake.threads.fetch_sub(1, SeqCst);
+    }
+
     /// This worker begins to search, unless half of the `crew` do already.
     pub(crate) fn begin_search(&self, crew: usize) -> bool {
         if self.searching.load(SeqCst) * 2 >= crew.max(2) {
@@ -86,9 +117,27 @@ impl Sleep {
     /// After work was made: sees to it that someone finds it.
     pub(crate) fn work_made(&self) {
         fence(SeqCst);
+        if self.sleeping.load(SeqCst) == 0 || self.searching.load(SeqCst) > 0 {
+            return;
+        }
+        if self.up.load(SeqCst) > 0 && self.awake.are_enough() {
+            self.awake.timers.hurry();
+        } else {
+            self.wake_one();
+        }
+    }
+
+    /// There is work, and whoever might have come to it is away: wakes someone, if anyone sleeps.
+    pub(crate) fn work_left(&self) {
+        fence(SeqCst);
         if self.sleeping.load(SeqCst) > 0 && self.searching.load(SeqCst) == 0 {
             self.wake_one();
         }
+    }
+
+    /// As [`Awake::linger`].
+    pub(crate) fn linger(&self, sees_work: impl FnMut() -> bool) -> bool {
+        self.awake.linger(sees_work)
     }
 
     /// Wakes every sleeper.
@@ -108,28 +157,22 @@ impl Sleep {
     }
 }
 
-/// How many threads of a program are awake, all its pools together; and what one of them that has
+/// How many threads of a program are up, all its crews together; and what one of them that has
 /// nothing to do does until it sleeps.
 pub(crate) struct Awake {
     threads: Apart<AtomicUsize>,
     cpus: usize,
-}
-
-impl Default for Awake {
-    fn default() -> Self {
-        Awake { threads: Apart::default(), cpus: cpus() }
-    }
+    timers: Arc<Timers>,
 }
 
 impl Awake {
-    /// A thread begins to work, or goes on.
-    pub(crate) fn up(&self) {
-        self.threads.fetch_add(1, SeqCst);
+    pub(crate) fn new(cpus: usize, timers: Arc<Timers>) -> Self {
+        Awake { threads: Apart::default(), cpus, timers }
     }
 
-    /// A thread sleeps, or ends.
-    pub(crate) fn down(&self) {
-        self.threads.fetch_sub(1, SeqCst);
+    /// Whether every processor has a thread.
+    fn are_enough(&self) -> bool {
+        self.threads.load(SeqCst) >= self.cpus
     }
 
     /// Waits a little while for work that others may be about to make; says whether some was seen.
@@ -138,7 +181,7 @@ impl Awake {
     /// of its time: the scheduler lets it run at once, in place of the caller. Where every thread has
     /// a processor, one that spins is there at once. Where they are more, it gives way to those that
     /// have work, which is a switch of threads without a sleep and a wake.
-    pub(crate) fn linger(&self, mut sees_work: impl FnMut() -> bool) -> bool {
+    fn linger(&self, mut sees_work: impl FnMut() -> bool) -> bool {
         let (looks, pause): (u32, fn()) = match self.threads.load(SeqCst) {
             ..=1 => return sees_work(),
             awake if awake <= self.cpus => (LOOKS, pause),

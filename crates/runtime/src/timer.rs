@@ -8,7 +8,7 @@ use std::time::Duration;
 use comporta_model::event::Time;
 
 use crate::path::ready::Token;
-use crate::sync::{Condvar, Mutex, wait};
+use crate::sync::{AtomicBool, Condvar, Mutex, SeqCst, wait};
 
 /// What is to happen at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,12 @@ impl From<Token> for Alarm {
 pub(crate) struct Timers {
     state: Mutex<TimerState>,
     changed: Condvar,
+    hurried: AtomicBool,
 }
+
+/// How soon whoever keeps the time looks after those who were not woken: long against a visit, and
+/// some hundred times a second cost next to nothing.
+pub(crate) const HURRY: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 struct TimerState {
@@ -109,6 +114,20 @@ impl Timers {
         self.state.lock().heap.peek().map(|Reverse(first)| first.due)
     }
 
+    /// Someone was not woken because enough are at work: it is to be looked soon whether they are.
+    pub(crate) fn hurry(&self) {
+        // Looked at before it is written: it is asked for at every visit.
+        if !self.hurried.load(SeqCst) && !self.hurried.swap(true, SeqCst) {
+            drop(self.state.lock()); // who waits has looked at this before, or will be notified
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether it was asked to hurry since this was last asked.
+    pub(crate) fn was_hurried(&self) -> bool {
+        self.hurried.swap(false, SeqCst)
+    }
+
     /// Waits until something is due, the set of timers changed, or `at_most` has passed. Says
     /// whether to go on.
     pub(crate) fn wait(&self, now: Time, at_most: Duration) -> bool {
@@ -116,6 +135,7 @@ impl Timers {
         if state.stopped {
             return false;
         }
+        let at_most = if self.hurried.load(SeqCst) { at_most.min(HURRY) } else { at_most };
         let next = state.heap.peek().map(|Reverse(first)| first.due.since(now));
         let state = wait(&self.changed, state, Some(next.unwrap_or(at_most).min(at_most)));
         !state.stopped

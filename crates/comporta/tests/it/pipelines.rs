@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use comporta::{App, Cx, Ended, Error, Ev, Out, Plan, Result, Shed, Snapshot, Stage, WhenFull};
+use comporta::{
+    App, Choice, Cx, Ended, Error, Ev, Out, Plan, Result, Shed, Snapshot, Stage, WhenFull,
+};
 
-use crate::seen::{collector, stage, taken, until};
+use crate::seen::{Gate, collector, stage, taken, until};
 
 /// Runs `numbers` -> `a` -> `b` -> `c`, and says what came out.
 fn chain(plan: &Plan) -> Vec<u64> {
@@ -174,4 +176,30 @@ fn a_failure_does_not_make_a_visit_forget_its_time() {
     assert_eq!((counts.handled, counts.failed), (63, 1));
     // An event a visit, once it has been late; one visit for all if it never looks at the clock.
     assert!(counts.visits > 32, "{} visits", counts.visits);
+}
+
+#[test]
+fn threads_that_sleep_are_woken_for_what_waits_behind_handlers_that_wait() {
+    // More than there are processors: those who are in a visit might be about to come back.
+    let threads = 2 + std::thread::available_parallelism().map_or(1, usize::from);
+    for policy in ["stealing", "single", "seda(threads=20)"] {
+        let app = App::new("meeting");
+        let gate = Gate::default();
+        let at = gate.clone();
+        let (push, port) = app.input::<usize>("in");
+        let meet = app.sink("meet", move |_: usize| at.pass());
+        app.connect(port, meet);
+        let plan = Plan::new()
+            .threads(threads)
+            .policy(policy.parse::<Choice>().unwrap())
+            .every(|s| s.batch(1))
+            .stage("meet", |s| s.instances(threads));
+        let running = app.start(&plan).unwrap();
+        (0..threads).for_each(|n| push.push(n).unwrap());
+        gate.wait_for(threads); // all at once, or never
+        gate.open();
+        drop(push);
+        let summary = running.wait();
+        assert_eq!(stage(&summary.snapshot, "meet").counts.handled, threads as u64, "{policy}");
+    }
 }

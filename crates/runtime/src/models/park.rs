@@ -12,7 +12,7 @@ use super::{check, explore, handled, run, start, summary};
 use crate::app::App;
 use crate::path::ready::{Local, Shared, Task, Token, Turn};
 use crate::path::walk::Cursor;
-use crate::sleep::{Sleep, Woken};
+use crate::sleep::{Awake, Sleep, Woken};
 
 const TOKEN: Token = Token { stage: 0, task: Task::Any, home: 0 };
 
@@ -47,6 +47,7 @@ impl Pool {
     fn work(&self, me: usize) {
         let woken = Arc::new(Woken::default());
         let mut searching = false;
+        self.sleep.up();
         while self.left.load(SeqCst) > 0 {
             if self.take(me) {
                 if std::mem::take(&mut searching) {
@@ -68,19 +69,21 @@ impl Pool {
                 searching = self.sleep.begin_search(self.locals.len());
             }
             self.sleep.announce(&woken, std::mem::take(&mut searching));
+            self.sleep.down();
             if self.sees_work() || self.left.load(SeqCst) == 0 {
                 searching = self.sleep.cancel(&woken);
             } else {
                 self.sleep.commit(&woken);
                 searching = true;
             }
+            self.sleep.up();
         }
     }
 }
 
-fn makers_and_workers(workers: usize) {
+fn makers_and_workers(workers: usize, cpus: usize) {
     let pool = Arc::new(Pool {
-        sleep: Sleep::default(),
+        sleep: Sleep::new(Arc::new(Awake::new(cpus, Arc::default()))),
         shared: Shared::default(),
         locals: (0..workers).map(|_| Local::default()).collect(),
         left: AtomicUsize::new(4), // two from the makers, two from a worker
@@ -102,12 +105,19 @@ fn makers_and_workers(workers: usize) {
 
 #[test]
 fn two_makers_and_two_workers_leave_no_token_behind() {
-    explore(|| makers_and_workers(2));
+    explore(|| makers_and_workers(2, usize::MAX));
 }
 
 #[test]
 fn two_makers_and_three_workers_leave_no_token_behind() {
-    explore(|| makers_and_workers(3));
+    explore(|| makers_and_workers(3, usize::MAX));
+}
+
+#[test]
+fn where_as_many_are_up_as_there_are_processors_nobody_is_woken_and_no_token_left_behind() {
+    explore(|| makers_and_workers(2, 1));
+    explore(|| makers_and_workers(3, 1));
+    explore(|| makers_and_workers(3, 2));
 }
 
 #[test]

@@ -144,10 +144,19 @@ impl Local {
     pub(crate) fn close(&self) -> Vec<Token> {
         let mut tokens = self.tokens.lock();
         tokens.closed = true;
-        let mut left: Vec<Token> = std::iter::from_fn(|| tokens.pop_latest()).collect();
-        left.extend(tokens.last.drain(..));
+        self.drain(&mut tokens)
+    }
+
+    /// Takes everything: the owner will not come to it soon.
+    pub(crate) fn take_all(&self) -> Vec<Token> {
+        self.drain(&mut self.tokens.lock())
+    }
+
+    fn drain(&self, tokens: &mut LocalTokens) -> Vec<Token> {
+        let mut all: Vec<Token> = std::iter::from_fn(|| tokens.pop_latest()).collect();
+        all.extend(tokens.last.drain(..));
         self.len.store(0, SeqCst);
-        left
+        all
     }
 
     /// The worker's own next token: by bands, the latest in each; the oldest, or one that is to come

@@ -113,6 +113,7 @@ impl<H: Handler> StageNode<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.learn(state, &mut instance.pace);
+        core.set_pace(self.id, Duration::from_nanos(state.usual_ns)); // of one event: more fit if short
         // Several would each gather for themselves.
         core.set_gathers(self.id, if state.instances == 1 { instance.gathers } else { 0 });
         count(state, tally, sent);

@@ -5,12 +5,12 @@
 use std::cell::Cell;
 
 use crate::core::Core;
+use crate::crew::{Crew, Member};
 use crate::path::admit::Wakes;
 use crate::path::ready::{Popped, Task, Token, Turn};
 use crate::path::walk::{Cursor, Fired};
-use crate::pool::{Crew, Member};
 use crate::sleep::Manners;
-use crate::sync::{Acquire, Arc, Relaxed, SeqCst, thread_local};
+use crate::sync::{Acquire, Arc, SeqCst, thread_local};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
@@ -100,14 +100,15 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
-        core.awake.up();
+        let crew = &core.crews[self.crew];
+        crew.sleep.up();
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             match self.step(core) {
                 Stepped::Ran => self.give_way(core),
-                Stepped::Idle => self.idle(core, &core.crews[self.crew]),
+                Stepped::Idle => self.idle(core, crew),
             }
         }
-        core.awake.down();
+        crew.sleep.down();
         self.leave(core);
     }
 
@@ -150,7 +151,7 @@ impl Worker {
         let focus = self.focus.take();
         let Some(pool) = core.enter_pool(crew, token) else { return };
         if !core.is_held(token) {
-            self.visit_in_pool(core, token, focus);
+            self.visit_in_pool(core, crew, token, focus);
         }
         if let Some(pool) = pool {
             pool.leave(&core.pools, &mut self.wakes.tokens);
@@ -158,7 +159,7 @@ impl Worker {
         self.hand_on(core, crew, token.stage);
     }
 
-    fn visit_in_pool(&mut self, core: &Arc<Core>, token: Token, focus: Option<usize>) {
+    fn visit_in_pool(&mut self, core: &Arc<Core>, crew: &Crew, token: Token, focus: Option<usize>) {
         let Ok(color) = core.colors.take(core.color(token.stage), token) else {
             return; // another stage of its color runs, and will make it ready again
         };
@@ -168,10 +169,18 @@ impl Worker {
         // moves its clock between steps.
         let lately = self.wakes.now.take().filter(|_| !core.is_tested());
         let now = lately.unwrap_or_else(|| core.clock.now());
-        self.member.stage.store(token.stage, Relaxed);
-        self.member.since.store(now.as_nanos().max(1), Relaxed);
+        let slow = core.is_slow(token.stage);
+        self.member.begin(token.stage, now, slow);
+        if slow {
+            crew.sleep.down();
+            if self.sees_work(crew) {
+                crew.sleep.work_left();
+            }
+        }
         core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
-        self.member.since.store(0, Relaxed);
+        if self.member.end() {
+            crew.sleep.up();
+        }
         if focus.is_some() {
             self.cursor.spent += self.wakes.done;
         }
@@ -333,21 +342,21 @@ impl Worker {
         if !self.searching {
             self.searching = crew.sleep.begin_search(self.mates.len());
         }
-        if self.searching && core.awake.linger(|| self.sees_work(crew)) {
+        if self.searching && crew.sleep.linger(|| self.sees_work(crew)) {
             return;
         }
         crew.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
+        crew.sleep.down(); // before the last look: who makes work relies on those that are up
         // The crew may have changed since the last look: a new member's queue counts too.
         self.mates = crew.members();
         let stay = self.sees_work(crew) || core.is_stopped() || self.member.leaving.load(SeqCst);
         if stay {
             self.searching = crew.sleep.cancel(&self.member.woken);
         } else {
-            core.awake.down();
             crew.sleep.commit(&self.member.woken);
-            core.awake.up();
             self.searching = true;
         }
+        crew.sleep.up();
     }
 
     /// Leaves for good.

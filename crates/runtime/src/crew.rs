@@ -1,0 +1,162 @@
+//! Crews: the threads of a cluster, which share their work, whichever pool (`pool.rs`) it belongs to.
+//! Who is in a crew, who is to leave, and what each is doing.
+
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+use crate::path::ready::{Local, Shared};
+use crate::sleep::{Awake, Sleep, Woken};
+use crate::sync::{
+    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, Release, SeqCst,
+};
+
+/// The threads of a cluster.
+pub(crate) struct Crew {
+    pub(crate) cluster: usize,
+    pub(crate) name: String,
+    pub(crate) shared: Apart<Shared>,
+    pub(crate) sleep: Apart<Sleep>,
+    /// Workers have ready queues of their own, and steal.
+    own_queues: AtomicBool,
+    /// There are several pools, which have to be entered and left.
+    pooled: AtomicBool,
+    roster: Apart<Mutex<Roster>>,
+    /// Rises with every change of the crew; workers compare it once per visit.
+    epoch: AtomicU64,
+}
+
+#[derive(Default)]
+struct Roster {
+    members: Arc<Vec<Arc<Member>>>,
+    made: usize,
+}
+
+/// One worker, as others see it.
+pub(crate) struct Member {
+    pub(crate) number: usize,
+    pub(crate) local: Apart<Local>,
+    pub(crate) woken: Arc<Woken>,
+    pub(crate) leaving: AtomicBool,
+    /// Since when it has been in one visit (nanoseconds; 0 if in none), with `AWAY` if that is known, or
+    /// found by the clock, to take long; to which stage.
+    since: AtomicU64,
+    pub(crate) stage: AtomicU32,
+    /// It stands in for a stuck one.
+    pub(crate) stand_in: bool,
+}
+
+const AWAY: u64 = 1 << 63;
+
+impl Member {
+    /// It begins a visit, which may be known to take long.
+    pub(crate) fn begin(&self, stage: u32, now: Time, long: bool) {
+        self.stage.store(stage, Relaxed);
+        let since = now.as_nanos().clamp(1, AWAY - 1);
+        self.since.store(if long { since | AWAY } else { since }, SeqCst);
+    }
+
+    /// It has ended its visit. Says whether that was known, or found, to take long.
+    pub(crate) fn end(&self) -> bool {
+        self.since.swap(0, SeqCst) & AWAY != 0
+    }
+
+    /// For how long it has been in one visit.
+    pub(crate) fn in_visit(&self, now: Time) -> Option<Duration> {
+        let since = self.since.load(Relaxed) & !AWAY;
+        (since > 0).then(|| now.since(Time::from_nanos(since)))
+    }
+
+    /// Whether the visit it is in takes longer than this, and nobody knew: says so once.
+    pub(crate) fn note_long(&self, now: Time, long: Duration) -> bool {
+        let since = self.since.load(SeqCst);
+        let is_long = since > 0 && since < AWAY && now.since(Time::from_nanos(since)) > long;
+        is_long && self.since.compare_exchange(since, since | AWAY, SeqCst, SeqCst).is_ok()
+    }
+}
+
+impl Crew {
+    pub(crate) fn new(cluster: usize, name: String, awake: Arc<Awake>) -> Self {
+        Crew {
+            cluster,
+            name,
+            shared: Apart::default(),
+            sleep: Apart::new(Sleep::new(awake)),
+            own_queues: AtomicBool::new(false),
+            pooled: AtomicBool::new(false),
+            roster: Apart::default(),
+            epoch: AtomicU64::new(1),
+        }
+    }
+
+    /// Whether its workers have ready queues of their own.
+    pub(crate) fn own_queues(&self) -> bool {
+        self.own_queues.load(Acquire)
+    }
+
+    pub(crate) fn set_own_queues(&self, own: bool) {
+        self.own_queues.store(own, Release);
+    }
+
+    /// Whether pools have to be entered. If there is only one, it has as many threads as there are.
+    #[inline]
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled.load(SeqCst)
+    }
+
+    pub(crate) fn set_pooled(&self, pooled: bool) {
+        self.pooled.store(pooled, SeqCst);
+    }
+
+    pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.roster.lock().members.clone()
+    }
+
+    /// Adds a member to the crew; the caller gives it a thread.
+    pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
+        let mut roster = self.roster.lock();
+        let member = Arc::new(Member {
+            number: roster.made,
+            local: Apart::default(),
+            woken: Arc::default(),
+            leaving: AtomicBool::new(false),
+            since: AtomicU64::new(0),
+            stage: AtomicU32::new(0),
+            stand_in,
+        });
+        roster.made += 1;
+        let members = roster.members.iter().cloned().chain([member.clone()]).collect();
+        roster.members = Arc::new(members);
+        self.epoch.fetch_add(1, SeqCst);
+        member
+    }
+
+    /// Tells `n` threads, or stand-ins, to leave, the last hired first.
+    pub(crate) fn dismiss(&self, n: usize, stand_ins: bool) {
+        if n == 0 {
+            return;
+        }
+        let roster = self.roster.lock();
+        let staying = roster
+            .members
+            .iter()
+            .rev()
+            .filter(|member| !member.leaving.load(SeqCst) && member.stand_in == stand_ins);
+        staying.take(n).for_each(|member| member.leaving.store(true, SeqCst));
+        drop(roster);
+        self.sleep.wake_all();
+    }
+
+    /// Rises with every change of the crew.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Acquire)
+    }
+
+    /// A member has left.
+    pub(crate) fn gone(&self, member: &Arc<Member>) {
+        let mut roster = self.roster.lock();
+        let rest = roster.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
+        roster.members = Arc::new(rest.collect());
+        self.epoch.fetch_add(1, SeqCst);
+    }
+}
