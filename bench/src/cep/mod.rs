@@ -54,7 +54,7 @@ const BARS: &[Bar] = &[
 const LINES: usize = 200_000;
 const LINES_QUICK: usize = 50_000;
 /// Rounds of the best and the worst, for each of the table.
-const FINAL_ROUNDS: usize = 10;
+const FINAL_ROUNDS: usize = 20;
 /// Makes the log up; `--seed` is for the order of the runs.
 const LOG_SEED: u64 = 1;
 
