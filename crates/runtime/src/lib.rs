@@ -9,7 +9,7 @@
 //! | cycles | `cycle` |
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
-//! | threads, and how many each pool has | `crew`, `pool` |
+//! | threads, and how many each pool has | `threads`, `crew`, `pool` |
 //! | the policy of a cluster, and what it may do | `govern`, `reins`, `color` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
@@ -30,6 +30,7 @@ mod snapshot;
 mod latency;
 mod running;
 mod control;
+mod threads;
 mod crew;
 mod pool;
 mod govern;

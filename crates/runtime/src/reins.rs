@@ -592,7 +592,7 @@ impl Control for Reins<'_> {
         self.spare_threads(victim, n, true)?;
         let mut ready = Vec::new();
         victim.ask(taker, n, pools, &mut ready);
-        ready.into_iter().for_each(|token| self.core.make_ready(token));
+        self.core.make_all_ready(ready);
         self.did(|reins| format!("{} takes {n} threads from {}", reins.name(to), reins.name(from)));
         Ok(())
     }
