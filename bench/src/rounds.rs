@@ -41,9 +41,10 @@ pub(crate) fn interleave<P, S>(
     })
 }
 
-/// As `interleave`, but nobody watches for stalls: where a program is to be idle, a thread that
-/// looks every millisecond is a disturbance itself.
-pub(crate) fn interleave_idle<P, S>(
+/// As `interleave`, but nobody watches for stalls. Where a program is to be idle, a thread that
+/// looks every millisecond is a disturbance itself; and in a run of a second there are always some,
+/// for all alike.
+pub(crate) fn interleave_unwatched<P, S>(
     peers: &[P],
     rounds: usize,
     seed: u64,
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn every_peer_runs_once_in_every_round() {
         let mut calls = Vec::new();
-        let series = interleave_idle(&["a", "b", "c"], 4, 1, "test", |peer| {
+        let series = interleave_unwatched(&["a", "b", "c"], 4, 1, "test", |peer| {
             calls.push(*peer);
             calls.len()
         });
@@ -146,7 +147,7 @@ mod tests {
     fn order_changes_between_rounds_and_repeats_with_the_seed() {
         let order = |seed| {
             let mut calls = Vec::new();
-            interleave_idle(&[0, 1, 2, 3], 6, seed, "test", |peer| calls.push(*peer));
+            interleave_unwatched(&[0, 1, 2, 3], 6, seed, "test", |peer| calls.push(*peer));
             calls
         };
         assert_eq!(order(5), order(5));

@@ -6,7 +6,7 @@ use crate::cpu;
 use crate::options::Options;
 use crate::peers::{self, WakePeer};
 use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
-use crate::rounds::{Series, interleave_idle};
+use crate::rounds::{Series, interleave_unwatched};
 use crate::stats::{Dice, Ratio, median, quantile};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Report {
     println!("wake: {} rounds of {pushes} pushes, {} threads", options.rounds, options.threads);
     let entrants: Vec<&WakePeer> =
         peers::WAKE.iter().filter(|peer| options.takes_peer(peer.name)).collect();
-    let series = interleave_idle(&entrants, options.rounds, options.seed, "wake", |peer| {
+    let series = interleave_unwatched(&entrants, options.rounds, options.seed, "wake", |peer| {
         wakes(peer, pushes, options)
     });
     let watch = if options.quick { IDLE_WATCH_QUICK } else { IDLE_WATCH };

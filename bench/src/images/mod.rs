@@ -19,7 +19,7 @@ mod plans;
 use crate::options::Options;
 use crate::peers::images::{ImagesPeer, PEERS, comporta};
 use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
-use crate::rounds::{Series, interleave};
+use crate::rounds::{Series, interleave_unwatched};
 use crate::stats::{Ratio, median, quantile};
 use ::images::draw::{LARGEST, SMALLEST};
 use plans::{CONFIGURATIONS, Configuration};
@@ -95,9 +95,10 @@ pub(crate) fn run(options: &Options) -> Report {
         CONFIGURATIONS.iter().filter(|row| options.takes_case(row.name)).map(Entrant::Policy);
     let peers = PEERS.iter().filter(|peer| options.takes_peer(peer.name)).map(Entrant::Peer);
     let entrants: Vec<Entrant> = policies.chain(peers).collect();
-    let series = interleave(&entrants, options.rounds, options.seed, "images", |entrant| {
-        entrant.run(&images, options.threads)
-    });
+    let series =
+        interleave_unwatched(&entrants, options.rounds, options.seed, "images", |entrant| {
+            entrant.run(&images, options.threads)
+        });
     report.figure("images", count as f64);
     report.figure("megapixels", megapixels);
     tell(&entrants, &series, megapixels, options, &mut report);
@@ -214,9 +215,10 @@ fn judge(
     let rayon = entrants.iter().find(|entrant| entrant.name() == "rayon");
     let finalists: Vec<&Entrant> = [*best, *worst].into_iter().chain(rayon).collect();
     let rounds = options.rounds * FINAL_ROUNDS;
-    let finals = interleave(&finalists, rounds, options.seed, "images, the best", |entrant| {
-        entrant.run(images, options.threads)
-    });
+    let finals =
+        interleave_unwatched(&finalists, rounds, options.seed, "images, the best", |entrant| {
+            entrant.run(images, options.threads)
+        });
     let against =
         |of: usize| Ratio::paired(&throughput(&finals[0]), &throughput(&finals[of]), options.seed);
     let spread = against(1);

@@ -122,6 +122,7 @@ fn told(text: Result<String, String>) -> Result<Exit, Refusal> {
 /// Why nothing was done.
 enum Refusal {
     Plan(Report),
+    /// What is wrong with the program, or what its policies refuse; and with the plan.
     Graph(Vec<String>, Option<Report>),
     Build(Error),
     Said(String),
@@ -198,6 +199,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Policies { .. }
         | Verb::Admissions { .. }
         | Verb::Completions { .. } => {
+            rehearse(&app, effective.settings())?;
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
@@ -212,6 +214,12 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             print(&text)
         }
     }
+}
+
+/// What policies would refuse, before anything runs.
+fn rehearse(app: &App, settings: &Settings) -> Result<(), Refusal> {
+    app.rehearse(settings)
+        .map_err(|refused| Refusal::Graph(refused.iter().map(ToString::to_string).collect(), None))
 }
 
 fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {

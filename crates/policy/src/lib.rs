@@ -5,13 +5,15 @@
 //! against a mock.
 //!
 //! 1. `control`: what a policy may see and do.
-//! 2. `policy`: what a policy is, and when it is called.
-//! 3. `registry`: policies by name.
-//! 4. `policies`: a file for each.
-//! 5. `mock`: a cluster to try policies on.
-//! 6. `admission`: who is let into a queue; a smaller interface, and its controllers.
+//! 2. `limits`: what is refused by its number.
+//! 3. `policy`: what a policy is, and when it is called.
+//! 4. `registry`: policies by name.
+//! 5. `policies`: a file for each.
+//! 6. `mock`: a cluster to try policies on.
+//! 7. `admission`: who is let into a queue; a smaller interface, and its controllers.
 
 mod control;
+pub mod limits;
 mod policy;
 mod registry;
 pub mod policies;

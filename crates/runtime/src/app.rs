@@ -35,6 +35,7 @@ use crate::path::handle::Rules;
 use crate::path::push::{InputNode, Push};
 use crate::path::release::Resequencer;
 use crate::path::source::{SourceNode, SourceState};
+use crate::rehearse::rehearse;
 use crate::running::Running;
 use crate::sync::{Apart, Arc, Mutex};
 
@@ -517,6 +518,17 @@ impl App {
         catalogue.policies = self.inner.borrow().registry.offers();
         catalogue.admissions = self.inner.borrow().admissions.offers();
         catalogue
+    }
+
+    /// Has each policy of settled plans started on a cluster that is not there: finds what
+    /// [`start`](Self::start) would be refused for, and runs nothing.
+    ///
+    /// # Errors
+    /// What the policies refuse, one for each that does.
+    pub fn rehearse(&self, settings: &Settings) -> std::result::Result<(), Vec<StartError>> {
+        let topology = self.topology().map_err(|error| vec![error])?;
+        let inner = self.inner.borrow();
+        rehearse(&inner.registry, &inner.graph, &topology.depth, settings)
     }
 
     /// Starts the program on threads of its own.

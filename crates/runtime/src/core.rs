@@ -11,7 +11,7 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 use comporta_model::stage::Host;
-use comporta_policy::{Registry, admission};
+use comporta_policy::{Registry, admission, limits};
 
 use crate::color::{self, Colors};
 use crate::crew::Crew;
@@ -145,8 +145,6 @@ pub(crate) struct Core {
     pub(crate) crews: Vec<Crew>,
     /// The first are those of the clusters, in their order.
     pub(crate) pools: Pools,
-    /// How many more each cluster may have.
-    pub(crate) pools_each: usize,
     /// Of each cluster.
     pub(crate) governors: Vec<Governor>,
     /// Held while a stage moves from one to another.
@@ -210,11 +208,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
 const NOT_INHERITED: i32 = i32::MIN;
-/// How many pools the policies of a cluster may make: a bound against slips, above what a pool per
-/// stage needs, and a cluster may come to have all stages.
-const POOLS_PER_STAGE: usize = 2;
-const POOLS_MORE: usize = 16;
-
 impl Core {
     pub(crate) fn new(
         graph: Graph,
@@ -244,8 +237,9 @@ impl Core {
         });
         let places = places.collect();
         let clusters = settings.pools.len();
-        let pools_each = graph.stages.len() * POOLS_PER_STAGE + POOLS_MORE;
-        let pools = Pools::new(clusters * (1 + pools_each));
+        // A cluster may come to have all stages.
+        let each = 1 + limits::pools_max(graph.stages.len());
+        let pools = Pools::new(clusters * each);
         for (cluster, pool) in settings.pools.iter().enumerate() {
             let _ = pools.make(|_| pool.name.clone(), cluster);
         }
@@ -273,7 +267,6 @@ impl Core {
             places,
             crews,
             pools,
-            pools_each,
             governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
             moving: Mutex::default(),
             registry,

@@ -10,7 +10,7 @@
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `crew`, `pool` |
-//! | the policy of a cluster, and what it may do | `govern`, `reins`, `color` |
+//! | the policy of a cluster, and what it may do | `govern`, `reins`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
@@ -35,6 +35,7 @@ mod crew;
 mod pool;
 mod govern;
 mod reins;
+mod rehearse;
 mod color;
 pub mod sources;
 pub mod testing;

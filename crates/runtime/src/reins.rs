@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use comporta_model::event::Time;
-use comporta_model::graph::{Kind, StageId, StageSpec};
-use comporta_model::plan::{PlanFault, WhenFull, capacity_allowed, defaults, instances_allowed};
-use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+use comporta_model::graph::{Graph, Kind, StageId};
+use comporta_model::plan::WhenFull;
+use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId, limits};
 
 use crate::color;
 use crate::core::{Core, Reading};
@@ -19,10 +19,6 @@ use crate::pool::Pool;
 use crate::sync::Arc;
 use crate::timer::Alarm;
 
-/// The shortest time between two calls of a timer.
-const TIMER_MIN: Duration = Duration::from_millis(1);
-/// How many timers a policy may have: a bound against slips.
-const TIMERS_MAX: usize = 1_024;
 /// What is done at each end of the visit order is remembered this often at most: it may happen
 /// every few microseconds.
 const ACTS_EVERY: Duration = Duration::from_millis(100);
@@ -120,11 +116,20 @@ impl State {
     }
 }
 
-/// The stages of a cluster, in the order of the pipeline.
 fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
-    let all = core.graph.stages.iter().zip(&core.depths).zip(0u32..);
-    let own = all.filter(|(_, id)| core.places[*id as usize].base.lock().cluster == cluster);
-    let mut own: Vec<_> = own
+    let own = |id: usize| core.places[id].base.lock().cluster == cluster;
+    stage_infos(&core.graph, &core.depths, own)
+}
+
+/// Stages as their policy knows them, in the order of the pipeline.
+pub(crate) fn stage_infos(
+    graph: &Graph,
+    depths: &[u32],
+    own: impl Fn(usize) -> bool,
+) -> Vec<StageInfo> {
+    let all = graph.stages.iter().zip(depths).zip(0u32..);
+    let mut own: Vec<_> = all
+        .filter(|(_, id)| own(*id as usize))
         .map(|((spec, depth), id)| {
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
@@ -200,23 +205,17 @@ impl<'a> Reins<'a> {
         spec.map_or_else(|| stage.0.to_string(), |spec| format!("`{}`", spec.name))
     }
 
-    fn stage(&self, stage: StageId) -> Result<&'a StageSpec, Refused> {
-        if !self.state.stages.iter().any(|own| own.id == stage) {
-            return Err(Refused::NotInCluster {
-                stage: self.name(stage),
-                cluster: self.core.pools[self.cluster].name.clone(),
-            });
-        }
-        Ok(&self.core.graph.stages[stage.index()])
+    fn stage(&self, stage: StageId) -> Result<&StageInfo, Refused> {
+        let own = self.state.stages.iter().find(|own| own.id == stage);
+        own.ok_or_else(|| Refused::NotInCluster {
+            stage: self.name(stage),
+            cluster: self.core.pools[self.cluster].name.clone(),
+        })
     }
 
-    fn queue(&self, stage: StageId) -> Result<&'a StageSpec, Refused> {
-        let spec = self.stage(stage)?;
-        if spec.kind == Kind::Stage {
-            Ok(spec)
-        } else {
-            Err(Refused::NoQueue(spec.name.to_string()))
-        }
+    fn queue(&self, stage: StageId) -> Result<&StageInfo, Refused> {
+        let info = self.stage(stage)?;
+        if info.has_queue() { Ok(info) } else { Err(Refused::NoQueue(info.name.clone())) }
     }
 
     fn reading(&self, stage: StageId) -> Result<Reading, Refused> {
@@ -273,39 +272,24 @@ impl<'a> Reins<'a> {
 
     /// Whether the cluster may have so many threads more.
     fn more_threads(&self, more: usize) -> Result<(), Refused> {
-        let given = self.pools().map(Pool::threads).sum::<usize>().saturating_add(more);
-        if given <= defaults::THREADS_MAX {
-            return Ok(());
-        }
-        let what = format!("the number of threads of `{}`", self.core.pools[self.cluster].name);
-        Err(Refused::OutOfRange { what, given, expected: "at most 1,024".to_owned() })
+        let threads = self.pools().map(Pool::threads).sum();
+        limits::more_threads(&self.core.pools[self.cluster].name, threads, more)
     }
 
     /// Whether a pool can do without so many threads.
-    fn spare_threads(&self, pool: &Pool, less: usize, keeps: bool) -> Result<(), Refused> {
-        let threads = pool.threads();
-        if less > threads {
-            let what = format!("the number of threads to go from `{}`", pool.name);
-            let expected = format!("at most {threads}");
-            return Err(Refused::OutOfRange { what, given: less, expected });
-        }
-        if keeps && less == threads {
-            return Err(Refused::NoThreadLeft { pool: pool.index as u32, threads, less });
-        }
-        Ok(())
+    fn fewer_threads(&self, pool: &Pool, less: usize) -> Result<(), Refused> {
+        let id = PoolId(pool.index as u32);
+        limits::fewer_threads((id, &pool.name), pool.threads(), less, self.has_stages(pool))
     }
 
-    fn set_instances(&mut self, stage: StageId, wanted: Option<usize>) -> Result<(), Refused> {
-        let spec = self.stage(stage)?;
+    fn set_instances(&mut self, stage: StageId, wanted: usize) -> Result<(), Refused> {
+        let info = self.stage(stage)?;
         let node = self.core.node(stage.0);
         let instances = node.reading().instances;
         if instances == 0 {
             return Ok(()); // it has seen its last event, and needs none
         }
-        let refused =
-            |wanted| Refused::Instances { stage: spec.name.to_string(), instances, wanted };
-        let wanted = wanted.ok_or_else(|| refused(0))?;
-        instances_allowed(spec, wanted).map_err(|_| refused(wanted))?;
+        limits::instances(info, instances, wanted)?;
         let mut wakes = Wakes::default();
         let set = node.set_instances(self.core, wanted, &mut wakes);
         self.core.dispatch(wakes);
@@ -316,10 +300,6 @@ impl<'a> Reins<'a> {
         self.did(|reins| format!("{} has {wanted} instances", reins.name(stage)));
         Ok(())
     }
-}
-
-fn plan_fault(fault: &PlanFault) -> Refused {
-    Refused::Failed(fault.to_string())
 }
 
 impl Control for Reins<'_> {
@@ -361,8 +341,7 @@ impl Control for Reins<'_> {
     }
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
-        let spec = self.queue(stage)?;
-        let max = capacity_allowed(spec, max).map_err(|fault| plan_fault(&fault))?;
+        limits::capacity(self.queue(stage)?, max)?;
         let mut wakes = Wakes::default();
         self.core.node(stage.0).set_capacity(max, &mut wakes);
         self.core.dispatch(wakes);
@@ -408,13 +387,13 @@ impl Control for Reins<'_> {
     fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused> {
         let core = self.core;
         let main = &core.pools[self.cluster];
+        limits::another_pool(self.state.pools.len(), self.state.stages.len())?;
         self.more_threads(threads)?;
         let pool = match self.state.spare.pop() {
             Some(spare) => &core.pools[spare],
             None => {
                 let name = |index: usize| format!("{}-{}", main.name, index);
-                let may = self.state.pools.len() < core.pools_each;
-                may.then(|| core.pools.make(name, self.cluster)).flatten().ok_or_else(|| {
+                core.pools.make(name, self.cluster).ok_or_else(|| {
                     Refused::Failed("there are as many pools as there may be".to_owned())
                 })?
             }
@@ -429,10 +408,7 @@ impl Control for Reins<'_> {
     fn set_pool(&mut self, pool: PoolId, stage: StageId) -> Result<(), Refused> {
         self.stage(stage)?;
         let pool = self.pool(pool)?;
-        if pool.threads() == 0 {
-            let (pool, threads, less) = (pool.index as u32, 0, 0);
-            return Err(Refused::NoThreadLeft { pool, threads, less });
-        }
+        limits::runs_stages(&pool.name, pool.threads())?;
         self.core.move_stage(stage.0, pool.index);
         self.did(|reins| format!("{} is in pool `{}`", reins.name(stage), pool.name));
         Ok(())
@@ -449,7 +425,7 @@ impl Control for Reins<'_> {
 
     fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
         let pool = self.pool(pool)?;
-        self.spare_threads(pool, n, self.has_stages(pool))?;
+        self.fewer_threads(pool, n)?;
         self.core.cut_threads(pool, n);
         let threads = pool.threads();
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
@@ -468,20 +444,7 @@ impl Control for Reins<'_> {
     // --- 3. monitoring
 
     fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused> {
-        if every < TIMER_MIN {
-            return Err(Refused::OutOfRange {
-                what: "the time between two calls, in microseconds,".to_owned(),
-                given: usize::try_from(every.as_micros()).unwrap_or(usize::MAX),
-                expected: "at least 1,000".to_owned(),
-            });
-        }
-        if self.state.timers.len() == TIMERS_MAX {
-            return Err(Refused::OutOfRange {
-                what: "the number of timers".to_owned(),
-                given: TIMERS_MAX + 1,
-                expected: "at most 1,024".to_owned(),
-            });
-        }
+        limits::another_timer(self.state.timers.len(), every)?;
         let timer = self.state.timers.len() as u32;
         self.state.timers.push(every);
         self.state.set_timer(self.core, self.cluster, timer);
@@ -589,7 +552,7 @@ impl Control for Reins<'_> {
         if n == 0 || taker.index == victim.index {
             return Ok(()); // they have them already
         }
-        self.spare_threads(victim, n, true)?;
+        self.fewer_threads(victim, n)?;
         let mut ready = Vec::new();
         victim.ask(taker, n, pools, &mut ready);
         self.core.make_all_ready(ready);
@@ -611,13 +574,7 @@ impl Control for Reins<'_> {
 
     fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
         self.only_private("max_events_when_focused")?;
-        if n == 0 {
-            return Err(Refused::OutOfRange {
-                what: "the number of events of a visit".to_owned(),
-                given: 0,
-                expected: "at least 1".to_owned(),
-            });
-        }
+        limits::events_of_visit(n)?;
         match focus {
             Focus::All => self.state.course.set_most_everywhere(n),
             Focus::Stage(stage) => {
@@ -646,12 +603,12 @@ impl Control for Reins<'_> {
 
     fn add_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
         let now = self.reading(stage)?.instances;
-        self.set_instances(stage, now.checked_add(n))
+        self.set_instances(stage, now.saturating_add(n))
     }
 
     fn kill_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
         let now = self.reading(stage)?.instances;
-        self.set_instances(stage, now.checked_sub(n).filter(|left| *left > 0))
+        self.set_instances(stage, now.saturating_sub(n))
     }
 
     fn instances(&self, stage: StageId) -> Result<usize, Refused> {

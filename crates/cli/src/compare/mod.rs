@@ -38,7 +38,7 @@ pub(crate) use verdict::By;
 
 use crate::args::{BaseArgs, CompareArgs, PlanArgs};
 use crate::show::{self, Exit, When};
-use crate::{Refusal, flags, settle};
+use crate::{Refusal, flags, rehearse, settle};
 use line::{Common, rates};
 use runs::{Combination, Load};
 use verdict::{Ranking, Run};
@@ -117,6 +117,7 @@ impl Asked {
                     let mut spec = of(Some(policy), threads);
                     rates(*load, &sources).iter().for_each(|rate| spec.set("--load", rate));
                     let settled = settle(app, &spec).map_err(Refusal::Plan)?;
+                    rehearse(app, settled.settings())?;
                     combinations.push(Combination {
                         policy: policy.clone(),
                         threads: threads_of(settled.settings(), &cluster),

@@ -95,6 +95,11 @@ fn check_says_that_the_plan_fits_or_why_it_does_not() {
     ] {
         assert!(done.err.contains(word), "{word}\n{}", done.err);
     }
+    let done = squares(&["check", "--policy", "seda(threads=700)"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
+    let told =
+        "error: the policy `seda` of `main` could not start: the number of threads of `main` is";
+    assert!(done.err.starts_with(told), "{}", done.err);
     let done = squares(&["check", "--plan", "no/such.toml"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("`no/such.toml` cannot be read"), "{}", done.err);

@@ -49,7 +49,7 @@ const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "max",
-        about: "the greatest bound",
+        about: "the greatest bound; no less than the least",
         kind: ParamKind::Count(1, usize::MAX),
         default: "200",
     },

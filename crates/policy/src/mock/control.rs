@@ -1,13 +1,15 @@
-//! What a mock does when a policy calls it: the checks of `Control`, in the order of its groups.
+//! What a mock does when a policy calls it: the checks of `Control`, in the order of its groups. A
+//! program must answer alike: `crates/comporta/tests/it/control/alike.rs` compares them.
 
 use std::time::Duration;
 
 use comporta_model::event::Time;
-use comporta_model::graph::StageId;
-use comporta_model::plan::{WhenFull, defaults};
+use comporta_model::graph::{Kind, StageId};
+use comporta_model::plan::WhenFull;
 
 use super::{Mock, MockStage, Queues};
 use crate::control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+use crate::limits;
 
 impl Mock {
     /// Does what `act` does and writes it down; or writes down why it was refused.
@@ -25,10 +27,8 @@ impl Mock {
     }
 
     fn place(&self, stage: StageId) -> Result<usize, Refused> {
-        let stranger = || Refused::NotInCluster {
-            stage: stage.0.to_string(),
-            cluster: defaults::CLUSTER.to_owned(),
-        };
+        let stranger =
+            || Refused::NotInCluster { stage: stage.0.to_string(), cluster: self.cluster.clone() };
         self.infos.iter().position(|info| info.id == stage).ok_or_else(stranger)
     }
 
@@ -55,20 +55,14 @@ impl Mock {
 
     /// Whether the cluster may have so many threads more.
     fn more_threads(&self, more: usize) -> Result<(), Refused> {
-        let threads = self.pools.iter().sum::<usize>().saturating_add(more);
-        let range = 0..=defaults::THREADS_MAX;
-        in_range("the number of threads of the cluster", threads, range)
+        limits::more_threads(&self.cluster, self.pools.iter().sum(), more)
     }
 
     /// Whether a pool may lose so many threads.
     fn fewer_threads(&self, pool: PoolId, less: usize) -> Result<(), Refused> {
         let threads = self.pool(pool)?;
-        in_range("the number of threads to go", less, 0..=threads)?;
         let has_stages = self.stages.iter().any(|stage| stage.pool == pool);
-        if has_stages && less == threads {
-            return Err(Refused::NoThreadLeft { pool: pool.0, threads, less });
-        }
-        Ok(())
+        limits::fewer_threads((pool, &self.pool_name(pool)), threads, less, has_stages)
     }
 
     fn private(&self, method: &'static str) -> Result<(), Refused> {
@@ -78,28 +72,22 @@ impl Mock {
         }
     }
 
-    fn before_start(&self) -> Result<(), Refused> {
-        if self.started { Err(Refused::Started) } else { Ok(()) }
+    fn settle_queues(&mut self, queues: Queues) -> Result<(), Refused> {
+        if self.started || self.queues != Queues::One {
+            return Err(Refused::Started);
+        }
+        self.queues = queues;
+        Ok(())
     }
 
-    fn pool_name(pool: PoolId) -> String {
-        if pool.0 == 0 { "main".to_owned() } else { format!("pool{}", pool.0) }
+    fn pool_name(&self, pool: PoolId) -> String {
+        if pool.0 == 0 { self.cluster.clone() } else { format!("pool{}", pool.0) }
     }
-}
 
-fn in_range(
-    what: &str,
-    given: usize,
-    range: std::ops::RangeInclusive<usize>,
-) -> Result<(), Refused> {
-    if range.contains(&given) {
-        return Ok(());
+    /// Stages that threads can visit: inputs have no work of their own.
+    fn visited(&self) -> impl Iterator<Item = StageId> {
+        self.infos.iter().filter(|info| info.kind != Kind::Input).map(|info| info.id)
     }
-    let expected = match (*range.start(), *range.end()) {
-        (least, usize::MAX) => format!("at least {least}"),
-        (least, most) => format!("{least} to {most}"),
-    };
-    Err(Refused::OutOfRange { what: what.to_owned(), given, expected })
 }
 
 impl Control for Mock {
@@ -123,25 +111,20 @@ impl Control for Mock {
 
     fn use_private_queues(&mut self) -> Result<(), Refused> {
         self.change("use_private_queues".to_owned(), |mock| {
-            mock.before_start()?;
-            mock.queues = Queues::Private;
-            mock.order = mock.infos.iter().map(|info| info.id).collect();
+            mock.settle_queues(Queues::Private)?;
+            mock.order = mock.visited().collect();
             Ok(())
         })
     }
 
     fn use_own_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_own_queues".to_owned(), |mock| {
-            mock.before_start()?;
-            mock.queues = Queues::Own;
-            Ok(())
-        })
+        self.change("use_own_queues".to_owned(), |mock| mock.settle_queues(Queues::Own))
     }
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
         self.change(format!("set_queue_capacity {} {max}", self.name(stage)), |mock| {
             let place = mock.queue(stage)?;
-            in_range("the capacity", max, mock.infos[place].capacity_min..=usize::MAX)?;
+            limits::capacity(&mock.infos[place], max)?;
             mock.stages[place].capacity = max;
             Ok(())
         })
@@ -185,7 +168,8 @@ impl Control for Mock {
 
     fn new_pool(&mut self, threads: usize) -> Result<PoolId, Refused> {
         let pool = PoolId(self.pools.len() as u32);
-        self.change(format!("new_pool {threads} -> {}", Mock::pool_name(pool)), |mock| {
+        self.change(format!("new_pool {threads} -> {}", self.pool_name(pool)), |mock| {
+            limits::another_pool(mock.pools.len() - 1, mock.infos.len())?;
             mock.more_threads(threads)?;
             mock.pools.push(threads);
             Ok(pool)
@@ -193,16 +177,17 @@ impl Control for Mock {
     }
 
     fn set_pool(&mut self, pool: PoolId, stage: StageId) -> Result<(), Refused> {
-        let call = format!("set_pool {} {}", Mock::pool_name(pool), self.name(stage));
+        let call = format!("set_pool {} {}", self.pool_name(pool), self.name(stage));
         self.change(call, |mock| {
-            in_range("the number of threads of the pool", mock.pool(pool)?, 1..=usize::MAX)?;
+            mock.place(stage)?;
+            limits::runs_stages(&mock.pool_name(pool), mock.pool(pool)?)?;
             mock.of_mut(stage)?.pool = pool;
             Ok(())
         })
     }
 
     fn add_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
-        self.change(format!("add_threads {} {n}", Mock::pool_name(pool)), |mock| {
+        self.change(format!("add_threads {} {n}", self.pool_name(pool)), |mock| {
             mock.pool(pool)?;
             mock.more_threads(n)?;
             mock.pools[pool.0 as usize] += n;
@@ -211,7 +196,7 @@ impl Control for Mock {
     }
 
     fn kill_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
-        self.change(format!("kill_threads {} {n}", Mock::pool_name(pool)), |mock| {
+        self.change(format!("kill_threads {} {n}", self.pool_name(pool)), |mock| {
             mock.fewer_threads(pool, n)?;
             mock.pools[pool.0 as usize] -= n;
             Ok(())
@@ -230,8 +215,7 @@ impl Control for Mock {
 
     fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused> {
         self.change(format!("add_timer {every:?}"), |mock| {
-            let ms = usize::try_from(every.as_millis()).unwrap_or(usize::MAX);
-            in_range("the period of a timer, in milliseconds,", ms, 1..=usize::MAX)?;
+            limits::another_timer(mock.timers.len(), every)?;
             mock.timers.push(every);
             Ok(TimerId(mock.timers.len() as u32 - 1))
         })
@@ -288,11 +272,13 @@ impl Control for Mock {
                 return Err(Refused::EmptyOrder);
             }
             stages.iter().try_for_each(|stage| mock.place(*stage).map(|_| ()))?;
-            let len = stages.len();
+            let mut order = stages.to_vec();
+            order.extend(mock.visited().filter(|stage| !stages.contains(stage)));
+            let len = order.len();
             if let Some(index) = mock.restart.filter(|index| *index >= len) {
                 return Err(Refused::NoPlace { index, len });
             }
-            mock.order = stages.to_vec();
+            mock.order = order;
             Ok(())
         })
     }
@@ -325,6 +311,9 @@ impl Control for Mock {
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
         self.change(format!("steal {} {} {n}", self.name(to), self.name(from)), |mock| {
             let (to, from) = (mock.of(to)?.pool, mock.of(from)?.pool);
+            if n == 0 || to == from {
+                return Ok(()); // they have them already
+            }
             mock.fewer_threads(from, n)?;
             mock.pools[from.0 as usize] -= n;
             mock.pools[to.0 as usize] += n;
@@ -350,7 +339,7 @@ impl Control for Mock {
         };
         self.change(format!("max_events_when_focused {whom} {n}"), |mock| {
             mock.private("max_events_when_focused")?;
-            in_range("the number of events in a visit", n, 1..=usize::MAX)?;
+            limits::events_of_visit(n)?;
             match focus {
                 Focus::All => mock.stages.iter_mut().for_each(|stage| stage.events_max = Some(n)),
                 Focus::Stage(stage) => mock.of_mut(stage)?.events_max = Some(n),
@@ -372,12 +361,9 @@ impl Control for Mock {
     fn add_instances(&mut self, stage: StageId, n: usize) -> Result<(), Refused> {
         self.change(format!("add_instances {} {n}", self.name(stage)), |mock| {
             let place = mock.place(stage)?;
-            let (info, instances) = (&mock.infos[place], mock.stages[place].instances);
+            let instances = mock.stages[place].instances;
             let wanted = instances.saturating_add(n);
-            let most = if info.stateful || !info.has_queue() { 1 } else { defaults::INSTANCES_MAX };
-            if wanted > most {
-                return Err(Refused::Instances { stage: info.name.clone(), instances, wanted });
-            }
+            limits::instances(&mock.infos[place], instances, wanted)?;
             mock.stages[place].instances = wanted;
             Ok(())
         })
@@ -388,10 +374,7 @@ impl Control for Mock {
             let place = mock.place(stage)?;
             let instances = mock.stages[place].instances;
             let wanted = instances.saturating_sub(n);
-            if wanted == 0 {
-                let stage = mock.infos[place].name.clone();
-                return Err(Refused::Instances { stage, instances, wanted });
-            }
+            limits::instances(&mock.infos[place], instances, wanted)?;
             mock.stages[place].instances = wanted;
             Ok(())
         })

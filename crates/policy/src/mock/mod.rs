@@ -69,6 +69,7 @@ const THREADS: usize = 4;
 /// A model of a cluster, and what a policy did to it.
 #[derive(Clone, Debug)]
 pub struct Mock {
+    cluster: String,
     infos: Vec<StageInfo>,
     /// Beside `infos`.
     stages: Vec<MockStage>,
@@ -119,6 +120,25 @@ pub struct MockStage {
     pub events_max: Option<usize>,
 }
 
+impl MockStage {
+    fn new() -> Self {
+        MockStage {
+            queued: 0,
+            arrived: 0,
+            processed: 0,
+            busy: 0,
+            instances: 1,
+            capacity: defaults::CAPACITY,
+            when_full: WhenFull::default(),
+            enabled: true,
+            priority: 0,
+            color: None,
+            pool: PoolId(0),
+            events_max: None,
+        }
+    }
+}
+
 /// Where the threads of a [`Mock`] would look for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -137,6 +157,7 @@ impl Mock {
     #[must_use]
     pub fn new() -> Self {
         Mock {
+            cluster: defaults::CLUSTER.to_owned(),
             infos: Vec::new(),
             stages: Vec::new(),
             pools: vec![THREADS],
@@ -154,6 +175,13 @@ impl Mock {
             explained: Vec::new(),
             refused: Vec::new(),
         }
+    }
+
+    /// A cluster of this name with these stages, which stand in the order of the pipeline.
+    #[must_use]
+    pub fn cluster(name: &str, infos: Vec<StageInfo>) -> Self {
+        let stages = vec![MockStage::new(); infos.len()];
+        Mock { cluster: name.to_owned(), infos, stages, ..Mock::new() }
     }
 
     /// With a source.
@@ -225,22 +253,10 @@ impl Mock {
         // The order of the pipeline, sources and inputs first.
         let rank = (depth, kind == Kind::Stage);
         let place = self.infos.partition_point(|info| (info.depth, info.has_queue()) <= rank);
-        self.infos.insert(place, StageInfo::new(id, name, kind, depth));
-        let stage = MockStage {
-            queued: 0,
-            arrived: 0,
-            processed: 0,
-            busy: 0,
-            instances: 1,
-            capacity: defaults::CAPACITY,
-            when_full: WhenFull::default(),
-            enabled: true,
-            priority: 0,
-            color: None,
-            pool: PoolId(0),
-            events_max: None,
-        };
-        self.stages.insert(place, stage);
+        let mut info = StageInfo::new(id, name, kind, depth);
+        info.stateful = kind != Kind::Stage;
+        self.infos.insert(place, info);
+        self.stages.insert(place, MockStage::new());
         self
     }
 }
@@ -253,6 +269,8 @@ impl Mock {
     /// What it returns.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
         self.started = false;
+        self.queues = Queues::One;
+        self.order.clear();
         let outcome = policy.start(self);
         self.started = true;
         outcome

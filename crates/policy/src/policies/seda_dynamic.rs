@@ -85,6 +85,12 @@ impl SedaDynamic {
 
 impl Policy for SedaDynamic {
     fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+        let (least, most) = (self.threads_min, self.threads_max);
+        if most < least {
+            let (what, expected) =
+                ("`threads_max`".to_owned(), format!("`threads_min`, {least}, or more"));
+            return Err(Refused::OutOfRange { what, given: most, expected });
+        }
         self.seda.start(control)?;
         self.stages = pools::staged(control);
         // Where all have grown, the cluster still has no more threads than it may.
@@ -128,6 +134,16 @@ mod tests {
         let mut mock = Mock::new().source("accept").stage("parse");
         mock.at_mut("parse").instances = 10;
         mock
+    }
+
+    #[test]
+    fn a_most_under_the_least_is_refused_before_anything_is_changed() {
+        let choice = "seda-dynamic(threads_min=20)".parse().unwrap();
+        let offer = super::entry().offer.settle(&choice, "policy").unwrap();
+        let mut mock = one_stage();
+        let refused = mock.start(&mut super::SedaDynamic::new(&offer)).unwrap_err();
+        assert_eq!(refused.to_string(), "`threads_max` is 10: use `threads_min`, 20, or more");
+        assert!(mock.log().is_empty());
     }
 
     #[test]

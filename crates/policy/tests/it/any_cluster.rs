@@ -7,10 +7,10 @@ use comporta_policy::{Choice, Control, Kind, Policy, Registry, TimerId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Besides each policy with its defaults: parameters at their ends, and some that contradict.
+/// Besides each policy with its defaults: parameters at their ends.
 const CHOICES: &[&str] = &[
     "seda(threads=8, capacity=1, instances=10, shed=true)",
-    "seda-dynamic(threads_min=20, instances=3)",
+    "seda-dynamic(threads_min=20, threads_max=30, instances=3)",
     "seda-dynamic(threads_min=1, threads_max=1, above=0, shed=true)",
     "thread-stealing(threads=1)",
     "thread-stealing(threads=5, instances=7)",

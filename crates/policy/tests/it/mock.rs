@@ -40,7 +40,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, [_, check, _]| m.set_queue_capacity(check, 0),
-            "set_queue_capacity check 0: the capacity is 0: use at least 1",
+            "set_queue_capacity check 0: the queue capacity of `check` is 0: use at least 1",
         ),
         (
             |m, [source, ..]| m.set_when_full(source, WhenFull::Reject),
@@ -50,7 +50,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (|m, [source, ..]| m.enable_queue(source), "enable_queue orders: `orders` has no queue"),
         (
             |m, _| m.new_pool(1_021).map(|_| ()),
-            "new_pool 1021 -> pool1: the number of threads of the cluster is 1025: use 0 to 1024",
+            "new_pool 1021 -> pool1: the number of threads of `main` is 1025: use at most 1024",
         ),
         (
             |m, [_, check, _]| m.set_pool(PoolId(7), check),
@@ -62,8 +62,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, _| m.add_threads(PoolId(0), usize::MAX),
-            "add_threads main 18446744073709551615: the number of threads of the cluster is \
-             18446744073709551615: use 0 to 1024",
+            "add_threads main 18446744073709551615: the number of threads of `main` is \
+             18446744073709551615: use at most 1024",
         ),
         (
             |m, _| m.kill_threads(PoolId(0), 4),
@@ -71,11 +71,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, _| m.kill_threads(PoolId(0), 5),
-            "kill_threads main 5: the number of threads to go is 5: use 0 to 4",
+            "kill_threads main 5: the number of threads to go from `main` is 5: use at most 4",
         ),
         (
             |m, _| m.add_timer(Duration::from_micros(999)).map(|_| ()),
-            "add_timer 999µs: the period of a timer, in milliseconds, is 0: use at least 1",
+            "add_timer 999µs: the time between two calls, in microseconds, is 999: use at least 1000",
         ),
         (
             |m, _| m.reset_statistics(STRANGER),
@@ -105,8 +105,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
              `use_private_queues` in `start`",
         ),
         (
-            |m, [_, check, book]| m.steal(check, book, 4),
-            "steal check book 4: pool 0 has 4 threads and stages to run: 4 cannot go",
+            |m, [_, check, _]| m.steal(check, STRANGER, 1),
+            "steal check ? 1: stage 0 is not in the cluster `main`",
         ),
         (
             |m, [_, _, book]| m.add_instances(book, 1),
@@ -135,6 +135,19 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_steal_leaves_the_victim_a_thread_and_inside_of_a_pool_moves_none() {
+    let told = refusal(
+        |m, [_, check, _]| {
+            let pool = m.new_pool(1)?;
+            m.set_pool(pool, check)?;
+            m.steal(check, check, 9)
+        },
+        |m, [_, check, book]| m.steal(check, book, 4),
+    );
+    assert_eq!(told, "steal check book 4: pool 0 has 4 threads and stages to run: 4 cannot go");
+}
+
+#[test]
 fn private_queues_have_refusals_of_their_own() {
     let cases: &[(Call, &str)] = &[
         (|m, _| m.visit_order(&[]), "visit_order : a visit order names at least one stage"),
@@ -145,7 +158,7 @@ fn private_queues_have_refusals_of_their_own() {
         (|m, _| m.restart_at(3), "restart_at 3: the visit order has 3 places: there is no place 3"),
         (
             |m, [_, check, _]| m.max_events_when_focused(Focus::Stage(check), 0),
-            "max_events_when_focused check 0: the number of events in a visit is 0: use at least 1",
+            "max_events_when_focused check 0: the number of events of a visit is 0: use at least 1",
         ),
     ];
     for (call, told) in cases {

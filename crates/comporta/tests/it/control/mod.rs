@@ -9,6 +9,7 @@
 //! | `threads` | every policy on threads, with handlers that fail |
 //! | `pairs` | from every policy to every other while events flow |
 //! | `attack` | policies that do silly things fast, and persons at the same time |
+//! | `alike` | the mock answers as the runtime does |
 //! | `broken` | what attacks broke once |
 
 mod queues;
@@ -21,6 +22,7 @@ mod sequences;
 mod threads;
 mod pairs;
 mod attack;
+mod alike;
 mod broken;
 
 use std::collections::VecDeque;

@@ -1,0 +1,120 @@
+//! The bounds that every [`Control`](crate::Control) keeps, and what it says of them: in one place,
+//! so that a mock refuses what a program would, in the same words.
+
+use std::time::Duration;
+
+use comporta_model::plan::defaults;
+
+use crate::control::{PoolId, Refused, StageInfo};
+
+/// The shortest time between two calls of a timer.
+const TIMER_MIN: Duration = Duration::from_millis(1);
+/// How many timers a policy may have: a bound against slips.
+const TIMERS_MAX: usize = 1_024;
+/// How many pools a policy may make: a bound against slips, above what a pool per stage needs.
+const POOLS_PER_STAGE: usize = 2;
+const POOLS_MORE: usize = 16;
+
+/// How many pools the policy of a cluster of so many stages may make.
+#[must_use]
+pub fn pools_max(stages: usize) -> usize {
+    stages.saturating_mul(POOLS_PER_STAGE).saturating_add(POOLS_MORE)
+}
+
+/// Whether a policy that made so many pools, in a cluster of so many stages, may make another.
+///
+/// # Errors
+/// When it may not.
+pub fn another_pool(made: usize, stages: usize) -> Result<(), Refused> {
+    at_most(pools_max(stages), made.saturating_add(1), || "the number of pools".to_owned())
+}
+
+/// Whether a cluster of so many threads may have so many more.
+///
+/// # Errors
+/// When it may not.
+pub fn more_threads(cluster: &str, threads: usize, more: usize) -> Result<(), Refused> {
+    let what = || format!("the number of threads of `{cluster}`");
+    at_most(defaults::THREADS_MAX, threads.saturating_add(more), what)
+}
+
+/// Whether so many of a pool's threads can go. One that has stages to run keeps a thread.
+///
+/// # Errors
+/// When they cannot.
+pub fn fewer_threads(
+    (pool, name): (PoolId, &str),
+    threads: usize,
+    less: usize,
+    has_stages: bool,
+) -> Result<(), Refused> {
+    at_most(threads, less, || format!("the number of threads to go from `{name}`"))?;
+    if has_stages && less == threads {
+        return Err(Refused::NoThreadLeft { pool: pool.0, threads, less });
+    }
+    Ok(())
+}
+
+/// Whether a pool of so many threads can run stages.
+///
+/// # Errors
+/// When it has none.
+pub fn runs_stages(name: &str, threads: usize) -> Result<(), Refused> {
+    at_least(1, threads, || format!("the number of threads of the pool `{name}`"))
+}
+
+/// Whether a policy with so many timers may have another, of this period.
+///
+/// # Errors
+/// When it may not.
+pub fn another_timer(timers: usize, every: Duration) -> Result<(), Refused> {
+    let micros = |time: Duration| usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
+    let what = || "the time between two calls, in microseconds,".to_owned();
+    at_least(micros(TIMER_MIN), micros(every), what)?;
+    at_most(TIMERS_MAX, timers.saturating_add(1), || "the number of timers".to_owned())
+}
+
+/// Whether the queue of a stage may have so many places.
+///
+/// # Errors
+/// When there are none, or it is handed more at once.
+pub fn capacity(stage: &StageInfo, max: usize) -> Result<(), Refused> {
+    at_least(stage.capacity_min, max, || format!("the queue capacity of `{}`", stage.name))
+}
+
+/// Whether a visit may take so many events at most.
+///
+/// # Errors
+/// When it may take none.
+pub fn events_of_visit(events: usize) -> Result<(), Refused> {
+    at_least(1, events, || "the number of events of a visit".to_owned())
+}
+
+/// Whether a stage that has so many instances may have so many.
+///
+/// # Errors
+/// When it may not.
+pub fn instances(stage: &StageInfo, instances: usize, wanted: usize) -> Result<(), Refused> {
+    let one = stage.stateful || !stage.has_queue();
+    let most = if one { 1 } else { defaults::INSTANCES_MAX };
+    if (1..=most).contains(&wanted) {
+        return Ok(());
+    }
+    Err(Refused::Instances { stage: stage.name.clone(), instances, wanted })
+}
+
+fn at_least(least: usize, given: usize, what: impl FnOnce() -> String) -> Result<(), Refused> {
+    if given >= least {
+        return Ok(());
+    }
+    let expected = format!("at least {least}");
+    Err(Refused::OutOfRange { what: what(), given, expected })
+}
+
+fn at_most(most: usize, given: usize, what: impl FnOnce() -> String) -> Result<(), Refused> {
+    if given <= most {
+        return Ok(());
+    }
+    let expected = format!("at most {most}");
+    Err(Refused::OutOfRange { what: what(), given, expected })
+}
