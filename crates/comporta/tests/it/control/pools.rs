@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use comporta::policy::{PoolId, Refused};
+use comporta::policy::PoolId;
 use comporta::{App, Plan};
 
 use super::{Chain, Made, ended, handled, id, settings, threads, threads_of};
