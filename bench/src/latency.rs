@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Report {
         }
         let rate = capacity * f64::from(percent) / 100.0;
         let schedule = Schedule::open(rate, lasting);
-        let series = interleave(&entrants, rounds, options.seed, &name, |peer| {
+        let series = interleave(&entrants, rounds, options.seed, &name, |peer, _| {
             latencies(peer, &case, schedule)
         });
         println!("\n{percent} % load: {:.0} k events/s", rate / 1e3);
@@ -96,7 +96,7 @@ fn capacity(entrants: &[&LatencyPeer], case: &Case, options: &Options, report: &
         .collect();
     // A choice of peers without either still needs a rate: then all of them set it.
     let setters = if setters.is_empty() { entrants.to_vec() } else { setters };
-    let series = interleave(&setters, CAPACITY_ROUNDS, options.seed, "capacity", |peer| {
+    let series = interleave(&setters, CAPACITY_ROUNDS, options.seed, "capacity", |peer, _| {
         let paced = (peer.paced)(case, Pacer::new(Schedule::closed(events)));
         events as f64 / (paced.sink.finished() - paced.pace.started).as_secs_f64()
     });

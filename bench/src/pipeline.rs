@@ -120,16 +120,17 @@ pub(crate) fn run(options: &Options) -> Report {
             .filter(|peer| options.takes_peer(peer.name))
             .map(|peer| enter(peer, matchup, work, options))
             .collect();
-        let series = interleave(&entrants, options.rounds, options.seed, matchup.name, |entrant| {
-            let outcome = matchup.run(entrant.peer, &entrant.case);
-            assert_eq!(
-                (outcome.events, outcome.checksum),
-                (entrant.case.events, entrant.checksum),
-                "{} changed or lost events",
-                entrant.peer.name
-            );
-            outcome.elapsed.as_nanos() as f64 / outcome.events as f64
-        });
+        let series =
+            interleave(&entrants, options.rounds, options.seed, matchup.name, |entrant, _| {
+                let outcome = matchup.run(entrant.peer, &entrant.case);
+                assert_eq!(
+                    (outcome.events, outcome.checksum),
+                    (entrant.case.events, entrant.checksum),
+                    "{} changed or lost events",
+                    entrant.peer.name
+                );
+                outcome.elapsed.as_nanos() as f64 / outcome.events as f64
+            });
         tell(matchup, &entrants, &series, options, &mut report);
     }
     report.close();

@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Report {
         .filter(|(place, entry)| *place == 0 || options.takes_case(entry.offer.name))
         .map(|(_, entry)| Entrant::new(entry, options))
         .collect();
-    let series = interleave(&entrants, options.rounds, options.seed, "policies", |entrant| {
+    let series = interleave(&entrants, options.rounds, options.seed, "policies", |entrant, _| {
         let outcome = run_once(&entrant.case, &entrant.choice);
         let found = (outcome.events, outcome.checksum);
         let expected = (entrant.case.events, entrant.checksum);

@@ -23,37 +23,37 @@ impl<S> Series<S> {
     }
 }
 
-/// Runs every peer once per round; the result is indexed as `peers` is, samples as rounds are. A run
-/// in which the machine stalled is made again.
+/// Runs every peer once per round, with the number of the round; the result is indexed as `peers`
+/// is, samples as rounds are. A run in which the machine stalled is made again.
 pub(crate) fn interleave<P, S>(
     peers: &[P],
     rounds: usize,
     seed: u64,
     label: &str,
-    mut run: impl FnMut(&P) -> S,
+    mut run: impl FnMut(&P, usize) -> S,
 ) -> Vec<Series<S>> {
     let watch = Watch::new();
-    in_turn(peers, rounds, seed, label, |peer| {
+    in_turn(peers, rounds, seed, label, |peer, round| {
         watch.undisturbed(|| {
             let before = Cpu::now();
-            (run(peer), Cpu::now() - before)
+            (run(peer, round), Cpu::now() - before)
         })
     })
 }
 
 /// As `interleave`, but nobody watches for stalls. Where a program is to be idle, a thread that
-/// looks every millisecond is a disturbance itself; and in a run of a second there are always some,
-/// for all alike.
+/// looks every millisecond is a disturbance itself; and where there are many rounds, stalls are the
+/// same for all.
 pub(crate) fn interleave_unwatched<P, S>(
     peers: &[P],
     rounds: usize,
     seed: u64,
     label: &str,
-    mut run: impl FnMut(&P) -> S,
+    mut run: impl FnMut(&P, usize) -> S,
 ) -> Vec<Series<S>> {
-    in_turn(peers, rounds, seed, label, |peer| {
+    in_turn(peers, rounds, seed, label, |peer, round| {
         let before = Cpu::now();
-        (run(peer), Cpu::now() - before)
+        (run(peer, round), Cpu::now() - before)
     })
 }
 
@@ -62,7 +62,7 @@ fn in_turn<P, S>(
     rounds: usize,
     seed: u64,
     label: &str,
-    mut run: impl FnMut(&P) -> (S, Cpu),
+    mut run: impl FnMut(&P, usize) -> (S, Cpu),
 ) -> Vec<Series<S>> {
     let mut dice = Dice::new(seed);
     let mut samples: Vec<Vec<S>> = peers.iter().map(|_| Vec::with_capacity(rounds)).collect();
@@ -73,7 +73,7 @@ fn in_turn<P, S>(
         dice.shuffle(&mut order);
         for (done, &peer) in order.iter().enumerate() {
             progress.show(round * peers.len() + done);
-            let (sample, spent) = run(&peers[peer]);
+            let (sample, spent) = run(&peers[peer], round);
             samples[peer].push(sample);
             cpu[peer] += spent;
         }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn every_peer_runs_once_in_every_round() {
         let mut calls = Vec::new();
-        let series = interleave_unwatched(&["a", "b", "c"], 4, 1, "test", |peer| {
+        let series = interleave_unwatched(&["a", "b", "c"], 4, 1, "test", |peer, _| {
             calls.push(*peer);
             calls.len()
         });
@@ -147,7 +147,7 @@ mod tests {
     fn order_changes_between_rounds_and_repeats_with_the_seed() {
         let order = |seed| {
             let mut calls = Vec::new();
-            interleave_unwatched(&[0, 1, 2, 3], 6, seed, "test", |peer| calls.push(*peer));
+            interleave_unwatched(&[0, 1, 2, 3], 6, seed, "test", |peer, _| calls.push(*peer));
             calls
         };
         assert_eq!(order(5), order(5));

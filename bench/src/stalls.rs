@@ -24,8 +24,10 @@ const TICK: Duration = Duration::from_millis(1);
 const LATE: Duration = Duration::from_micros(300);
 /// A run of which more was lost, all processors together, is made again, ...
 const LOST_MAX: f64 = 0.002;
-/// ... up to so many times in all.
+/// ... up to so many times in all, ...
 const TRIES: u32 = 8;
+/// ... unless it was this long: hardly any such run is without, and they weigh little in it.
+const LONG: Duration = Duration::from_millis(500);
 
 /// Runs there were, made again, and kept although the machine stalled.
 #[derive(Debug, Default)]
@@ -91,8 +93,9 @@ impl Watch {
         let mut attempt = || {
             let (before, began) = (self.lost_ns.load(Relaxed), Instant::now());
             let sample = run();
-            let lost_ns = self.lost_ns.load(Relaxed) - before;
-            (lost_ns as f64 / began.elapsed().as_nanos() as f64, sample)
+            let (lost_ns, took) = (self.lost_ns.load(Relaxed) - before, began.elapsed());
+            let lost = if took < LONG { lost_ns as f64 / took.as_nanos() as f64 } else { 0.0 };
+            (lost, sample)
         };
         TALLY.runs.fetch_add(1, Relaxed);
         let mut best = attempt();

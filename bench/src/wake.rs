@@ -94,9 +94,10 @@ pub(crate) fn run(options: &Options) -> Report {
     println!("wake: {} rounds of {pushes} pushes, {} threads", options.rounds, options.threads);
     let entrants: Vec<&WakePeer> =
         peers::WAKE.iter().filter(|peer| options.takes_peer(peer.name)).collect();
-    let series = interleave_unwatched(&entrants, options.rounds, options.seed, "wake", |peer| {
-        wakes(peer, pushes, options)
-    });
+    let series =
+        interleave_unwatched(&entrants, options.rounds, options.seed, "wake", |peer, _| {
+            wakes(peer, pushes, options)
+        });
     let watch = if options.quick { IDLE_WATCH_QUICK } else { IDLE_WATCH };
     let idle: Vec<f64> =
         entrants.iter().map(|peer| idle_cpu_percent(peer, watch, options)).collect();

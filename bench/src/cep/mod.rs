@@ -100,7 +100,7 @@ pub(crate) fn run(options: &Options) -> Report {
     let plans = TABLE.iter().filter(|row| options.takes_case(row.name)).map(Entrant::Plan);
     let peers = PEERS.iter().filter(|peer| options.takes_peer(peer.name)).map(Entrant::Peer);
     let entrants: Vec<Entrant> = plans.chain(peers).collect();
-    let series = interleave(&entrants, options.rounds, options.seed, "cep", |entrant| {
+    let series = interleave(&entrants, options.rounds, options.seed, "cep", |entrant, _| {
         entrant.run(&log, &base, options.threads)
     });
     let found = Found::new(&entrants, &series);
@@ -241,7 +241,7 @@ fn judge(
     let rounds = options.rounds * FINAL_ROUNDS;
     report.figure("final_rounds", rounds as f64);
     let finals =
-        interleave(&finalists, rounds, options.seed, "cep, the best", |entrant| run(entrant));
+        interleave(&finalists, rounds, options.seed, "cep, the best", |entrant, _| run(entrant));
     println!("\nIn {rounds} rounds of their own, {} against", finalists[0].name());
     for (bar, other) in [("vs_best_peer", peer), ("best_vs_worst_plan", worst)] {
         let Some(other) = other else { continue };

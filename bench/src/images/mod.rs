@@ -10,8 +10,9 @@
 //! Comparing the results with what a plain loop makes (after every run) is not measured either.
 //!
 //! Our best policy is not chosen by what it is judged by: the table chooses the best and the worst,
-//! and those two and rayon then run against each other, in rounds of three, short enough that the
-//! machine is the same for all of one.
+//! and those two and rayon then run against each other, in rounds of three. A run is then a quarter
+//! as long, so that the machine is the same for all of a round, and the rounds take other images in
+//! turn: which of a few comes last, on one processor while the other is idle, is chance.
 
 pub(crate) mod work;
 mod plans;
@@ -19,7 +20,7 @@ mod plans;
 use crate::options::Options;
 use crate::peers::images::{ImagesPeer, PEERS, comporta};
 use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
-use crate::rounds::{Series, interleave_unwatched};
+use crate::rounds::{Series, interleave, interleave_unwatched};
 use crate::stats::{Ratio, median, quantile};
 use ::images::draw::{LARGEST, SMALLEST};
 use plans::{CONFIGURATIONS, Configuration};
@@ -39,7 +40,10 @@ const BARS: &[Bar] = &[Bar {
 const COUNT: usize = 400;
 const COUNT_QUICK: usize = 12;
 /// Rounds between the best, the worst and rayon, for each of the table.
-const FINAL_ROUNDS: usize = 4;
+const FINAL_ROUNDS: usize = 20;
+/// Sets of images that these rounds take in turn, and into how many parts of the table's each fits.
+const FINAL_SETS: usize = 8;
+const FINAL_PART: usize = 4;
 /// Makes the images up; `--seed` is for the order of the runs.
 const IMAGES_SEED: u64 = 1;
 
@@ -95,14 +99,13 @@ pub(crate) fn run(options: &Options) -> Report {
         CONFIGURATIONS.iter().filter(|row| options.takes_case(row.name)).map(Entrant::Policy);
     let peers = PEERS.iter().filter(|peer| options.takes_peer(peer.name)).map(Entrant::Peer);
     let entrants: Vec<Entrant> = policies.chain(peers).collect();
-    let series =
-        interleave_unwatched(&entrants, options.rounds, options.seed, "images", |entrant| {
-            entrant.run(&images, options.threads)
-        });
+    let series = interleave(&entrants, options.rounds, options.seed, "images", |entrant, _| {
+        entrant.run(&images, options.threads)
+    });
     report.figure("images", count as f64);
     report.figure("megapixels", megapixels);
     tell(&entrants, &series, megapixels, options, &mut report);
-    judge(&entrants, &series, &images, options, &mut report);
+    judge(&entrants, &series, count, options, &mut report);
     report.close();
     report
 }
@@ -197,7 +200,7 @@ fn throughput(samples: &Series<f64>) -> Vec<f64> {
 fn judge(
     entrants: &[Entrant],
     series: &[Series<f64>],
-    images: &Images,
+    count: usize,
     options: &Options,
     report: &mut Report,
 ) {
@@ -215,10 +218,16 @@ fn judge(
     let rayon = entrants.iter().find(|entrant| entrant.name() == "rayon");
     let finalists: Vec<&Entrant> = [*best, *worst].into_iter().chain(rayon).collect();
     let rounds = options.rounds * FINAL_ROUNDS;
-    let finals =
-        interleave_unwatched(&finalists, rounds, options.seed, "images, the best", |entrant| {
-            entrant.run(images, options.threads)
-        });
+    let sets: Vec<Images> = (1..=FINAL_SETS as u64)
+        .map(|set| Images::new(count.div_ceil(FINAL_PART), LARGEST.0, IMAGES_SEED + set))
+        .collect();
+    let finals = interleave_unwatched(
+        &finalists,
+        rounds,
+        options.seed,
+        "images, the best",
+        |entrant, round| entrant.run(&sets[round % sets.len()], options.threads),
+    );
     let against =
         |of: usize| Ratio::paired(&throughput(&finals[0]), &throughput(&finals[of]), options.seed);
     let spread = against(1);

@@ -1,9 +1,9 @@
 //! The admission controllers, with parameters for a service time.
 //!
-//! One rule for all: whoever is let in should wait two or three service times. At 0.7 load, from
-//! which the step starts, that is the wait without any controller, and one that lets the wait grow
-//! to more than twice that can never be "back". It costs: at 0.9, a tenth is shed that a longer
-//! queue would have served. Where a controller has parameters of time or number, they are in service times as published ones were
+//! One rule for all: whoever is let in should wait two or three service times, and five at most. At
+//! 0.7 load, from which the step starts, that is the wait without any controller, and one that lets
+//! the wait grow to more than twice that can never be "back". It costs: at 0.9, a tenth and more is
+//! shed that a longer queue would have served. Where a controller has parameters of time or number, they are in service times as published ones were
 //! in the service times or round trips of their papers; where a parameter has no unit, it is the
 //! published one unless it says why below.
 
@@ -34,7 +34,7 @@ fn span(mean: Duration, times: u32) -> String {
 #[rustfmt::skip]
 pub(crate) const CONTROLLERS: [Controller; 9] = [
     Controller { name: "none", choice: |_, _| "none".into(), with: With::Nothing },
-    Controller { name: "capacity", choice: |_, _| Choice::new("capacity").with("max", 3), with: With::Nothing },
+    Controller { name: "capacity", choice: |_, _| Choice::new("capacity").with("max", 5), with: With::Nothing },
     Controller { name: "token-bucket", choice: token_bucket, with: With::Nothing },
     Controller { name: "codel", choice: codel, with: With::Nothing },
     Controller { name: "seda", choice: seda, with: With::Nothing },

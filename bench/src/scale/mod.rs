@@ -202,12 +202,13 @@ pub(crate) fn run(options: &Options) -> Report {
             .iter()
             .map(|&point| enter(point, (axis.grow)(program, point), options))
             .collect();
-        let series = interleave(&entrants, options.rounds, options.seed, axis.name, |entrant| {
-            let (outcome, events_per_visit) = entrant.program.run(entrant.events);
-            assert_eq!(outcome.checksum, entrant.checksum, "events were changed or lost");
-            let parts = entrant.events * axis.unit.per_event(&entrant.program) as u64;
-            Sample { ns: outcome.elapsed.as_nanos() as f64 / parts as f64, events_per_visit }
-        });
+        let series =
+            interleave(&entrants, options.rounds, options.seed, axis.name, |entrant, _| {
+                let (outcome, events_per_visit) = entrant.program.run(entrant.events);
+                assert_eq!(outcome.checksum, entrant.checksum, "events were changed or lost");
+                let parts = entrant.events * axis.unit.per_event(&entrant.program) as u64;
+                Sample { ns: outcome.elapsed.as_nanos() as f64 / parts as f64, events_per_visit }
+            });
         tell(axis, &entrants, &series, options, &mut report);
     }
     report.close();

@@ -22,7 +22,7 @@ pub(crate) fn rehearse(
     for (cluster, pool) in settings.pools.iter().enumerate() {
         let mut mock = cluster_of(graph, depths, settings, cluster);
         if let Err(message) = start(registry, pool, &mut mock) {
-            let (cluster, policy) = (pool.name.clone(), pool.policy.name.clone());
+            let (cluster, policy) = (pool.name.clone(), pool.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
     }

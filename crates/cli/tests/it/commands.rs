@@ -97,8 +97,7 @@ fn check_says_that_the_plan_fits_or_why_it_does_not() {
     }
     let done = squares(&["check", "--policy", "seda(threads=700)"]);
     assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
-    let told =
-        "error: the policy `seda` of `main` could not start: the number of threads of `main` is";
+    let told = "error: the policy `seda(capacity=100, instances=0, shed=false, threads=700)` of `main` could not start: the number";
     assert!(done.err.starts_with(told), "{}", done.err);
     let done = squares(&["check", "--plan", "no/such.toml"]);
     assert_eq!(done.code, Some(2));

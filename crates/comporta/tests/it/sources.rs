@@ -616,6 +616,24 @@ fn every_group_settles_at_the_end_of_a_stream_on_threads() {
     assert!(groups.into_iter().eq((1..=500).filter(|group| (group - 1) % 5 != 0)));
 }
 
+#[test]
+fn what_an_iterator_has_given_is_handled_while_it_waits_for_more() {
+    for burst in [1, 5, 20] {
+        let (send, receive) = std::sync::mpsc::channel::<u64>();
+        let app = App::new("channel");
+        let numbers = app.source("numbers", move || receive.into_iter());
+        let end = app.sink("end", |_: u64| ());
+        app.connect(numbers, end);
+        let running = app.start(&Plan::new().threads(2)).unwrap();
+        for round in 1..=3 {
+            (0..burst).for_each(|n| send.send(n).unwrap());
+            until(|| stage(&running.snapshot(), "end").counts.handled == round * burst);
+        }
+        drop(send);
+        assert_eq!(running.wait().ended, Ended::Complete);
+    }
+}
+
 /// Gives its bytes when asked, one line at a time, and then waits until the gate is open.
 struct Pipe {
     lines: VecDeque<&'static str>,

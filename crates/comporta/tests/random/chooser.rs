@@ -50,7 +50,7 @@ impl Chooser {
             "seda" => &[("threads", &[1, 2, 3]), ("capacity", &[1, 7, SEDA_CAPACITY])],
             "seda-dynamic" => &[
                 ("threads_min", &[1, 2]),
-                ("threads_max", &[1, 3]),
+                ("threads_max", &[2, 3]),
                 ("above", &[0, 1, 5]),
                 ("capacity", &[1, 7]),
             ],

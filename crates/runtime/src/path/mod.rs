@@ -1,7 +1,8 @@
 //! One event's walk, a hop per file:
 //!
-//! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate; [`push`] lets a
-//!    program hand them in from outside, and [`caller`] is who waits there.
+//! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate, and as many as
+//!    [`appetite`] says; [`push`] lets a program hand them in from outside, and [`caller`] is who
+//!    waits there.
 //! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed; [`gate`] asks the
 //!    stage's admission controller first, if it has one.
 //! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
@@ -15,6 +16,7 @@
 
 pub(crate) mod source;
 pub(crate) mod schedule;
+pub(crate) mod appetite;
 pub(crate) mod push;
 pub(crate) mod caller;
 pub(crate) mod gate;

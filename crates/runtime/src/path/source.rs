@@ -15,6 +15,7 @@ use comporta_model::source::{Demand, Pull, Source};
 use crate::core::{Core, Node, Reading};
 use crate::failure::{Failure, guard};
 use crate::path::admit::{Wakes, Who};
+use crate::path::appetite::Appetite;
 use crate::path::emit::{Drawing, Line, Links, Sending};
 use crate::path::ready::{Task, Token};
 use crate::path::schedule::Schedule;
@@ -94,6 +95,7 @@ struct Pump<S: Source> {
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
     due: Option<Time>,
+    appetite: Appetite,
     /// When events are due, if the plan gives the source a rate.
     schedule: Option<Schedule>,
 }
@@ -107,7 +109,7 @@ impl<S: Source> SourceNode<S> {
         let who = Who::Instance { stage: self.id, instance: 0 };
         pump.due = None;
         let most = if wakes.limit == 0 { self.batch } else { self.batch.min(wakes.limit) };
-        let (mut ingress, mut most) = (now, most);
+        let (mut ingress, mut most) = (now, most.min(pump.appetite.events()));
         if let Some(schedule) = &mut pump.schedule {
             // Not the time the visit began, as in `turn`.
             match schedule.due(core.clock.now()) {
@@ -177,13 +179,14 @@ impl<S: Source> SourceNode<S> {
         wakes.done = emitted;
         let end = core.clock.now();
         wakes.now = Some(end);
-        let took = end.since(now).as_nanos() as u64;
+        let took = end.since(now);
+        pump.appetite.note(emitted, took);
         if let Some(schedule) = &mut pump.schedule {
             let idle = emitted < events || matches!(pump.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(emitted, idle);
         }
         pump.unseen = Some((emitted as u64, unrouted as u64));
-        pump.busy_ns += took;
+        pump.busy_ns += took.as_nanos() as u64;
         match group {
             // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
             Some(_) if emitted == 0 => self.state.lock().groups -= 1,
@@ -345,6 +348,7 @@ impl<S: Source> Node for SourceNode<S> {
             busy_ns: 0,
             left: Pull::More,
             due: None,
+            appetite: if core.is_tested() { Appetite::unbounded() } else { Appetite::new() },
             schedule: self.rate.is_finite().then(|| Schedule::new(self.rate)),
         };
         self.state.lock().pump = Some(Box::new(pump));

@@ -1,0 +1,112 @@
+//! How many events a source is pulled for. An iterator may block for its next event, and what the
+//! pull has until then is held back for as long: lines typed by a person, messages of a channel.
+//! Nobody can see beforehand that it will, so it is pulled for one event at a time until it has been
+//! quick for a while, and again from the first pull that waited.
+//! Used by `source`.
+
+use std::time::Duration;
+
+/// A pull that takes this long, ...
+const LONG: Duration = Duration::from_millis(1);
+/// ... and this long for each of its events, has waited for them rather than worked.
+const LONG_EACH: Duration = Duration::from_micros(50);
+/// How many quick pulls there are for one event each, and for each number after that. So what a
+/// burst leaves behind in a pull that waits is small against what it has handed on.
+const ALONE: u32 = 64;
+const ALIKE: u32 = 16;
+
+/// How much a source is asked for.
+pub(crate) struct Appetite {
+    events: usize,
+    /// Quick pulls that are missing for more.
+    missing: u32,
+}
+
+impl Appetite {
+    pub(crate) fn new() -> Self {
+        Appetite { events: 1, missing: ALONE }
+    }
+
+    /// As much as there is: where time is virtual, no pull waits.
+    pub(crate) fn unbounded() -> Self {
+        Appetite { events: usize::MAX, missing: 0 }
+    }
+
+    /// How many events to pull for at most.
+    pub(crate) fn events(&self) -> usize {
+        self.events
+    }
+
+    /// A pull brought so many events, in so much time.
+    pub(crate) fn note(&mut self, events: usize, took: Duration) {
+        let each = u32::try_from(events).unwrap_or(u32::MAX).max(1);
+        if took >= LONG && took / each >= LONG_EACH {
+            *self = Appetite::new();
+            return;
+        }
+        self.missing = self.missing.saturating_sub(1);
+        if self.missing == 0 {
+            self.events = self.events.saturating_mul(2);
+            self.missing = ALIKE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: Duration = Duration::from_micros(20);
+
+    /// Takes all that is asked for, at once, until so many have come.
+    fn burst(appetite: &mut Appetite, events: usize) -> usize {
+        let mut came = 0;
+        while came + appetite.events() <= events {
+            came += appetite.events();
+            appetite.note(appetite.events(), QUICK);
+        }
+        events - came
+    }
+
+    #[test]
+    fn a_burst_is_handed_on_and_what_is_left_in_the_pull_that_waits_is_a_small_part_of_it() {
+        for events in [1, 10, 64, 100, 1_000, 5_000, 20_000] {
+            let left = burst(&mut Appetite::new(), events);
+            assert!(left * 10 <= events, "{left} of {events} are held back");
+        }
+        assert_eq!(burst(&mut Appetite::new(), 64), 0);
+    }
+
+    #[test]
+    fn a_source_that_waited_is_pulled_for_one_event_again() {
+        let mut appetite = Appetite::new();
+        burst(&mut appetite, 100_000);
+        assert!(appetite.events() > 512);
+        appetite.note(300, Duration::from_millis(80));
+        assert_eq!(appetite.events(), 1);
+    }
+
+    #[test]
+    fn a_source_that_works_is_not_taken_for_one_that_waits() {
+        let mut appetite = Appetite::new();
+        for _ in 0..10_000 {
+            let events = appetite.events().min(512);
+            appetite.note(events, Duration::from_micros(20) * events as u32);
+        }
+        assert!(appetite.events() >= 512);
+    }
+
+    #[test]
+    fn a_steady_source_is_held_back_for_some_milliseconds_at_most() {
+        for gap in [60, 200, 900, 5_000].map(Duration::from_micros) {
+            let mut appetite = Appetite::new();
+            let mut longest = Duration::ZERO;
+            for _ in 0..10_000 {
+                let took = gap * appetite.events() as u32;
+                longest = longest.max(took - gap);
+                appetite.note(appetite.events(), took);
+            }
+            assert!(longest < Duration::from_millis(4), "{longest:?} between events of {gap:?}");
+        }
+    }
+}
