@@ -34,7 +34,7 @@ fn span(mean: Duration, times: u32) -> String {
 #[rustfmt::skip]
 pub(crate) const CONTROLLERS: [Controller; 9] = [
     Controller { name: "none", choice: |_, _| "none".into(), with: With::Nothing },
-    Controller { name: "capacity", choice: |_, _| Choice::new("capacity").with("max", 5), with: With::Nothing },
+    Controller { name: "capacity", choice: capacity, with: With::Nothing },
     Controller { name: "token-bucket", choice: token_bucket, with: With::Nothing },
     Controller { name: "codel", choice: codel, with: With::Nothing },
     Controller { name: "seda", choice: seda, with: With::Nothing },
@@ -43,6 +43,13 @@ pub(crate) const CONTROLLERS: [Controller; 9] = [
     Controller { name: "tiers", choice: tiers, with: With::TwoTiers },
     Controller { name: "deadline", choice: |_, _| "deadline".into(), with: With::Deadline(5) },
 ];
+
+/// Three wait at most; five where a service takes less than to wake a worker, which then is most of
+/// the wait whatever the load.
+fn capacity(mean: Duration, _: f64) -> Choice {
+    let max = if mean < Duration::from_micros(100) { 5 } else { 3 };
+    Choice::new("capacity").with("max", max)
+}
 
 /// A rate that does not look at the queue must leave some: at capacity itself, the wait of random
 /// arrivals has no bound.

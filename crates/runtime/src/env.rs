@@ -10,6 +10,14 @@ pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// The processor this thread runs on, where the system tells and it is not a model's.
+pub(crate) fn processor() -> Option<usize> {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    return Some(rustix::thread::sched_getcpu());
+    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    None
+}
+
 /// The clock of one program.
 #[derive(Debug)]
 pub(crate) enum Clock {

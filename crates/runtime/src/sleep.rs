@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 
+use crate::env::processor;
+use crate::path::work::is_worker;
 use crate::sync::{
     Apart, Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread,
 };
@@ -33,12 +35,28 @@ const YIELDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 
 /// The sleepers and searchers of one crew.
 pub(crate) struct Sleep {
-    sleepers: Mutex<Vec<(Arc<Woken>, Thread)>>,
+    sleepers: Mutex<Vec<Sleeper>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
     /// Those of the crew that will look for work soon.
     up: AtomicUsize,
     awake: Arc<Awake>,
+}
+
+/// A worker that sleeps, or is about to.
+struct Sleeper {
+    woken: Arc<Woken>,
+    thread: Thread,
+    /// Where it ran last.
+    processor: Option<usize>,
+}
+
+/// Whom to wake: the one that fell asleep last, of whose data most is still in a cache. But a worker
+/// that goes on itself, `here`, wakes one that ran elsewhere, if there is any: a system with few
+/// processors may not look for one that is idle, and have the two take turns on this one.
+fn whom(sleepers: &[Sleeper], here: Option<usize>) -> Option<usize> {
+    let elsewhere = sleepers.iter().rposition(|sleeper| sleeper.processor != here);
+    elsewhere.filter(|_| here.is_some()).or_else(|| sleepers.len().checked_sub(1))
 }
 
 /// Of one worker: set by whoever wakes it.
@@ -85,7 +103,8 @@ impl Sleep {
 
     /// This worker will sleep unless a last look finds work. The caller must look after this.
     pub(crate) fn announce(&self, woken: &Arc<Woken>, searching: bool) {
-        self.sleepers.lock().push((woken.clone(), thread::current()));
+        let (woken, thread, processor) = (woken.clone(), thread::current(), processor());
+        self.sleepers.lock().push(Sleeper { woken, thread, processor });
         self.sleeping.fetch_add(1, SeqCst);
         if searching {
             self.searching.fetch_sub(1, SeqCst);
@@ -97,7 +116,7 @@ impl Sleep {
     /// woke it meanwhile.
     pub(crate) fn cancel(&self, woken: &Arc<Woken>) -> bool {
         let mut sleepers = self.sleepers.lock();
-        if let Some(at) = sleepers.iter().position(|(sleeper, _)| Arc::ptr_eq(sleeper, woken)) {
+        if let Some(at) = sleepers.iter().position(|one| Arc::ptr_eq(&one.woken, woken)) {
             sleepers.swap_remove(at);
             self.sleeping.fetch_sub(1, SeqCst);
             return false;
@@ -146,8 +165,10 @@ impl Sleep {
     }
 
     fn wake_one(&self) -> bool {
+        let here = if is_worker() { processor() } else { None };
         let mut sleepers = self.sleepers.lock();
-        let Some((woken, thread)) = sleepers.pop() else { return false };
+        let Some(at) = whom(&sleepers, here) else { return false };
+        let Sleeper { woken, thread, .. } = sleepers.remove(at);
         self.sleeping.fetch_sub(1, SeqCst);
         self.searching.fetch_add(1, SeqCst);
         drop(sleepers);
@@ -267,6 +288,23 @@ mod tests {
     use super::*;
 
     const US: u64 = 1_000;
+
+    #[test]
+    fn a_worker_wakes_the_last_that_ran_elsewhere_and_others_the_last() {
+        let sleepers = |processors: &[usize]| -> Vec<Sleeper> {
+            let ran_on = |on: &usize| Sleeper {
+                woken: Arc::default(),
+                thread: thread::current(),
+                processor: Some(*on),
+            };
+            processors.iter().map(ran_on).collect()
+        };
+        assert_eq!(whom(&sleepers(&[]), Some(0)), None);
+        assert_eq!(whom(&sleepers(&[1, 1, 0, 0]), Some(0)), Some(1));
+        assert_eq!(whom(&sleepers(&[1, 1, 0, 0]), Some(1)), Some(3));
+        assert_eq!(whom(&sleepers(&[0, 0]), Some(0)), Some(1), "better here than not at all");
+        assert_eq!(whom(&sleepers(&[1, 0]), None), Some(1));
+    }
 
     /// Away for so many microseconds, one time after the other: after how many it gives way again,
     /// and whether it then sleeps.
