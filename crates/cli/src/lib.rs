@@ -199,7 +199,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Policies { .. }
         | Verb::Admissions { .. }
         | Verb::Completions { .. } => {
-            rehearse(&app, effective.settings())?;
+            rehearse(&app, &effective)?;
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
@@ -217,8 +217,8 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
 }
 
 /// What policies would refuse, before anything runs.
-fn rehearse(app: &App, settings: &Settings) -> Result<(), Refusal> {
-    app.rehearse(settings)
+fn rehearse(app: &App, effective: &Effective) -> Result<(), Refusal> {
+    app.rehearse(effective.plan())
         .map_err(|refused| Refusal::Graph(refused.iter().map(ToString::to_string).collect(), None))
 }
 

@@ -520,13 +520,27 @@ impl App {
         catalogue
     }
 
-    /// Has each policy of settled plans started on a cluster that is not there: finds what
-    /// [`start`](Self::start) would be refused for, and runs nothing.
+    /// Whether the program could be [started](Self::start) under a plan, as far as that can be said
+    /// without running anything: the graph is valid, the plan fits it, and every policy starts on a
+    /// mock of its cluster.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::*; }
+    /// use comporta::{App, Choice, Plan};
+    ///
+    /// # let app = App::new("numbers");
+    /// # let numbers = app.source("numbers", || 0..9_u64);
+    /// # app.connect(numbers, app.sink("show", |_: u64| ()));
+    /// assert!(app.rehearse(&Plan::new().policy("seda")).is_ok());
+    /// let many = Plan::new().policy(Choice::new("seda").with("threads", 1_024));
+    /// assert!(app.rehearse(&many).is_err()); // and one for the source
+    /// ```
     ///
     /// # Errors
-    /// What the policies refuse, one for each that does.
-    pub fn rehearse(&self, settings: &Settings) -> std::result::Result<(), Vec<StartError>> {
+    /// The first that is not so; of policies, all that would not start.
+    pub fn rehearse(&self, plan: &Plan) -> std::result::Result<(), Vec<StartError>> {
         let topology = self.topology().map_err(|error| vec![error])?;
+        let settings = &self.settings(plan).map_err(|error| vec![error])?;
         let inner = self.inner.borrow();
         rehearse(&inner.registry, &inner.graph, &topology.depth, settings)
     }

@@ -117,7 +117,7 @@ impl Asked {
                     let mut spec = of(Some(policy), threads);
                     rates(*load, &sources).iter().for_each(|rate| spec.set("--load", rate));
                     let settled = settle(app, &spec).map_err(Refusal::Plan)?;
-                    rehearse(app, settled.settings())?;
+                    rehearse(app, &settled)?;
                     combinations.push(Combination {
                         policy: policy.clone(),
                         threads: threads_of(settled.settings(), &cluster),

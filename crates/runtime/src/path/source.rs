@@ -83,6 +83,7 @@ enum Phase {
     Ended,
 }
 
+#[repr(align(128))] // apart, as in `sync::Apart`: what it changes with every event is its own
 struct Pump<S: Source> {
     source: S,
     out: Out<S::Item>,
