@@ -29,6 +29,8 @@ const BARS: &[Bar] = &[Bar {
     about: "the worst policy with ready queues, against the default policy",
 }];
 
+/// A figure of a round is the mean of so many runs, each in a turn of its own.
+const TURNS: usize = 4;
 const STAGES: usize = 3;
 const CASE: &str = "3_trivial_event64";
 
@@ -77,7 +79,7 @@ fn walks(entry: &Entry, choice: &Choice) -> bool {
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("policies", options, BARS);
     println!(
-        "policies: {} rounds, {} threads, {STAGES} trivial stages, queues of {CAPACITY} events",
+        "policies: {} rounds of {TURNS} turns, {} threads, {STAGES} trivial stages, queues of {CAPACITY} events",
         options.rounds, options.threads
     );
     let registry = Registry::new();
@@ -87,13 +89,19 @@ pub(crate) fn run(options: &Options) -> Report {
         .filter(|(place, entry)| *place == 0 || options.takes_case(entry.offer.name))
         .map(|(_, entry)| Entrant::new(entry, options))
         .collect();
-    let series = interleave(&entrants, options.rounds, options.seed, "policies", |entrant, _| {
+    let turns = options.rounds * TURNS;
+    let series = interleave(&entrants, turns, options.seed, "policies", |entrant, _| {
         let outcome = run_once(&entrant.case, &entrant.choice);
         let found = (outcome.events, outcome.checksum);
         let expected = (entrant.case.events, entrant.checksum);
         assert_eq!(found, expected, "{} changed or lost events", entrant.name);
         outcome.elapsed.as_nanos() as f64 / outcome.events as f64
     });
+    let of_rounds = |one: Series<f64>| {
+        let mean = |runs: &[f64]| runs.iter().sum::<f64>() / runs.len() as f64;
+        Series { samples: one.samples.chunks(TURNS).map(mean).collect(), ..one }
+    };
+    let series: Vec<_> = series.into_iter().map(of_rounds).collect();
     tell(&entrants, &series, options, &mut report);
     report.close();
     report
