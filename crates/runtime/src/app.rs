@@ -37,7 +37,7 @@ use crate::path::release::Resequencer;
 use crate::path::source::{SourceNode, SourceState};
 use crate::rehearse::rehearse;
 use crate::running::Running;
-use crate::sync::{Apart, Arc, Mutex};
+use crate::sync::{Arc, CachePadded, Mutex};
 
 /// A program: stages joined into a graph.
 ///
@@ -358,7 +358,7 @@ impl App {
                 within,
                 me: me.clone(),
                 opener: Mutex::new(Some(Box::new(move || open().into_source()))),
-                state: Apart::new(Mutex::new(SourceState::default())),
+                state: CachePadded::new(Mutex::new(SourceState::default())),
             })
         });
         Port::of(key, 0)
@@ -730,7 +730,7 @@ fn stage_node<H: Handler>(
             retain,
         },
         maker,
-        state: Apart::new(Mutex::new(State {
+        state: CachePadded::new(Mutex::new(State {
             queue,
             desk,
             idle: Vec::new(),

@@ -11,9 +11,9 @@ use comporta_model::plan::{
 
 use crate::core::Core;
 use crate::failure::Failure;
-use crate::govern::{Decision, is_governing};
 use crate::path::admit::Wakes;
 use crate::path::gate::Gate;
+use crate::policy_host::{Decision, is_calling};
 use crate::sync::Arc;
 
 /// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
@@ -113,8 +113,8 @@ impl Control {
     pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
         let at = self.pool(pool)?;
         let threads = threads_allowed(pool, threads)?;
-        not_governing()?;
-        self.core.governors[at].set_threads(&self.core, threads);
+        not_calling()?;
+        self.core.policy_hosts[at].set_threads(&self.core, threads);
         Ok(())
     }
 
@@ -187,8 +187,8 @@ impl Control {
         let offers = self.core.registry.offers();
         let choice = settle_choice("policy", &offers, &policy.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
-        not_governing()?;
-        self.core.governors[at].appoint(&self.core, choice).map_err(ControlError::Policy)
+        not_calling()?;
+        self.core.policy_hosts[at].install(&self.core, choice).map_err(ControlError::Policy)
     }
 
     /// Has another admission controller decide who is let into the queue of a stage; `none` lets
@@ -238,7 +238,7 @@ impl Control {
     /// # Errors
     /// For an unknown cluster.
     pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
-        Ok(self.core.governors[self.pool(cluster)?].decisions())
+        Ok(self.core.policy_hosts[self.pool(cluster)?].decisions())
     }
 
     /// Moves a stage to another cluster. The policies of both begin anew.
@@ -247,12 +247,12 @@ impl Control {
     /// For an unknown stage or cluster.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
-        not_governing()?;
-        let governors = &self.core.governors;
+        not_calling()?;
+        let policy_hosts = &self.core.policy_hosts;
         let _one_at_a_time = self.core.moving.lock();
         let from = self.core.places[stage.index()].base.lock().cluster;
         if from != to {
-            governors[from].hand_over(&self.core, stage.0, &governors[to]);
+            policy_hosts[from].hand_over(&self.core, stage.0, &policy_hosts[to]);
         }
         Ok(())
     }
@@ -307,8 +307,8 @@ impl Control {
 }
 
 /// A policy that waited for its own call to end would wait for ever.
-fn not_governing() -> Result<(), ControlError> {
-    if is_governing() { Err(ControlError::ByPolicy) } else { Ok(()) }
+fn not_calling() -> Result<(), ControlError> {
+    if is_calling() { Err(ControlError::ByPolicy) } else { Ok(()) }
 }
 
 impl fmt::Debug for Control {

@@ -14,16 +14,15 @@ use comporta_model::stage::Host;
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::{self, Colors};
-use crate::crew::Crew;
 use crate::cycle::Cycle;
 use crate::env::{Clock, cpus};
 use crate::failure::Failure;
-use crate::govern::Governor;
 use crate::path::admit::Wakes;
 use crate::path::emit::{Edge, Inlet, Tap};
 use crate::path::gate::Gate;
 use crate::path::handle::Fault;
 use crate::path::ready::{Task, Token};
+use crate::policy_host::PolicyHost;
 use crate::pool::{Door, Pool, Pools};
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
@@ -33,6 +32,7 @@ use crate::sync::{
 };
 use crate::threads::LONG;
 use crate::timer::{Alarm, Timers};
+use crate::workers::WorkerGroup;
 
 /// A stage, source or input, whatever its types.
 pub(crate) trait Node: Send + Sync {
@@ -142,11 +142,11 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
     /// Of each cluster.
-    pub(crate) crews: Vec<Crew>,
+    pub(crate) worker_groups: Vec<WorkerGroup>,
     /// The first are those of the clusters, in their order.
     pub(crate) pools: Pools,
     /// Of each cluster.
-    pub(crate) governors: Vec<Governor>,
+    pub(crate) policy_hosts: Vec<PolicyHost>,
     /// Held while a stage moves from one to another.
     pub(crate) moving: Mutex<()>,
     pub(crate) registry: Registry,
@@ -247,9 +247,11 @@ impl Core {
         // Models explore what happens when everybody is woken who can be.
         let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
         let awake = Arc::new(Awake::new(cpus, timers.clone()));
-        let crews = settings.pools.iter().enumerate();
-        let crews = crews.map(|(i, pool)| Crew::new(i, pool.name.clone(), awake.clone())).collect();
-        let governors = settings.pools.iter().enumerate();
+        let worker_groups = settings.pools.iter().enumerate();
+        let worker_groups = worker_groups
+            .map(|(i, pool)| WorkerGroup::new(i, pool.name.clone(), awake.clone()))
+            .collect();
+        let policy_hosts = settings.pools.iter().enumerate();
         let mut outgoing = vec![Vec::new(); graph.stages.len()];
         let mut incoming = vec![0; graph.stages.len()];
         for connector in &graph.connectors {
@@ -265,9 +267,9 @@ impl Core {
         Core {
             prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
             places,
-            crews,
+            worker_groups,
             pools,
-            governors: governors.map(|(i, pool)| Governor::new(i, pool)).collect(),
+            policy_hosts: policy_hosts.map(|(i, pool)| PolicyHost::new(i, pool)).collect(),
             moving: Mutex::default(),
             registry,
             admissions,
@@ -402,9 +404,9 @@ impl Core {
         self.places[stage as usize].pool.load(SeqCst)
     }
 
-    /// The crew whose threads run a stage.
+    /// The workers whose threads run a stage.
     #[inline]
-    pub(crate) fn crew_of(&self, stage: u32) -> usize {
+    pub(crate) fn workers_of(&self, stage: u32) -> usize {
         self.pools[self.pool_of(stage)].cluster
     }
 
@@ -475,7 +477,7 @@ impl Core {
         self.prioritised.load(Relaxed)
     }
 
-    /// Moves a stage to another pool; tokens that stand with another crew are forwarded.
+    /// Moves a stage to another pool; tokens that stand with another workers are forwarded.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
         let from = self.places[stage as usize].pool.swap(pool, SeqCst);
         if from != pool {
@@ -514,33 +516,33 @@ impl Core {
         }
     }
 
-    /// Puts a token into the shared queue of its crew and sees to it that someone finds it.
+    /// Puts a token into the shared queue of its workers and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
-        let crew = &self.crews[self.crew_of(token.stage)];
-        crew.shared.push(token, self.priority(token.stage));
-        crew.sleep.work_made();
+        let workers = &self.worker_groups[self.workers_of(token.stage)];
+        workers.shared.push(token, self.priority(token.stage));
+        workers.sleep.work_made();
     }
 
     pub(crate) fn make_all_ready(&self, tokens: Vec<Token>) {
         tokens.into_iter().for_each(|token| self.make_ready(token));
     }
 
-    /// A token's visit is to be made by a worker of `crew`. Says in which pool, if there are several;
+    /// A token's visit is to be made by a worker of `workers`. Says in which pool, if there are several;
     /// nothing if it is not to be made now, and the token is where it will be found.
-    pub(crate) fn enter_pool(&self, crew: &Crew, token: Token) -> Option<Option<&Pool>> {
-        while crew.is_pooled() {
+    pub(crate) fn enter_pool(&self, workers: &WorkerGroup, token: Token) -> Option<Option<&Pool>> {
+        while workers.is_pooled() {
             let pool = &self.pools[self.pool_of(token.stage)];
-            if pool.cluster != crew.cluster {
+            if pool.cluster != workers.cluster {
                 break;
             }
-            let belongs = || crew.is_pooled() && self.pool_of(token.stage) == pool.index;
+            let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
             match pool.enter(token, self.priority(token.stage), belongs) {
                 Door::Entered => return Some(Some(pool)),
                 Door::Waits => return None,
                 Door::Moved => {}
             }
         }
-        if self.crew_of(token.stage) != crew.cluster {
+        if self.workers_of(token.stage) != workers.cluster {
             self.make_ready(token); // its stage has moved
             return None;
         }
@@ -552,7 +554,7 @@ impl Core {
         match alarm {
             Alarm::Ready(token) => self.make_ready(token),
             Alarm::Govern { cluster, timer, epoch } => {
-                self.governors[cluster].timer_due(self, timer, epoch);
+                self.policy_hosts[cluster].timer_due(self, timer, epoch);
             }
             Alarm::Leave => self.leave_sources(),
         }
@@ -702,8 +704,8 @@ impl Core {
     fn halt(&self) {
         self.stopped.store(true, SeqCst);
         self.timers.stop();
-        for crew in &self.crews {
-            crew.sleep.wake_all();
+        for workers in &self.worker_groups {
+            workers.sleep.wake_all();
         }
     }
 
@@ -730,13 +732,13 @@ impl Core {
                 .pools
                 .iter()
                 .map(|pool| (pool, pool.threads()))
-                .filter(|(pool, threads)| pool.index < self.governors.len() || *threads > 0)
+                .filter(|(pool, threads)| pool.index < self.policy_hosts.len() || *threads > 0)
                 .map(|(pool, threads)| PoolSnapshot {
                     name: pool.name.clone(),
                     stages: self.stages_in(pool),
                     cluster: self.pools[pool.cluster].name.clone(),
                     threads,
-                    policy: self.governors[pool.cluster].choice(),
+                    policy: self.policy_hosts[pool.cluster].choice(),
                 })
                 .collect(),
         }

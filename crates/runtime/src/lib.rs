@@ -3,14 +3,14 @@
 //! | part | where |
 //! |---|---|
 //! | what a program is made of | [`App`], `app` |
-//! | one event's walk, a hop per file | `path` |
+//! | one event's by_order, a hop per file | `path` |
 //! | waiting and waking | `sleep`, `timer`, and the lines of `path::admit` |
-//! | storage that a worker keeps at hand | `shelf` |
+//! | storage that a worker keeps at hand | `cache` |
 //! | cycles | `cycle` |
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
-//! | threads, and how many each pool has | `threads`, `crew`, `pool` |
-//! | the policy of a cluster, and what it may do | `govern`, `reins`, `color`; tried beforehand in `rehearse` |
+//! | threads, and how many each pool has | `threads`, `workers`, `pool` |
+//! | the policy of a cluster, and what it may do | `policy_host`, `control`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
@@ -23,7 +23,7 @@ mod core;
 mod path;
 mod sleep;
 mod timer;
-mod shelf;
+mod chunk_cache;
 mod cycle;
 mod failure;
 mod snapshot;
@@ -31,10 +31,10 @@ mod latency;
 mod running;
 mod control;
 mod threads;
-mod crew;
+mod workers;
 mod pool;
-mod govern;
-mod reins;
+mod policy_host;
+mod cluster_control;
 mod rehearse;
 mod color;
 pub mod sources;
@@ -45,9 +45,9 @@ mod models;
 pub use app::{App, StageOf, StageRef, StartError};
 pub use control::{Control, ControlError};
 pub use failure::{Failure, Reason};
-pub use govern::Decision;
 pub use latency::Latency;
 pub use path::admit::Shed;
 pub use path::push::{Push, PushError};
+pub use policy_host::Decision;
 pub use running::{Ended, Running, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};

@@ -1,5 +1,5 @@
-//! Pools: how many threads of a crew (`crew.rs`) may be in visits to their stages at once; a pool's
-//! threads, as a policy counts them. The crew has as many as its pools together, so whoever may enter a
+//! Pools: how many threads of a workers (`workers.rs`) may be in visits to their stages at once; a pool's
+//! threads, as a policy counts them. The workers has as many as its pools together, so whoever may enter a
 //! pool finds a thread sooner or later, and a pool whose handlers wait keeps none of another's from its
 //! work; but which thread it is does not matter, and the one that has the events in its cache goes first.
 //!
@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use crate::path::ready::Token;
-use crate::sync::{Apart, Mutex, MutexGuard};
+use crate::sync::{CachePadded, Mutex, MutexGuard};
 
-/// How many threads of a crew may be in visits to its stages at once.
+/// How many threads of a workers may be in visits to its stages at once.
 pub(crate) struct Pool {
     pub(crate) index: usize,
     pub(crate) name: String,
     /// The cluster whose stages it runs.
     pub(crate) cluster: usize,
-    places: Apart<Mutex<Places>>,
+    places: CachePadded<Mutex<Places>>,
 }
 
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Places {
 
 impl Pool {
     pub(crate) fn new(index: usize, name: String, cluster: usize) -> Self {
-        Pool { index, name, cluster, places: Apart::default() }
+        Pool { index, name, cluster, places: CachePadded::default() }
     }
 
     /// Threads it should have, stand-ins apart: those on their way here count, and those that are to
@@ -194,7 +194,7 @@ impl Pool {
             let wanted = taker.coming.min(threads);
             taker.coming -= wanted;
             drop(taker);
-            // What it did not want any more has left the crew already.
+            // What it did not want any more has left the workers already.
             self.cut(threads - wanted);
         }
     }

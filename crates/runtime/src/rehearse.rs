@@ -7,9 +7,9 @@ use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
 use crate::app::StartError;
+use crate::cluster_control::stage_infos;
 use crate::env::cpus;
 use crate::failure::guard;
-use crate::reins::stage_infos;
 
 /// Starts every policy of these settings.
 pub(crate) fn rehearse(

@@ -266,8 +266,8 @@ pub(crate) fn ready(core: &Arc<Core>) -> Result<Wakes, StartError> {
 
 /// Gives every cluster its threads and its policy.
 pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
-    for (governor, settings) in core.governors.iter().zip(&core.settings.pools) {
-        governor.appoint(core, settings.policy.clone()).map_err(|message| StartError::Policy {
+    for (host, settings) in core.policy_hosts.iter().zip(&core.settings.pools) {
+        host.install(core, settings.policy.clone()).map_err(|message| StartError::Policy {
             cluster: settings.name.clone(),
             policy: settings.policy.to_string(),
             message,

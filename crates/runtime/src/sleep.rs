@@ -11,7 +11,7 @@
 //! the work was made and finds it. Both sides use sequentially consistent operations for this.
 //!
 //! Where a program has more threads than there are processors, nobody is woken while as many are
-//! *up* as there are processors, and one of them is of this crew: awake, and not in a visit that takes
+//! *up* as there are processors, and one of them is of this workers: awake, and not in a visit that takes
 //! long. Who is up looks for work before it ceases to be: before it sleeps, before a visit to a slow
 //! stage, and before it leaves. Or the clock looks after it (`Timers::hurry`), and finds that its visit
 //! takes longer than it should.
@@ -23,7 +23,7 @@ use comporta_model::event::Time;
 use crate::env::processor;
 use crate::path::work::is_worker;
 use crate::sync::{
-    Apart, Arc, AtomicBool, AtomicUsize, Mutex, SeqCst, Thread, fence, spin, thread,
+    Arc, AtomicBool, AtomicUsize, CachePadded, Mutex, SeqCst, Thread, fence, spin, thread,
 };
 use crate::timer::Timers;
 
@@ -33,12 +33,12 @@ const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
 /// How often it gives way to others, where there are more than processors.
 const YIELDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 
-/// The sleepers and searchers of one crew.
+/// The sleepers and searchers of one workers.
 pub(crate) struct Sleep {
     sleepers: Mutex<Vec<Sleeper>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
-    /// Those of the crew that will look for work soon.
+    /// Those of the workers that will look for work soon.
     up: AtomicUsize,
     awake: Arc<Awake>,
 }
@@ -87,9 +87,9 @@ impl Sleep {
         self.awake.threads.fetch_sub(1, SeqCst);
     }
 
-    /// This worker begins to search, unless half of the `crew` do already.
-    pub(crate) fn begin_search(&self, crew: usize) -> bool {
-        if self.searching.load(SeqCst) * 2 >= crew.max(2) {
+    /// This worker begins to search, unless half of the `workers` do already.
+    pub(crate) fn begin_search(&self, workers: usize) -> bool {
+        if self.searching.load(SeqCst) * 2 >= workers.max(2) {
             return false;
         }
         self.searching.fetch_add(1, SeqCst);
@@ -178,17 +178,17 @@ impl Sleep {
     }
 }
 
-/// How many threads of a program are up, all its crews together; and what one of them that has
+/// How many threads of a program are up, all its worker_groups together; and what one of them that has
 /// nothing to do does until it sleeps.
 pub(crate) struct Awake {
-    threads: Apart<AtomicUsize>,
+    threads: CachePadded<AtomicUsize>,
     cpus: usize,
     timers: Arc<Timers>,
 }
 
 impl Awake {
     pub(crate) fn new(cpus: usize, timers: Arc<Timers>) -> Self {
-        Awake { threads: Apart::default(), cpus, timers }
+        Awake { threads: CachePadded::default(), cpus, timers }
     }
 
     /// Whether every processor has a thread.
@@ -231,7 +231,7 @@ const LONG_TIMES: u32 = 64;
 /// sends away within a visit takes the stage's instance with it, and all that must pass through it
 /// waits for milliseconds; so it goes by itself, often enough that the system need not send it.
 #[derive(Debug)]
-pub(crate) struct Manners {
+pub(crate) struct YieldTimer {
     due: Time,
     /// When it last gave way, another worked on its processor.
     shares: bool,
@@ -239,14 +239,14 @@ pub(crate) struct Manners {
     long: bool,
 }
 
-impl Default for Manners {
+impl Default for YieldTimer {
     /// At once, and by a nap: threads that are started together often stand on one processor.
     fn default() -> Self {
-        Manners { due: Time::ZERO, shares: true, long: false }
+        YieldTimer { due: Time::ZERO, shares: true, long: false }
     }
 }
 
-impl Manners {
+impl YieldTimer {
     /// Whether it is time.
     pub(crate) fn asks(&self, now: Time) -> bool {
         now >= self.due
@@ -309,14 +309,14 @@ mod tests {
     /// Away for so many microseconds, one time after the other: after how many it gives way again,
     /// and whether it then sleeps.
     fn away(times_us: &[u64]) -> Vec<(u64, bool)> {
-        let mut manners = Manners::default();
-        manners.note(Time::ZERO, Time::ZERO); // the nap at the start
+        let mut yield_timer = YieldTimer::default();
+        yield_timer.note(Time::ZERO, Time::ZERO); // the nap at the start
         let told = times_us.iter().map(|us| {
-            let left = manners.due;
+            let left = yield_timer.due;
             let back = left + Duration::from_micros(*us);
-            assert!(manners.asks(left));
-            manners.note(left, back);
-            (manners.due.since(back).as_nanos() as u64 / US, manners.shares)
+            assert!(yield_timer.asks(left));
+            yield_timer.note(left, back);
+            (yield_timer.due.since(back).as_nanos() as u64 / US, yield_timer.shares)
         });
         told.collect()
     }

@@ -84,15 +84,15 @@ pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> JoinH
 /// writes does not take from another what it only reads.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(T);
+pub(crate) struct CachePadded<T>(T);
 
-impl<T> Apart<T> {
+impl<T> CachePadded<T> {
     pub(crate) fn new(value: T) -> Self {
-        Apart(value)
+        CachePadded(value)
     }
 }
 
-impl<T> std::ops::Deref for Apart<T> {
+impl<T> std::ops::Deref for CachePadded<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -100,7 +100,7 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
-impl<T> std::ops::DerefMut for Apart<T> {
+impl<T> std::ops::DerefMut for CachePadded<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0

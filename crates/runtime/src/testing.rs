@@ -362,7 +362,7 @@ impl Kit {
         due.into_iter().for_each(|alarm| self.core.sound(alarm));
     }
 
-    /// Workers come and go with the crews.
+    /// Workers come and go with the worker_groups.
     fn follow_crews(&mut self) {
         let core = self.core.clone();
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
@@ -370,11 +370,11 @@ impl Kit {
             .partition(|worker| !worker.member().leaving.load(SeqCst));
         self.workers = stay;
         leave.into_iter().for_each(|worker| worker.leave(&core));
-        for crew in &core.crews {
-            for member in crew.members().iter() {
+        for workers in &core.worker_groups {
+            for member in workers.members().iter() {
                 let known = self.workers.iter().any(|w| Arc::ptr_eq(w.member(), member));
                 if !known {
-                    self.workers.push(Worker::new(crew, member.clone()));
+                    self.workers.push(Worker::new(workers, member.clone()));
                 }
             }
         }

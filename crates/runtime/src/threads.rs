@@ -7,41 +7,44 @@ use std::time::Duration;
 use comporta_model::event::Time;
 
 use crate::core::{Core, PATIENCE};
-use crate::crew::Crew;
 use crate::path::work::Worker;
 use crate::pool::Pool;
 use crate::sync::{Arc, Relaxed, spawn};
 use crate::timer::HURRY;
+use crate::workers::WorkerGroup;
 
 /// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
 pub(crate) const LONG: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Hires `n` more workers for a crew and gives each a thread.
-    fn hire(self: &Arc<Self>, crew: usize, n: usize, stand_in: bool) {
+    /// Hires `n` more workers for a workers and gives each a thread.
+    fn spawn_workers(self: &Arc<Self>, workers: usize, n: usize, stand_in: bool) {
         for _ in 0..n {
-            let member = self.crews[crew].hire(stand_in);
+            let member = self.worker_groups[workers].spawn_workers(stand_in);
             if self.is_tested() {
                 continue; // the stepper steps it
             }
-            let name = format!("{}-{}-{}", self.graph.name, self.crews[crew].name, member.number);
-            let worker = Worker::new(&self.crews[crew], member);
+            let name = format!(
+                "{}-{}-{}",
+                self.graph.name, self.worker_groups[workers].name, member.number
+            );
+            let worker = Worker::new(&self.worker_groups[workers], member);
             self.thread(name, move |core| worker.run(core));
         }
     }
 
-    /// Gives a pool so many threads more, and its crew with it.
+    /// Gives a pool so many threads more, and its workers with it.
     pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) {
-        self.hire(pool.cluster, n, false);
+        self.spawn_workers(pool.cluster, n, false);
         let mut ready = Vec::new();
         pool.add(n, &mut ready);
         self.make_all_ready(ready);
     }
 
-    /// Takes so many threads from a pool, and its crew with it. There are so many.
+    /// Takes so many threads from a pool, and its workers with it. There are so many.
     pub(crate) fn cut_threads(&self, pool: &Pool, n: usize) {
         pool.cut(n);
-        self.crews[pool.cluster].dismiss(n, false);
+        self.worker_groups[pool.cluster].dismiss(n, false);
     }
 
     /// A thread of this program, counted.
@@ -87,19 +90,19 @@ impl Core {
 
     /// Looks after those who were not woken because enough others are at work: whether these are.
     fn look(&self, now: Time) {
-        for crew in &self.crews {
-            let members = crew.members();
+        for workers in &self.worker_groups {
+            let members = workers.members();
             let mut away = false;
             for member in members.iter() {
                 if member.note_long(now, LONG) {
-                    crew.sleep.down();
+                    workers.sleep.down();
                     away = true;
                     // It will not come to them soon, and others look there when they have nothing else.
                     self.make_all_ready(member.local.take_all());
                 }
             }
-            if !crew.shared.is_empty() || members.iter().any(|member| !member.local.is_empty()) {
-                if away { crew.sleep.work_left() } else { crew.sleep.work_made() }
+            if !workers.shared.is_empty() || members.iter().any(|member| !member.local.is_empty()) {
+                if away { workers.sleep.work_left() } else { workers.sleep.work_made() }
             }
         }
     }
@@ -110,21 +113,21 @@ impl Core {
             0 => self.settings.stuck_after,
             _ => self.settings.stuck_after.min(PATIENCE / 2), // what is left is needed to end
         };
-        for crew in &self.crews {
-            let stuck = self.stages_visited(crew, now, bound);
-            let stand_ins = crew.members().iter().filter(|member| member.stand_in).count();
+        for workers in &self.worker_groups {
+            let stuck = self.stages_visited(workers, now, bound);
+            let stand_ins = workers.members().iter().filter(|member| member.stand_in).count();
             for stage in stuck.iter().skip(stand_ins) {
                 let name = &self.graph.stages[*stage as usize].name;
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
             }
             let mut ready = Vec::new();
-            for pool in self.pools.iter().filter(|pool| pool.cluster == crew.cluster) {
+            for pool in self.pools.iter().filter(|pool| pool.cluster == workers.cluster) {
                 let here = stuck.iter().filter(|stage| self.pool_of(**stage) == pool.index);
                 pool.set_stand_ins(here.count(), &mut ready);
             }
             self.make_all_ready(ready);
-            self.hire(crew.cluster, stuck.len().saturating_sub(stand_ins), true);
-            crew.dismiss(stand_ins.saturating_sub(stuck.len()), true);
+            self.spawn_workers(workers.cluster, stuck.len().saturating_sub(stand_ins), true);
+            workers.dismiss(stand_ins.saturating_sub(stuck.len()), true);
         }
     }
 
@@ -132,12 +135,13 @@ impl Core {
     pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
         let now = self.clock.now();
         let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
-        let late = self.crews.iter().flat_map(|crew| self.stages_visited(crew, now, bound));
+        let late =
+            self.worker_groups.iter().flat_map(|workers| self.stages_visited(workers, now, bound));
         late.map(name).collect()
     }
 
-    fn stages_visited(&self, crew: &Crew, now: Time, bound: Duration) -> Vec<u32> {
-        let members = crew.members();
+    fn stages_visited(&self, workers: &WorkerGroup, now: Time, bound: Duration) -> Vec<u32> {
+        let members = workers.members();
         let late =
             members.iter().filter(|member| member.in_visit(now).is_some_and(|it| it > bound));
         late.map(|member| member.stage.load(Relaxed)).collect()

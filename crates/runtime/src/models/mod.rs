@@ -30,7 +30,7 @@
 //! | cycles | `cycle` |
 //! | park | `park` |
 //! | pools | `pools` |
-//! | policies: visit orders, pools made and given up, threads that move, colors | `govern` |
+//! | policies: visit orders, pools made and given up, threads that move, colors | `policy_host` |
 //! | order | `ordered` |
 //! | push handles | `push` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
@@ -44,7 +44,7 @@ mod queue;
 mod cycle;
 mod park;
 mod pools;
-mod govern;
+mod policy_host;
 mod ordered;
 mod push;
 mod end;

@@ -11,7 +11,7 @@ use shuttle::thread;
 use super::{check, explore, handled, run, start, summary};
 use crate::app::App;
 use crate::path::ready::{Local, Shared, Task, Token, Turn};
-use crate::path::walk::Cursor;
+use crate::path::visit_order::Cursor;
 use crate::sleep::{Awake, Sleep, Woken};
 
 const TOKEN: Token = Token { stage: 0, task: Task::Any, home: 0 };
@@ -88,11 +88,11 @@ fn makers_and_workers(workers: usize, cpus: usize) {
         locals: (0..workers).map(|_| Local::default()).collect(),
         left: AtomicUsize::new(4), // two from the makers, two from a worker
     });
-    let crew = (0..workers).map(|me| {
+    let workers = (0..workers).map(|me| {
         let pool = pool.clone();
         thread::spawn(move || pool.work(me))
     });
-    let crew: Vec<_> = crew.collect();
+    let workers: Vec<_> = workers.collect();
     for _ in 0..2 {
         let pool = pool.clone();
         thread::spawn(move || {
@@ -100,7 +100,7 @@ fn makers_and_workers(workers: usize, cpus: usize) {
             pool.sleep.work_made();
         });
     }
-    crew.into_iter().for_each(|worker| worker.join().unwrap());
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
 }
 
 #[test]

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use comporta_model::event::Time;
 use comporta_model::plan::WhenFull;
 
+use crate::chunk_cache::ChunkCache;
 use crate::cycle::Cycle;
 use crate::path::caller::Caller;
 use crate::path::gate::Gate;
 use crate::path::ready::{Task, Token};
-use crate::shelf::Shelf;
 use crate::snapshot::Counts;
 use crate::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) struct Wakes {
     pub(crate) done: usize,
     pub(crate) tokens: Vec<Token>,
     /// Storage for chunks that this worker has in its cache.
-    pub(crate) shelf: Shelf,
+    pub(crate) cache: ChunkCache,
     /// A cycle that may be stuck: to be broken outside all locks.
     pub(crate) stuck: Option<Arc<Cycle>>,
     /// Stages that may have seen their last event.

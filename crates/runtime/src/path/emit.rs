@@ -107,7 +107,7 @@ pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
     hasher.finish()
 }
 
-#[repr(align(128))] // apart, as in `sync::Apart`: neighbours belong to other workers
+#[repr(align(128))] // apart, as in `sync::CachePadded`: neighbours belong to other workers
 struct End<T> {
     inlet: Arc<dyn Inlet<T>>,
     drawn: usize,
@@ -290,7 +290,7 @@ impl<T: Send + 'static> Link<T> {
             }
         }
         if send.fills && last.capacity() == 0 {
-            last = send.wakes.shelf.take();
+            last = send.wakes.cache.take();
         }
         out.refill(filled, last);
     }
@@ -315,7 +315,7 @@ impl<T: Send + 'static> Link<T> {
                     continue;
                 }
                 let End { inlet, drawn, outbox, filled, last, left, counted, rule, .. } = end;
-                let short = send.fills && send.wakes.shelf.is_empty::<T>();
+                let short = send.fills && send.wakes.cache.is_empty::<T>();
                 let line = outbox.with(|outbox| {
                     let parcel = Parcel {
                         meta: send.meta,

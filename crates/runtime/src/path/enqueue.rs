@@ -29,7 +29,7 @@ use crate::path::handle::{Faults, Instance, Rules};
 use crate::path::ready::{Task, Token};
 use crate::path::release::Resequencer;
 use crate::snapshot::{AdmissionSnapshot, StageSnapshot};
-use crate::sync::{Apart, Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, CachePadded, Mutex, MutexGuard};
 
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
@@ -39,7 +39,7 @@ pub(crate) struct StageNode<H: Handler> {
     pub(crate) id: u32,
     pub(crate) rules: Rules<H::Item>,
     pub(crate) maker: Maker<H>,
-    pub(crate) state: Apart<Mutex<State<H>>>,
+    pub(crate) state: CachePadded<Mutex<State<H>>>,
     pub(crate) failures: Mutex<Failures<H::Item>>,
     pub(crate) resequencer: Option<Mutex<Resequencer<H::Ports>>>,
     pub(crate) faults: Mutex<Faults>,

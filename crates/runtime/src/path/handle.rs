@@ -53,7 +53,7 @@ impl<T> Rules<T> {
 }
 
 /// One instance of a stage: a handler with its state, its ports and where they lead.
-#[repr(align(128))] // apart, as in `sync::Apart`: neighbours belong to other workers
+#[repr(align(128))] // apart, as in `sync::CachePadded`: neighbours belong to other workers
 pub(crate) struct Instance<H: Handler> {
     pub(crate) index: u32,
     /// None where a stub stands in for the stage.

@@ -1,16 +1,16 @@
 //! Hop 4, ready: the tokens that say which stage has work, and where they wait.
 //! Before: `enqueue` makes a token. After: `work` takes it.
 //! Workers that steal have a queue each; what comes from outside, and everything under a policy
-//! of one queue, stands in the crew's shared queue, by priority and then first come first served.
+//! of one queue, stands in the workers's shared queue, by priority and then first come first served.
 //! Under a policy with a visit order, tokens that say no more than that events wait are counted
-//! by stage (`walk`), and a worker takes that of the next stage on its way.
-//! Invariant: a token pushed is popped by some worker of the crew; takers look in every place,
+//! by stage (`visit_order`), and a worker takes that of the next stage on its way.
+//! Invariant: a token pushed is popped by some worker of the workers; takers look in every place,
 //! whatever the policy of the moment, so a change of policy strands none.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::path::walk::{Course, Cursor, Fired, Walk};
+use crate::path::visit_order::{Cursor, Fired, OrderedTokens, VisitOrder};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Relaxed, SeqCst};
 
 /// Says that a stage has something to do.
@@ -196,7 +196,7 @@ pub(crate) struct Shared {
     tokens: Mutex<SharedTokens>,
     len: AtomicUsize,
     /// Whether workers visit stages in an order.
-    walked: AtomicBool,
+    ordered: AtomicBool,
 }
 
 #[derive(Default)]
@@ -207,14 +207,14 @@ struct SharedTokens {
     /// An emptied rank, kept so that a queue that swings between none and one allocates nothing.
     spare: VecDeque<Token>,
     /// Where workers visit stages in an order, what waits at each.
-    walk: Option<Walk>,
+    by_order: Option<OrderedTokens>,
 }
 
 impl SharedTokens {
     fn push(&mut self, token: Token, priority: i32) {
-        if let Some(walk) = &mut self.walk
+        if let Some(by_order) = &mut self.by_order
             && token.task == Task::Any
-            && walk.add(token.stage)
+            && by_order.add(token.stage)
         {
             return;
         }
@@ -257,8 +257,8 @@ impl SharedTokens {
     /// Everything, in the order in which it would be taken.
     fn drain(&mut self) -> Vec<Token> {
         let mut all: Vec<Token> = std::iter::from_fn(|| self.pop()).collect();
-        let walked = self.walk.iter_mut().flat_map(Walk::drain);
-        all.extend(walked.map(|stage| Token::new(stage, Task::Any)));
+        let ordered = self.by_order.iter_mut().flat_map(OrderedTokens::drain);
+        all.extend(ordered.map(|stage| Token::new(stage, Task::Any)));
         all
     }
 }
@@ -305,19 +305,19 @@ impl Shared {
         self.len.fetch_add(before - tokens.len(), SeqCst);
     }
 
-    /// The next token for a worker that stands at `cursor`, one of a crew of so many.
-    pub(crate) fn pop(&self, cursor: &mut Cursor, crew: usize, home: u32) -> Popped {
+    /// The next token for a worker that stands at `cursor`, one of a workers of so many.
+    pub(crate) fn pop(&self, cursor: &mut Cursor, workers: usize, home: u32) -> Popped {
         // An empty round of a visit order is an event of its own: it may fire.
-        if self.is_empty() && !self.walked.load(SeqCst) {
+        if self.is_empty() && !self.ordered.load(SeqCst) {
             return Popped::default();
         }
         // The length changes under the lock: whoever sees it finds a token, or waits for the lock.
         let mut tokens = self.tokens.lock();
-        let mut popped = Popped { token: tokens.pop_near(home, crew * 2), ..Popped::default() };
+        let mut popped = Popped { token: tokens.pop_near(home, workers * 2), ..Popped::default() };
         if popped.token.is_none()
-            && let Some(walk) = &mut tokens.walk
+            && let Some(by_order) = &mut tokens.by_order
         {
-            let step = walk.step(cursor, crew, &mut popped.fired);
+            let step = by_order.step(cursor, workers, &mut popped.fired);
             popped.token = step.map(|(stage, _)| Token::new(stage, Task::Any));
             popped.focus = step.map(|(_, limit)| limit);
         }
@@ -327,15 +327,19 @@ impl Shared {
         popped
     }
 
-    /// Has workers visit stages on this course, or take tokens in turn. What is here stays, each
+    /// Has workers visit stages on this visit_order, or take tokens in turn. What is here stays, each
     /// where it now belongs.
-    pub(crate) fn set_course(&self, course: Option<Arc<Course>>, priority: impl Fn(u32) -> i32) {
+    pub(crate) fn set_visit_order(
+        &self,
+        visit_order: Option<Arc<VisitOrder>>,
+        priority: impl Fn(u32) -> i32,
+    ) {
         let mut tokens = self.tokens.lock();
-        self.walked.store(course.is_some(), SeqCst);
+        self.ordered.store(visit_order.is_some(), SeqCst);
         let all = tokens.drain();
-        tokens.walk = match (course, tokens.walk.take()) {
+        tokens.by_order = match (visit_order, tokens.by_order.take()) {
             (None, _) => None,
-            (Some(course), walk) => Some(Walk::new(course, walk)),
+            (Some(visit_order), by_order) => Some(OrderedTokens::new(visit_order, by_order)),
         };
         all.into_iter().for_each(|token| tokens.push(token, priority(token.stage)));
     }
@@ -368,8 +372,8 @@ mod tests {
         std::iter::from_fn(pop).map(|token| token.stage).collect()
     }
 
-    fn course(order: &[u32]) -> Option<Arc<Course>> {
-        Some(Arc::new(Course::new(order.to_vec())))
+    fn visit_order(order: &[u32]) -> Option<Arc<VisitOrder>> {
+        Some(Arc::new(VisitOrder::new(order.to_vec())))
     }
 
     #[test]
@@ -380,13 +384,13 @@ mod tests {
         }
         let resume = Token::new(1, Task::Resume { instance: 0, room: 1 });
         queue.push(resume, 0);
-        queue.set_course(course(&[1, 2, 3]), |_| 0);
+        queue.set_visit_order(visit_order(&[1, 2, 3]), |_| 0);
         let first = queue.pop(&mut Cursor::default(), 1, 0);
         assert_eq!((first.token, first.left), (Some(resume), 4)); // who waits for no event goes first
         assert_eq!(stages(&queue), [1, 1, 2, 3]);
         queue.push(any(2), 0);
         queue.push(any(1), 0);
-        queue.set_course(None, |stage| stage as i32);
+        queue.set_visit_order(None, |stage| stage as i32);
         assert_eq!(stages(&queue), [2, 1]);
         assert!(queue.is_empty());
     }

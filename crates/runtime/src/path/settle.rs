@@ -339,7 +339,7 @@ fn put_back<H: Handler>(
     wakes: &mut Wakes,
 ) {
     if chunk.is_empty() {
-        if let Some(storage) = wakes.shelf.put(chunk.into_storage()) {
+        if let Some(storage) = wakes.cache.put(chunk.into_storage()) {
             state.queue.recycle(storage);
         }
         return;

@@ -15,12 +15,12 @@ use comporta_model::source::{Demand, Pull, Source};
 use crate::core::{Core, Node, Reading};
 use crate::failure::{Failure, guard};
 use crate::path::admit::{Wakes, Who};
-use crate::path::appetite::Appetite;
 use crate::path::emit::{Drawing, Line, Links, Sending};
+use crate::path::pull_size::PullSize;
 use crate::path::ready::{Task, Token};
 use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
-use crate::sync::{Apart, Arc, Mutex};
+use crate::sync::{Arc, CachePadded, Mutex};
 
 /// A source stops where the stage it leads to has gathered enough, but is not pulled for less than
 /// this: a pull and a visit would then cost more than events that are in another worker's cache.
@@ -40,11 +40,11 @@ pub(crate) struct SourceNode<S: Source> {
     pub(crate) within: Option<Duration>,
     pub(crate) me: Weak<SourceNode<S>>,
     pub(crate) opener: Mutex<Option<Opener<S>>>,
-    pub(crate) state: Apart<Mutex<SourceState<S>>>,
+    pub(crate) state: CachePadded<Mutex<SourceState<S>>>,
 }
 
 pub(crate) struct SourceState<S: Source> {
-    pump: Option<Box<Pump<S>>>,
+    task: Option<Box<SourceTask<S>>>,
     phase: Phase,
     stop: bool,
     early: Option<usize>,
@@ -60,7 +60,7 @@ pub(crate) struct SourceState<S: Source> {
 impl<S: Source> Default for SourceState<S> {
     fn default() -> Self {
         SourceState {
-            pump: None,
+            task: None,
             phase: Phase::Ready,
             stop: false,
             early: None,
@@ -83,8 +83,8 @@ enum Phase {
     Ended,
 }
 
-#[repr(align(128))] // apart, as in `sync::Apart`: what it changes with every event is its own
-struct Pump<S: Source> {
+#[repr(align(128))] // apart, as in `sync::CachePadded`: what it changes with every event is its own
+struct SourceTask<S: Source> {
     source: S,
     out: Out<S::Item>,
     links: Links,
@@ -96,7 +96,7 @@ struct Pump<S: Source> {
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
     due: Option<Time>,
-    appetite: Appetite,
+    pull_size: PullSize,
     /// When events are due, if the plan gives the source a rate.
     schedule: Option<Schedule>,
 }
@@ -106,18 +106,18 @@ impl<S: Source> SourceNode<S> {
         Token::new(self.id, Task::Any)
     }
 
-    fn pull(&self, core: &Arc<Core>, mut pump: Box<Pump<S>>, now: Time, wakes: &mut Wakes) {
+    fn pull(&self, core: &Arc<Core>, mut task: Box<SourceTask<S>>, now: Time, wakes: &mut Wakes) {
         let who = Who::Instance { stage: self.id, instance: 0 };
-        pump.due = None;
+        task.due = None;
         let most = if wakes.limit == 0 { self.batch } else { self.batch.min(wakes.limit) };
-        let (mut ingress, mut most) = (now, most.min(pump.appetite.events()));
-        if let Some(schedule) = &mut pump.schedule {
+        let (mut ingress, mut most) = (now, most.min(task.pull_size.events()));
+        if let Some(schedule) = &mut task.schedule {
             // Not the time the visit began, as in `turn`.
             match schedule.due(core.clock.now()) {
                 Ok((since, events)) => (ingress, most) = (since, events.min(most)),
                 Err(wait) => {
-                    pump.left = Pull::After(wait);
-                    return self.place(core, pump, Line::No, wakes);
+                    task.left = Pull::After(wait);
+                    return self.place(core, task, Line::No, wakes);
                 }
             }
         }
@@ -134,26 +134,26 @@ impl<S: Source> SourceNode<S> {
             home: wakes.home,
         };
         let by = Drawing { core, who: &who, alone: true, meta: &meta };
-        pump.links.draw(&mut pump.out, most, usize::MAX, by);
+        task.links.draw(&mut task.out, most, usize::MAX, by);
         // One more than there is room for: it waits, and the source with it, as in a handler.
-        let events = pump.out.allowance().saturating_add(1).min(most);
-        pump.group += 1;
+        let events = task.out.allowance().saturating_add(1).min(most);
+        task.group += 1;
         let group = S::ACKNOWLEDGED.then(|| {
             self.state.lock().groups += 1;
             let me = self.me.clone();
             let core = Arc::downgrade(core);
-            AckGroup::open(pump.group, move |settled| {
+            AckGroup::open(task.group, move |settled| {
                 if let (Some(me), Some(core)) = (me.upgrade(), core.upgrade()) {
                     me.settled(&core, settled);
                 }
             })
         });
-        let demand = Demand::new(events, now, pump.group);
-        let Pump { source, out, .. } = &mut *pump;
+        let demand = Demand::new(events, now, task.group);
+        let SourceTask { source, out, .. } = &mut *task;
         let pulled = guard(|| source.pull(out, demand));
         let failure = match pulled {
             Ok(Ok(left)) => {
-                pump.left = left;
+                task.left = left;
                 None
             }
             Ok(Err(error)) => Some(error.to_string()),
@@ -161,7 +161,7 @@ impl<S: Source> SourceNode<S> {
         };
         if let Some(message) = failure {
             core.report(format!("the source `{}` failed: {message}", self.name));
-            pump.left = Pull::End;
+            task.left = Pull::End;
         }
         meta.ack = group.clone();
         let mut sending = Sending {
@@ -174,45 +174,45 @@ impl<S: Source> SourceNode<S> {
             emitted: 0,
             unrouted: 0,
         };
-        let Pump { links, out, .. } = &mut *pump;
+        let SourceTask { links, out, .. } = &mut *task;
         links.flush(out, &mut sending);
         let (line, emitted, unrouted) = (sending.line, sending.emitted, sending.unrouted);
         wakes.done = emitted;
         let end = core.clock.now();
         wakes.now = Some(end);
         let took = end.since(now);
-        pump.appetite.note(emitted, took);
-        if let Some(schedule) = &mut pump.schedule {
-            let idle = emitted < events || matches!(pump.left, Pull::After(_) | Pull::AfterAck);
+        task.pull_size.note(emitted, took);
+        if let Some(schedule) = &mut task.schedule {
+            let idle = emitted < events || matches!(task.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(emitted, idle);
         }
-        pump.unseen = Some((emitted as u64, unrouted as u64));
-        pump.busy_ns += took.as_nanos() as u64;
+        task.unseen = Some((emitted as u64, unrouted as u64));
+        task.busy_ns += took.as_nanos() as u64;
         match group {
             // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
             Some(_) if emitted == 0 => self.state.lock().groups -= 1,
             Some(group) => group.settle(1, Fate::Handled), // what is left are its events
             None => {}
         }
-        self.place(core, pump, line, wakes);
+        self.place(core, task, line, wakes);
     }
 
     /// Says what the source does next.
-    fn place(&self, core: &Core, mut pump: Box<Pump<S>>, line: Line, wakes: &mut Wakes) {
+    fn place(&self, core: &Core, mut task: Box<SourceTask<S>>, line: Line, wakes: &mut Wakes) {
         let mut state = self.state.lock();
-        if let Some((emitted, unrouted)) = pump.unseen.take() {
+        if let Some((emitted, unrouted)) = task.unseen.take() {
             state.counts.visits += 1;
             state.counts.emitted += emitted;
             state.counts.unrouted += unrouted;
-            state.busy_ns += std::mem::take(&mut pump.busy_ns);
+            state.busy_ns += std::mem::take(&mut task.busy_ns);
         }
         if state.phase == Phase::Ended {
-            wakes.trash.push(Box::new(pump.source)); // stopped meanwhile
+            wakes.trash.push(Box::new(task.source)); // stopped meanwhile
             return;
         }
         if line != Line::No {
             state.phase = Phase::InLine;
-            state.pump = Some(pump);
+            state.task = Some(task);
             if let Some(room) = state.early.take() {
                 let task = Task::Resume { instance: 0, room: room as u32 };
                 wakes.tokens.push(Token::new(self.id, task));
@@ -220,37 +220,37 @@ impl<S: Source> SourceNode<S> {
             return;
         }
         if state.stop {
-            pump.left = Pull::End;
+            task.left = Pull::End;
         }
-        let at_once = pump.left == Pull::More && pump.schedule.is_none();
+        let at_once = task.left == Pull::More && task.schedule.is_none();
         let now = if at_once { Time::ZERO } else { core.clock.now() };
-        if let (Pull::More, Some(schedule)) = (pump.left, &pump.schedule) {
-            pump.left = schedule.wait(now).map_or(Pull::More, Pull::After);
+        if let (Pull::More, Some(schedule)) = (task.left, &task.schedule) {
+            task.left = schedule.wait(now).map_or(Pull::More, Pull::After);
         }
-        if let (Pull::After(wait), None) = (pump.left, pump.due) {
-            pump.due = Some(now + wait);
+        if let (Pull::After(wait), None) = (task.left, task.due) {
+            task.due = Some(now + wait);
             core.timers.add(now + wait, self.token());
         }
-        let (phase, token) = match pump.left {
+        let (phase, token) = match task.left {
             _ if !state.settled.is_empty() => (Phase::Ready, true),
             Pull::End if state.groups == 0 => (Phase::Ended, false),
             Pull::AfterAck if state.groups == 0 => (Phase::Ready, true), // nothing to wait for
             Pull::End | Pull::AfterAck => (Phase::AwaitsAck, false),
             Pull::More => (Phase::Ready, true),
             // The timer may have fired while the source heard what had settled.
-            Pull::After(_) if pump.due.is_some_and(|due| due <= now) => (Phase::Ready, true),
+            Pull::After(_) if task.due.is_some_and(|due| due <= now) => (Phase::Ready, true),
             Pull::After(_) => (Phase::Asleep, false),
         };
         state.phase = phase;
         if token {
             wakes.tokens.push(self.token());
         }
-        let closes = pump.left == Pull::End && !state.closed;
+        let closes = task.left == Pull::End && !state.closed;
         state.closed |= closes;
         if phase == Phase::Ended {
-            wakes.trash.push(Box::new(pump.source));
+            wakes.trash.push(Box::new(task.source));
         } else {
-            state.pump = Some(pump);
+            state.task = Some(task);
         }
         drop(state);
         if closes {
@@ -274,28 +274,28 @@ impl<S: Source> SourceNode<S> {
 
     /// The source takes a turn: hears what has settled, and is pulled.
     fn turn(&self, core: &Arc<Core>, now: Time, wakes: &mut Wakes) {
-        let (mut pump, settled, stop) = {
+        let (mut task, settled, stop) = {
             let mut state = self.state.lock();
             if !matches!(state.phase, Phase::Ready | Phase::Asleep) {
                 return; // a timer from before it was closed
             }
-            let Some(pump) = state.pump.take() else { return };
+            let Some(task) = state.task.take() else { return };
             state.phase = Phase::Running;
-            (pump, std::mem::take(&mut state.settled), state.stop)
+            (task, std::mem::take(&mut state.settled), state.stop)
         };
         for settled in settled {
-            let told = guard(|| pump.source.settled(settled));
+            let told = guard(|| task.source.settled(settled));
             if let Err(reason) = told {
                 core.report(format!("the source `{}` failed: {reason}", self.name));
-                pump.left = Pull::End;
+                task.left = Pull::End;
             }
         }
         // Not the time the visit began: that may lie before the timer that asked for it.
-        let sleeps = pump.due.is_some_and(|due| core.clock.now() < due);
-        if stop || sleeps || pump.left == Pull::End {
-            self.place(core, pump, Line::No, wakes);
+        let sleeps = task.due.is_some_and(|due| core.clock.now() < due);
+        if stop || sleeps || task.left == Pull::End {
+            self.place(core, task, Line::No, wakes);
         } else {
-            self.pull(core, pump, now, wakes);
+            self.pull(core, task, now, wakes);
         }
     }
 }
@@ -304,13 +304,13 @@ impl<S: Source> Node for SourceNode<S> {
     fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes) {
         match task {
             Task::Resume { room, .. } => {
-                let (mut pump, stop) = {
+                let (mut task, stop) = {
                     let mut state = self.state.lock();
                     let in_line = state.phase == Phase::InLine;
-                    match state.pump.take_if(|_| in_line) {
-                        Some(pump) => {
+                    match state.task.take_if(|_| in_line) {
+                        Some(task) => {
                             state.phase = Phase::Running;
-                            (pump, state.stop)
+                            (task, state.stop)
                         }
                         None => {
                             state.early = Some(room as usize);
@@ -319,12 +319,12 @@ impl<S: Source> Node for SourceNode<S> {
                     }
                 };
                 let who = Who::Instance { stage: self.id, instance: 0 };
-                let line = pump.links.resume(core, room as usize, &who, wakes);
-                let goes_on = line == Line::No && pump.left == Pull::More && !stop;
-                if goes_on && pump.schedule.is_none() {
-                    self.pull(core, pump, now, wakes);
+                let line = task.links.resume(core, room as usize, &who, wakes);
+                let goes_on = line == Line::No && task.left == Pull::More && !stop;
+                if goes_on && task.schedule.is_none() {
+                    self.pull(core, task, now, wakes);
                 } else {
-                    self.place(core, pump, line, wakes);
+                    self.place(core, task, line, wakes);
                 }
             }
             _ => self.turn(core, now, wakes),
@@ -340,7 +340,7 @@ impl<S: Source> Node for SourceNode<S> {
         };
         let mut out = <Out<S::Item> as Ports>::new();
         let links = Links::new(core, self.id, &mut out, false);
-        let pump = Pump {
+        let task = SourceTask {
             source,
             out,
             links,
@@ -349,10 +349,10 @@ impl<S: Source> Node for SourceNode<S> {
             busy_ns: 0,
             left: Pull::More,
             due: None,
-            appetite: if core.is_tested() { Appetite::unbounded() } else { Appetite::new() },
+            pull_size: if core.is_tested() { PullSize::unbounded() } else { PullSize::new() },
             schedule: self.rate.is_finite().then(|| Schedule::new(self.rate)),
         };
-        self.state.lock().pump = Some(Box::new(pump));
+        self.state.lock().task = Some(Box::new(task));
         wakes.tokens.push(self.token());
         Ok(())
     }
@@ -382,12 +382,12 @@ impl<S: Source> Node for SourceNode<S> {
     }
 
     fn cancel(&self) {
-        let pump = {
+        let task = {
             let mut state = self.state.lock();
             state.phase = Phase::Ended;
-            state.pump.take()
+            state.task.take()
         };
-        drop(pump);
+        drop(task);
     }
 
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {

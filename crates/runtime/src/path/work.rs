@@ -5,19 +5,19 @@
 use std::cell::Cell;
 
 use crate::core::Core;
-use crate::crew::{Crew, Member};
 use crate::path::admit::Wakes;
 use crate::path::ready::{Popped, Task, Token, Turn};
-use crate::path::walk::{Cursor, Fired};
-use crate::sleep::Manners;
+use crate::path::visit_order::{Cursor, Fired};
+use crate::sleep::YieldTimer;
 use crate::sync::{Acquire, Arc, SeqCst, thread_local};
+use crate::workers::{WorkerGroup, WorkerHandle};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
-/// How often a worker looks at the crew's shared queue before its own: every so many picks.
+/// How often a worker looks at the workers's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
-/// A worker's home number holds its crew above this bit.
+/// A worker's home number holds its workers above this bit.
 const HOME_CREW_SHIFT: usize = 20;
 
 /// What a step did.
@@ -31,10 +31,10 @@ pub(crate) enum Stepped {
 
 /// One worker, as it sees itself.
 pub(crate) struct Worker {
-    /// The number of its crew, and who else is there.
-    crew: usize,
-    member: Arc<Member>,
-    mates: Arc<Vec<Arc<Member>>>,
+    /// The number of its workers, and who else is there.
+    workers: usize,
+    member: Arc<WorkerHandle>,
+    mates: Arc<Vec<Arc<WorkerHandle>>>,
     epoch: u64,
     picks: u32,
     followed: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Worker {
     focus: Option<usize>,
     /// The policy is still to be called for something: it went to use what it had in hand.
     word_left: bool,
-    manners: Manners,
+    yield_timer: YieldTimer,
     wakes: Wakes,
 }
 
@@ -73,14 +73,14 @@ pub(crate) fn as_worker<R>(body: impl FnOnce() -> R) -> R {
 }
 
 impl Worker {
-    pub(crate) fn member(&self) -> &Arc<Member> {
+    pub(crate) fn member(&self) -> &Arc<WorkerHandle> {
         &self.member
     }
 
-    pub(crate) fn new(crew: &Crew, member: Arc<Member>) -> Self {
-        let home = home(crew, &member);
+    pub(crate) fn new(workers: &WorkerGroup, member: Arc<WorkerHandle>) -> Self {
+        let home = home(workers, &member);
         Worker {
-            crew: crew.cluster,
+            workers: workers.cluster,
             member,
             mates: Arc::default(),
             epoch: 0,
@@ -92,7 +92,7 @@ impl Worker {
             cursor: Cursor::default(),
             focus: None,
             word_left: false,
-            manners: Manners::default(),
+            yield_timer: YieldTimer::default(),
             wakes: Wakes { home, ..Wakes::default() },
         }
     }
@@ -100,41 +100,41 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
-        let crew = &core.crews[self.crew];
-        crew.sleep.up();
+        let workers = &core.worker_groups[self.workers];
+        workers.sleep.up();
         while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
             match self.step(core) {
                 Stepped::Ran => self.give_way(core),
-                Stepped::Idle => self.idle(core, crew),
+                Stepped::Idle => self.idle(core, workers),
             }
         }
-        crew.sleep.down();
+        workers.sleep.down();
         self.leave(core);
     }
 
     /// Takes one token and makes its visit.
     pub(crate) fn step(&mut self, core: &Arc<Core>) -> Stepped {
-        let crew = &core.crews[self.crew];
-        if self.epoch != crew.epoch() {
-            self.epoch = crew.epoch();
-            self.mates = crew.members();
+        let workers = &core.worker_groups[self.workers];
+        if self.epoch != workers.epoch() {
+            self.epoch = workers.epoch();
+            self.mates = workers.members();
         }
-        let Some(token) = self.pick(core, crew) else { return Stepped::Idle };
+        let Some(token) = self.pick(core, workers) else { return Stepped::Idle };
         if std::mem::take(&mut self.searching) {
-            crew.sleep.end_search();
-            if self.sees_work(crew) {
-                crew.sleep.work_made();
+            workers.sleep.end_search();
+            if self.sees_work(workers) {
+                workers.sleep.work_made();
             }
         }
-        self.visit(core, crew, token);
+        self.visit(core, workers, token);
         Stepped::Ran
     }
 
     /// Between visits, when it is time to, lets other threads have the processor; not if it is about
     /// to sleep anyway, for who has given way is woken more slowly.
     fn give_way(&mut self, core: &Core) {
-        let Some(now) = self.wakes.now.filter(|now| self.manners.asks(*now)) else { return };
-        if self.next.is_none() && !self.sees_work(&core.crews[self.crew]) {
+        let Some(now) = self.wakes.now.filter(|now| self.yield_timer.asks(*now)) else { return };
+        if self.next.is_none() && !self.sees_work(&core.worker_groups[self.workers]) {
             return;
         }
         // Others may have what it has in hand.
@@ -144,22 +144,28 @@ impl Worker {
         if let Some(token) = self.next.take() {
             self.put_by(core, token, Turn::Next);
         }
-        self.wakes.now = Some(self.manners.give_way(now, || core.clock.now()));
+        self.wakes.now = Some(self.yield_timer.give_way(now, || core.clock.now()));
     }
 
-    fn visit(&mut self, core: &Arc<Core>, crew: &Crew, token: Token) {
+    fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         let focus = self.focus.take();
-        let Some(pool) = core.enter_pool(crew, token) else { return };
+        let Some(pool) = core.enter_pool(workers, token) else { return };
         if !core.is_held(token) {
-            self.visit_in_pool(core, crew, token, focus);
+            self.visit_in_pool(core, workers, token, focus);
         }
         if let Some(pool) = pool {
             pool.leave(&core.pools, &mut self.wakes.tokens);
         }
-        self.hand_on(core, crew, token.stage);
+        self.hand_on(core, workers, token.stage);
     }
 
-    fn visit_in_pool(&mut self, core: &Arc<Core>, crew: &Crew, token: Token, focus: Option<usize>) {
+    fn visit_in_pool(
+        &mut self,
+        core: &Arc<Core>,
+        workers: &WorkerGroup,
+        token: Token,
+        focus: Option<usize>,
+    ) {
         let Ok(color) = core.colors.take(core.color(token.stage), token) else {
             return; // another stage of its color runs, and will make it ready again
         };
@@ -172,14 +178,14 @@ impl Worker {
         let slow = core.is_slow(token.stage);
         self.member.begin(token.stage, now, slow);
         if slow {
-            crew.sleep.down();
-            if self.sees_work(crew) {
-                crew.sleep.work_left();
+            workers.sleep.down();
+            if self.sees_work(workers) {
+                workers.sleep.work_left();
             }
         }
         core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
         if self.member.end() {
-            crew.sleep.up();
+            workers.sleep.up();
         }
         if focus.is_some() {
             self.cursor.spent += self.wakes.done;
@@ -188,17 +194,17 @@ impl Worker {
     }
 
     /// Puts what a visit woke where it will be found.
-    fn hand_on(&mut self, core: &Core, crew: &Crew, from: u32) {
+    fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
         core.resolve(&mut self.wakes);
-        let stealing = crew.own_queues();
+        let stealing = workers.own_queues();
         let feeder = self.feeder.take();
         let (mut again, mut woke) = (None, false);
         let mut tokens = std::mem::take(&mut self.wakes.tokens);
         if !stealing {
-            self.put_in_line(core, crew, &mut tokens);
+            self.put_in_line(core, workers, &mut tokens);
         }
         for token in tokens.drain(..) {
-            if core.crew_of(token.stage) != self.crew || !stealing {
+            if core.workers_of(token.stage) != self.workers || !stealing {
                 core.make_ready(token);
                 continue;
             }
@@ -209,7 +215,7 @@ impl Worker {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them. It is awake, or whoever is woken takes it from there.
                 match member.local.offer(token, core.priority(token.stage)) {
-                    Ok(()) => crew.sleep.work_made(),
+                    Ok(()) => workers.sleep.work_made(),
                     Err(token) => core.make_ready(token), // it has just left
                 }
                 continue;
@@ -255,7 +261,7 @@ impl Worker {
 
     /// A stage that was just visited has more to do.
     fn put_back(&self, core: &Core, token: Token) {
-        if !core.crews[self.crew].own_queues() {
+        if !core.worker_groups[self.workers].own_queues() {
             core.make_ready(token); // the policy has just changed
         } else if core.is_source(token.stage) && !core.has_priorities() {
             self.put_by(core, token, Turn::Last);
@@ -264,33 +270,33 @@ impl Worker {
         }
     }
 
-    /// Under one queue: puts what is this crew's there, and leaves the rest. Nobody is woken for it:
+    /// Under one queue: puts what is this workers's there, and leaves the rest. Nobody is woken for it:
     /// this worker takes from the queue next, and wakes another if more is left, as it does when it
     /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
-    fn put_in_line(&self, core: &Core, crew: &Crew, tokens: &mut Vec<Token>) {
-        crew.shared.push_all(tokens, |token| {
-            let here = core.crew_of(token.stage) == self.crew;
+    fn put_in_line(&self, core: &Core, workers: &WorkerGroup, tokens: &mut Vec<Token>) {
+        workers.shared.push_all(tokens, |token| {
+            let here = core.workers_of(token.stage) == self.workers;
             here.then(|| core.priority(token.stage))
         });
         if !self.member.local.is_empty() {
-            crew.sleep.work_made(); // it takes from its own queue first
+            workers.sleep.work_made(); // it takes from its own queue first
         }
     }
 
-    /// The worker of this crew that calls itself `home`.
-    fn mate(&self, home: u32) -> Option<&Arc<Member>> {
-        let number = (home as usize).checked_sub(1 + (self.crew << HOME_CREW_SHIFT))?;
+    /// The worker of this workers that calls itself `home`.
+    fn mate(&self, home: u32) -> Option<&Arc<WorkerHandle>> {
+        let number = (home as usize).checked_sub(1 + (self.workers << HOME_CREW_SHIFT))?;
         let at = self.mates.binary_search_by_key(&number, |member| member.number).ok()?;
         Some(&self.mates[at]).filter(|member| !member.leaving.load(Acquire))
     }
 
     /// The next token of this worker's own queue, the shared one, or another worker's.
-    fn pick(&mut self, core: &Arc<Core>, crew: &Crew) -> Option<Token> {
+    fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take().or_else(|| self.feeder.take()) {
             self.followed += 1;
             if !self.member.local.is_empty() {
-                crew.sleep.work_made();
+                workers.sleep.work_made();
             }
             return Some(token);
         }
@@ -301,7 +307,8 @@ impl Worker {
         };
         let mut fired = Fired::default();
         let mut shared = |worker: &mut Self| {
-            let popped = crew.shared.pop(&mut worker.cursor, worker.mates.len(), worker.wakes.home);
+            let popped =
+                workers.shared.pop(&mut worker.cursor, worker.mates.len(), worker.wakes.home);
             let Popped { token, left, focus, fired: now } = popped;
             (worker.focus, fired) = (focus, now);
             token.map(|token| (token, left))
@@ -312,11 +319,11 @@ impl Worker {
             own(self).or_else(|| shared(self))
         };
         if found.is_some_and(|(_, left)| left > 0) {
-            crew.sleep.work_made(); // before the policy is called: what is left need not wait for that
+            workers.sleep.work_made(); // before the policy is called: what is left need not wait for that
         }
         if fired.any() || self.word_left {
-            let governor = &core.governors[crew.cluster];
-            self.word_left = governor.focused(core, fired, found.is_some());
+            let host = &core.policy_hosts[workers.cluster];
+            self.word_left = host.focused(core, fired, found.is_some());
         }
         if let Some((token, _)) = found {
             return Some(token);
@@ -332,56 +339,56 @@ impl Worker {
         (0..n).map(|i| &self.mates[(start + i) % n]).find_map(|member| member.local.steal(fair))
     }
 
-    fn sees_work(&self, crew: &Crew) -> bool {
-        !crew.shared.is_empty() || self.mates.iter().any(|member| !member.local.is_empty())
+    fn sees_work(&self, workers: &WorkerGroup) -> bool {
+        !workers.shared.is_empty() || self.mates.iter().any(|member| !member.local.is_empty())
     }
 
     /// Looks around for a moment, then sleeps until there is work.
-    fn idle(&mut self, core: &Core, crew: &Crew) {
+    fn idle(&mut self, core: &Core, workers: &WorkerGroup) {
         self.wakes.now = None; // time passes
         if !self.searching {
-            self.searching = crew.sleep.begin_search(self.mates.len());
+            self.searching = workers.sleep.begin_search(self.mates.len());
         }
-        if self.searching && crew.sleep.linger(|| self.sees_work(crew)) {
+        if self.searching && workers.sleep.linger(|| self.sees_work(workers)) {
             return;
         }
-        crew.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
-        crew.sleep.down(); // before the last look: who makes work relies on those that are up
-        // The crew may have changed since the last look: a new member's queue counts too.
-        self.mates = crew.members();
-        let stay = self.sees_work(crew) || core.is_stopped() || self.member.leaving.load(SeqCst);
+        workers.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
+        workers.sleep.down(); // before the last look: who makes work relies on those that are up
+        // The workers may have changed since the last look: a new member's queue counts too.
+        self.mates = workers.members();
+        let stay = self.sees_work(workers) || core.is_stopped() || self.member.leaving.load(SeqCst);
         if stay {
-            self.searching = crew.sleep.cancel(&self.member.woken);
+            self.searching = workers.sleep.cancel(&self.member.woken);
         } else {
-            crew.sleep.commit(&self.member.woken);
+            workers.sleep.commit(&self.member.woken);
             self.searching = true;
         }
-        crew.sleep.up();
+        workers.sleep.up();
     }
 
     /// Leaves for good.
     pub(crate) fn leave(mut self, core: &Arc<Core>) {
-        let crew = &core.crews[self.crew];
-        crew.gone(&self.member);
-        self.put_down(core, crew);
+        let workers = &core.worker_groups[self.workers];
+        workers.gone(&self.member);
+        self.put_down(core, workers);
         if self.word_left && !core.is_stopped() {
-            core.governors[crew.cluster].focused(core, Fired::default(), false);
+            core.policy_hosts[workers.cluster].focused(core, Fired::default(), false);
         }
     }
 
-    /// Leaves the crew; what stands in its queue goes to the shared one.
-    fn put_down(&mut self, core: &Core, crew: &Crew) {
+    /// Leaves the workers; what stands in its queue goes to the shared one.
+    fn put_down(&mut self, core: &Core, workers: &WorkerGroup) {
         if std::mem::take(&mut self.searching) {
-            crew.sleep.end_search();
+            workers.sleep.end_search();
         }
         let in_hand = self.next.take().into_iter().chain(self.feeder.take());
         in_hand.for_each(|token| core.make_ready(token));
         self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
-        crew.sleep.work_made();
+        workers.sleep.work_made();
     }
 }
 
 /// By what others know a worker: see [`Token::home`].
-fn home(crew: &Crew, member: &Member) -> u32 {
-    u32::try_from(1 + (crew.cluster << HOME_CREW_SHIFT) + member.number).unwrap_or(0)
+fn home(workers: &WorkerGroup, member: &WorkerHandle) -> u32 {
+    u32::try_from(1 + (workers.cluster << HOME_CREW_SHIFT) + member.number).unwrap_or(0)
 }

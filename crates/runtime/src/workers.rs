@@ -1,5 +1,5 @@
 //! Crews: the threads of a cluster, which share their work, whichever pool (`pool.rs`) it belongs to.
-//! Who is in a crew, who is to leave, and what each is doing.
+//! Who is in a workers, who is to leave, and what each is doing.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use comporta_model::event::Time;
 use crate::path::ready::{Local, Shared};
 use crate::sleep::{Awake, Sleep, Woken};
 use crate::sync::{
-    Acquire, Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, Release, SeqCst,
+    Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, Release, SeqCst,
 };
 
 /// The threads of a cluster.
-pub(crate) struct Crew {
+pub(crate) struct WorkerGroup {
     pub(crate) cluster: usize,
     pub(crate) name: String,
-    pub(crate) shared: Apart<Shared>,
-    pub(crate) sleep: Apart<Sleep>,
+    pub(crate) shared: CachePadded<Shared>,
+    pub(crate) sleep: CachePadded<Sleep>,
     /// Workers have ready queues of their own, and steal.
     own_queues: AtomicBool,
     /// There are several pools, which have to be entered and left.
     pooled: AtomicBool,
-    roster: Apart<Mutex<Roster>>,
-    /// Rises with every change of the crew; workers compare it once per visit.
+    roster: CachePadded<Mutex<Roster>>,
+    /// Rises with every change of the workers; workers compare it once per visit.
     epoch: AtomicU64,
 }
 
 #[derive(Default)]
 struct Roster {
-    members: Arc<Vec<Arc<Member>>>,
+    members: Arc<Vec<Arc<WorkerHandle>>>,
     made: usize,
 }
 
 /// One worker, as others see it.
-pub(crate) struct Member {
+pub(crate) struct WorkerHandle {
     pub(crate) number: usize,
-    pub(crate) local: Apart<Local>,
+    pub(crate) local: CachePadded<Local>,
     pub(crate) woken: Arc<Woken>,
     pub(crate) leaving: AtomicBool,
     /// Since when it has been in one visit (nanoseconds; 0 if in none), with `AWAY` if that is known, or
@@ -48,7 +48,7 @@ pub(crate) struct Member {
 
 const AWAY: u64 = 1 << 63;
 
-impl Member {
+impl WorkerHandle {
     /// It begins a visit, which may be known to take long.
     pub(crate) fn begin(&self, stage: u32, now: Time, long: bool) {
         self.stage.store(stage, Relaxed);
@@ -75,16 +75,16 @@ impl Member {
     }
 }
 
-impl Crew {
+impl WorkerGroup {
     pub(crate) fn new(cluster: usize, name: String, awake: Arc<Awake>) -> Self {
-        Crew {
+        WorkerGroup {
             cluster,
             name,
-            shared: Apart::default(),
-            sleep: Apart::new(Sleep::new(awake)),
+            shared: CachePadded::default(),
+            sleep: CachePadded::new(Sleep::new(awake)),
             own_queues: AtomicBool::new(false),
             pooled: AtomicBool::new(false),
-            roster: Apart::default(),
+            roster: CachePadded::default(),
             epoch: AtomicU64::new(1),
         }
     }
@@ -108,16 +108,16 @@ impl Crew {
         self.pooled.store(pooled, SeqCst);
     }
 
-    pub(crate) fn members(&self) -> Arc<Vec<Arc<Member>>> {
+    pub(crate) fn members(&self) -> Arc<Vec<Arc<WorkerHandle>>> {
         self.roster.lock().members.clone()
     }
 
-    /// Adds a member to the crew; the caller gives it a thread.
-    pub(crate) fn hire(&self, stand_in: bool) -> Arc<Member> {
+    /// Adds a member to the workers; the caller gives it a thread.
+    pub(crate) fn spawn_workers(&self, stand_in: bool) -> Arc<WorkerHandle> {
         let mut roster = self.roster.lock();
-        let member = Arc::new(Member {
+        let member = Arc::new(WorkerHandle {
             number: roster.made,
-            local: Apart::default(),
+            local: CachePadded::default(),
             woken: Arc::default(),
             leaving: AtomicBool::new(false),
             since: AtomicU64::new(0),
@@ -147,13 +147,13 @@ impl Crew {
         self.sleep.wake_all();
     }
 
-    /// Rises with every change of the crew.
+    /// Rises with every change of the workers.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Acquire)
     }
 
     /// A member has left.
-    pub(crate) fn gone(&self, member: &Arc<Member>) {
+    pub(crate) fn gone(&self, member: &Arc<WorkerHandle>) {
         let mut roster = self.roster.lock();
         let rest = roster.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
         roster.members = Arc::new(rest.collect());

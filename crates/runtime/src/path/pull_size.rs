@@ -16,20 +16,20 @@ const ALONE: u32 = 64;
 const ALIKE: u32 = 16;
 
 /// How much a source is asked for.
-pub(crate) struct Appetite {
+pub(crate) struct PullSize {
     events: usize,
     /// Quick pulls that are missing for more.
     missing: u32,
 }
 
-impl Appetite {
+impl PullSize {
     pub(crate) fn new() -> Self {
-        Appetite { events: 1, missing: ALONE }
+        PullSize { events: 1, missing: ALONE }
     }
 
     /// As much as there is: where time is virtual, no pull waits.
     pub(crate) fn unbounded() -> Self {
-        Appetite { events: usize::MAX, missing: 0 }
+        PullSize { events: usize::MAX, missing: 0 }
     }
 
     /// How many events to pull for at most.
@@ -41,7 +41,7 @@ impl Appetite {
     pub(crate) fn note(&mut self, events: usize, took: Duration) {
         let each = u32::try_from(events).unwrap_or(u32::MAX).max(1);
         if took >= LONG && took / each >= LONG_EACH {
-            *self = Appetite::new();
+            *self = PullSize::new();
             return;
         }
         self.missing = self.missing.saturating_sub(1);
@@ -59,11 +59,11 @@ mod tests {
     const QUICK: Duration = Duration::from_micros(20);
 
     /// Takes all that is asked for, at once, until so many have come.
-    fn burst(appetite: &mut Appetite, events: usize) -> usize {
+    fn burst(pull_size: &mut PullSize, events: usize) -> usize {
         let mut came = 0;
-        while came + appetite.events() <= events {
-            came += appetite.events();
-            appetite.note(appetite.events(), QUICK);
+        while came + pull_size.events() <= events {
+            came += pull_size.events();
+            pull_size.note(pull_size.events(), QUICK);
         }
         events - came
     }
@@ -71,40 +71,40 @@ mod tests {
     #[test]
     fn a_burst_is_handed_on_and_what_is_left_in_the_pull_that_waits_is_a_small_part_of_it() {
         for events in [1, 10, 64, 100, 1_000, 5_000, 20_000] {
-            let left = burst(&mut Appetite::new(), events);
+            let left = burst(&mut PullSize::new(), events);
             assert!(left * 10 <= events, "{left} of {events} are held back");
         }
-        assert_eq!(burst(&mut Appetite::new(), 64), 0);
+        assert_eq!(burst(&mut PullSize::new(), 64), 0);
     }
 
     #[test]
     fn a_source_that_waited_is_pulled_for_one_event_again() {
-        let mut appetite = Appetite::new();
-        burst(&mut appetite, 100_000);
-        assert!(appetite.events() > 512);
-        appetite.note(300, Duration::from_millis(80));
-        assert_eq!(appetite.events(), 1);
+        let mut pull_size = PullSize::new();
+        burst(&mut pull_size, 100_000);
+        assert!(pull_size.events() > 512);
+        pull_size.note(300, Duration::from_millis(80));
+        assert_eq!(pull_size.events(), 1);
     }
 
     #[test]
     fn a_source_that_works_is_not_taken_for_one_that_waits() {
-        let mut appetite = Appetite::new();
+        let mut pull_size = PullSize::new();
         for _ in 0..10_000 {
-            let events = appetite.events().min(512);
-            appetite.note(events, Duration::from_micros(20) * events as u32);
+            let events = pull_size.events().min(512);
+            pull_size.note(events, Duration::from_micros(20) * events as u32);
         }
-        assert!(appetite.events() >= 512);
+        assert!(pull_size.events() >= 512);
     }
 
     #[test]
     fn a_steady_source_is_held_back_for_some_milliseconds_at_most() {
         for gap in [60, 200, 900, 5_000].map(Duration::from_micros) {
-            let mut appetite = Appetite::new();
+            let mut pull_size = PullSize::new();
             let mut longest = Duration::ZERO;
             for _ in 0..10_000 {
-                let took = gap * appetite.events() as u32;
+                let took = gap * pull_size.events() as u32;
                 longest = longest.max(took - gap);
-                appetite.note(appetite.events(), took);
+                pull_size.note(pull_size.events(), took);
             }
             assert!(longest < Duration::from_millis(4), "{longest:?} between events of {gap:?}");
         }

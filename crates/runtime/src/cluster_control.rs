@@ -1,4 +1,4 @@
-//! The reins: what a policy sees of its cluster and does to it, on the real runtime. Each call is
+//! The control: what a policy sees of its cluster and does to it, on the real runtime. Each call is
 //! checked first; what it changes holds from the next event each thread takes.
 //! Long because it is the whole control interface, method by method.
 
@@ -14,7 +14,7 @@ use crate::color;
 use crate::core::{Core, Reading};
 use crate::env::{CpuMeter, cpus};
 use crate::path::admit::Wakes;
-use crate::path::walk::Course;
+use crate::path::visit_order::VisitOrder;
 use crate::pool::Pool;
 use crate::sync::Arc;
 use crate::timer::Alarm;
@@ -34,8 +34,8 @@ pub(crate) struct State {
     spare: Vec<usize>,
     /// Threads visit stages in an order.
     private: bool,
-    course: Course,
-    courses: u64,
+    visit_order: VisitOrder,
+    visit_orders: u64,
     timers: Vec<Duration>,
     /// What the counts of a stage were when its statistics were last reset.
     since: HashMap<u32, (u64, u64)>,
@@ -54,7 +54,7 @@ impl State {
         self.since.clear();
         self.acts.clear();
         self.private = false;
-        self.course = Course::default();
+        self.visit_order = VisitOrder::default();
         self.stages = stages_of(core, cluster);
         let main = &core.pools[cluster];
         let own: Vec<usize> = std::mem::take(&mut self.pools);
@@ -62,10 +62,10 @@ impl State {
             pool.forget_asks(&core.pools);
         }
         set_threads(core, main, threads);
-        let crew = &core.crews[cluster];
-        crew.set_own_queues(false);
-        crew.set_pooled(false);
-        crew.shared.set_course(None, |stage| core.priority(stage));
+        let workers = &core.worker_groups[cluster];
+        workers.set_own_queues(false);
+        workers.set_pooled(false);
+        workers.shared.set_visit_order(None, |stage| core.priority(stage));
         let mut wakes = Wakes::default();
         for StageInfo { id, kind, name, .. } in &self.stages {
             let base = *core.places[id.index()].base.lock();
@@ -102,9 +102,9 @@ impl State {
         self.spare.extend(own);
     }
 
-    /// The course that is told, or is to be at the end of this call.
-    pub(crate) fn course(&self) -> &Course {
-        &self.course
+    /// The visit_order that is told, or is to be at the end of this call.
+    pub(crate) fn visit_order(&self) -> &VisitOrder {
+        &self.visit_order
     }
 
     /// Sets a timer for the next time.
@@ -153,7 +153,7 @@ pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) {
 }
 
 /// What a policy is handed.
-pub(crate) struct Reins<'a> {
+pub(crate) struct ClusterControl<'a> {
     core: &'a Arc<Core>,
     cluster: usize,
     state: &'a mut State,
@@ -164,11 +164,11 @@ pub(crate) struct Reins<'a> {
     /// What it does now is remembered.
     noted: bool,
     why: Option<String>,
-    /// The course has changed, and is to be told to the workers.
-    new_course: bool,
+    /// The visit_order has changed, and is to be told to the workers.
+    new_order: bool,
 }
 
-impl<'a> Reins<'a> {
+impl<'a> ClusterControl<'a> {
     pub(crate) fn new(
         core: &'a Arc<Core>,
         cluster: usize,
@@ -178,14 +178,14 @@ impl<'a> Reins<'a> {
         let now = core.clock.now();
         let lately = state.acted.is_some_and(|acted| now.since(acted) < ACTS_EVERY);
         let noted = starting || !lately || core.is_tested();
-        let (queues_said, why, new_course) = (false, None, false);
-        Reins { core, cluster, state, starting, queues_said, noted, why, new_course }
+        let (queues_said, why, new_order) = (false, None, false);
+        ClusterControl { core, cluster, state, starting, queues_said, noted, why, new_order }
     }
 
     /// The call is over: what it changed together is told together.
     pub(crate) fn done(mut self) {
-        if self.new_course {
-            self.tell_course();
+        if self.new_order {
+            self.publish_order();
         }
         if !self.state.acts.is_empty() && !self.starting {
             self.state.acted = Some(self.core.clock.now());
@@ -252,16 +252,16 @@ impl<'a> Reins<'a> {
         own.into_iter().map(|pool| &core.pools[pool])
     }
 
-    fn tell_course(&mut self) {
-        self.state.courses += 1;
-        self.state.course.epoch = self.state.courses;
-        let course = Arc::new(self.state.course.clone());
-        let crew = &self.core.crews[self.cluster];
-        crew.shared.set_course(Some(course), |stage| self.core.priority(stage));
-        // Later those who sleep have no work on the new course either. To wake them would have them
+    fn publish_order(&mut self) {
+        self.state.visit_orders += 1;
+        self.state.visit_order.epoch = self.state.visit_orders;
+        let visit_order = Arc::new(self.state.visit_order.clone());
+        let workers = &self.core.worker_groups[self.cluster];
+        workers.shared.set_visit_order(Some(visit_order), |stage| self.core.priority(stage));
+        // Later those who sleep have no work on the new visit_order either. To wake them would have them
         // come to its end, and the policy called again, for ever.
         if self.starting {
-            crew.sleep.wake_all();
+            workers.sleep.wake_all();
         }
     }
 
@@ -297,12 +297,12 @@ impl<'a> Reins<'a> {
             let ended = node.reading().instances == 0;
             return if ended { Ok(()) } else { Err(Refused::Failed(message)) };
         }
-        self.did(|reins| format!("{} has {wanted} instances", reins.name(stage)));
+        self.did(|control| format!("{} has {wanted} instances", control.name(stage)));
         Ok(())
     }
 }
 
-impl Control for Reins<'_> {
+impl Control for ClusterControl<'_> {
     fn now(&self) -> Time {
         self.core.clock.now()
     }
@@ -326,17 +326,17 @@ impl Control for Reins<'_> {
         self.state.private = true;
         let sources = self.visited().filter(|stage| stage.kind == Kind::Source);
         let sources = sources.map(|stage| stage.id.0).collect();
-        let mut course = Course::new(self.visited().map(|stage| stage.id.0).collect());
-        course.sources = sources;
-        self.state.course = course;
-        self.new_course = self.state.course.len() > 0;
+        let mut visit_order = VisitOrder::new(self.visited().map(|stage| stage.id.0).collect());
+        visit_order.sources = sources;
+        self.state.visit_order = visit_order;
+        self.new_order = self.state.visit_order.len() > 0;
         self.did(|_| "threads visit stages in an order".to_owned());
         Ok(())
     }
 
     fn use_own_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.core.crews[self.cluster].set_own_queues(true);
+        self.core.worker_groups[self.cluster].set_own_queues(true);
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl Control for Reins<'_> {
         let mut wakes = Wakes::default();
         self.core.node(stage.0).set_capacity(max, &mut wakes);
         self.core.dispatch(wakes);
-        self.did(|reins| format!("the queue of {} holds {max}", reins.name(stage)));
+        self.did(|control| format!("the queue of {} holds {max}", control.name(stage)));
         Ok(())
     }
 
@@ -359,21 +359,21 @@ impl Control for Reins<'_> {
         self.core.node(stage.0).set_when_full(when_full);
         let word = WhenFull::ALL.iter().find(|(known, _)| *known == when_full);
         let word = word.map_or("?", |(_, word)| word);
-        self.did(|reins| format!("a full queue of {}: {word}", reins.name(stage)));
+        self.did(|control| format!("a full queue of {}: {word}", control.name(stage)));
         Ok(())
     }
 
     fn disable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
         self.queue(stage)?;
         self.core.node(stage.0).set_enabled(false);
-        self.did(|reins| format!("the queue of {} is shut", reins.name(stage)));
+        self.did(|control| format!("the queue of {} is shut", control.name(stage)));
         Ok(())
     }
 
     fn enable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
         self.queue(stage)?;
         self.core.node(stage.0).set_enabled(true);
-        self.did(|reins| format!("the queue of {} is open", reins.name(stage)));
+        self.did(|control| format!("the queue of {} is open", control.name(stage)));
         Ok(())
     }
 
@@ -399,7 +399,7 @@ impl Control for Reins<'_> {
             }
         };
         self.state.pools.push(pool.index);
-        core.crews[self.cluster].set_pooled(true);
+        core.worker_groups[self.cluster].set_pooled(true);
         core.add_threads(pool, threads);
         self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
         Ok(PoolId(pool.index as u32))
@@ -410,7 +410,7 @@ impl Control for Reins<'_> {
         let pool = self.pool(pool)?;
         limits::runs_stages(&pool.name, pool.threads())?;
         self.core.move_stage(stage.0, pool.index);
-        self.did(|reins| format!("{} is in pool `{}`", reins.name(stage), pool.name));
+        self.did(|control| format!("{} is in pool `{}`", control.name(stage), pool.name));
         Ok(())
     }
 
@@ -484,14 +484,14 @@ impl Control for Reins<'_> {
 
     fn fire_last_focused(&mut self) -> Result<(), Refused> {
         self.only_private("fire_last_focused")?;
-        self.state.course.fires_last_focused = true;
-        self.new_course = true;
+        self.state.visit_order.fires_last_focused = true;
+        self.new_order = true;
         Ok(())
     }
 
     fn do_not_fire_last_focused(&mut self) {
-        self.state.course.fires_last_focused = false;
-        self.new_course |= self.state.private;
+        self.state.visit_order.fires_last_focused = false;
+        self.new_order |= self.state.private;
     }
 
     // --- 4. scheduling
@@ -507,13 +507,13 @@ impl Control for Reins<'_> {
         let left_out: Vec<u32> = left_out.collect();
         order.extend(left_out);
         let len = order.len();
-        if let Some(index) = self.state.course.restart.filter(|index| *index >= len) {
+        if let Some(index) = self.state.visit_order.restart.filter(|index| *index >= len) {
             return Err(Refused::NoPlace { index, len });
         }
-        self.state.course.set_order(order);
-        self.new_course = true;
-        self.did(|reins| {
-            let names: Vec<_> = stages.iter().map(|stage| reins.name(*stage)).collect();
+        self.state.visit_order.set_order(order);
+        self.new_order = true;
+        self.did(|control| {
+            let names: Vec<_> = stages.iter().map(|stage| control.name(*stage)).collect();
             format!("the visit order is {}", names.join(", "))
         });
         Ok(())
@@ -521,26 +521,26 @@ impl Control for Reins<'_> {
 
     fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
         self.only_private("max_visits")?;
-        self.state.course.max_visits = visits;
-        self.new_course = true;
+        self.state.visit_order.max_visits = visits;
+        self.new_order = true;
         Ok(())
     }
 
     fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
         self.only_private("restart_at")?;
-        let len = self.state.course.len();
+        let len = self.state.visit_order.len();
         if index >= len {
             return Err(Refused::NoPlace { index, len });
         }
-        self.state.course.restart = Some(index);
-        self.new_course = true;
+        self.state.visit_order.restart = Some(index);
+        self.new_order = true;
         self.did(|_| format!("after a success a thread goes to place {index}"));
         Ok(())
     }
 
     fn do_not_restart(&mut self) {
-        self.state.course.restart = None;
-        self.new_course |= self.state.private;
+        self.state.visit_order.restart = None;
+        self.new_order |= self.state.private;
     }
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
@@ -556,14 +556,16 @@ impl Control for Reins<'_> {
         let mut ready = Vec::new();
         victim.ask(taker, n, pools, &mut ready);
         self.core.make_all_ready(ready);
-        self.did(|reins| format!("{} takes {n} threads from {}", reins.name(to), reins.name(from)));
+        self.did(|control| {
+            format!("{} takes {n} threads from {}", control.name(to), control.name(from))
+        });
         Ok(())
     }
 
     fn set_priority(&mut self, stage: StageId, priority: i32) -> Result<(), Refused> {
         self.stage(stage)?;
         self.core.set_priority(stage.0, priority);
-        self.did(|reins| format!("{} has priority {priority}", reins.name(stage)));
+        self.did(|control| format!("{} has priority {priority}", control.name(stage)));
         Ok(())
     }
 
@@ -576,13 +578,13 @@ impl Control for Reins<'_> {
         self.only_private("max_events_when_focused")?;
         limits::events_of_visit(n)?;
         match focus {
-            Focus::All => self.state.course.set_most_everywhere(n),
+            Focus::All => self.state.visit_order.set_most_everywhere(n),
             Focus::Stage(stage) => {
                 self.stage(stage)?;
-                self.state.course.set_most(stage.0, n);
+                self.state.visit_order.set_most(stage.0, n);
             }
         }
-        self.new_course = true;
+        self.new_order = true;
         self.did(|_| format!("a visit takes {n} events at most"));
         Ok(())
     }
@@ -591,11 +593,11 @@ impl Control for Reins<'_> {
         self.stage(stage)?;
         // Colors of another cluster are other colors; 0 is none.
         let color = color.map_or(color::NONE, |color| {
-            let clusters = self.core.governors.len() as u32;
+            let clusters = self.core.policy_hosts.len() as u32;
             1 + (color % (u32::MAX / clusters - 1)) * clusters + self.cluster as u32
         });
         self.core.set_color(stage.0, color);
-        self.did(|reins| format!("{} has color {color}", reins.name(stage)));
+        self.did(|control| format!("{} has color {color}", control.name(stage)));
         Ok(())
     }
 

@@ -43,14 +43,14 @@ fn ids(control: &dyn Control) -> Vec<StageId> {
 }
 
 /// From the last stage back; each time the first of the threads comes to the end, turned round.
-fn walk(app: &App) {
+fn by_order(app: &App) {
     let start: Act = |control| {
         control.use_private_queues()?;
         let order: Vec<_> = ids(control).into_iter().rev().collect();
         control.visit_order(&order)?;
         control.fire_last_focused()
     };
-    policy(app, "walk", start, |control| {
+    policy(app, "by_order", start, |control| {
         let order = ids(control);
         control.visit_order(&order)?;
         control.restart_at(0)
@@ -71,7 +71,7 @@ fn pools(app: &App) {
     policy(app, "pools", start, nothing);
 }
 
-/// All stages in a pool of one thread, of a crew of three: the others find it full.
+/// All stages in a pool of one thread, of a workers of three: the others find it full.
 fn narrow(app: &App) {
     let start: Act = |control| {
         let pool = control.new_pool(1)?;
@@ -104,7 +104,7 @@ fn color(app: &App) {
 /// The chain, and the policies it may be run under.
 fn governed(seen: &Seen<u32>, events: u32) -> App {
     let app = chain(seen, events);
-    [walk, pools, narrow, steal, color].iter().for_each(|add| add(&app));
+    [by_order, pools, narrow, steal, color].iter().for_each(|add| add(&app));
     app
 }
 
@@ -122,7 +122,7 @@ fn runs_under(policy: &'static str) {
 
 #[test]
 fn workers_that_visit_stages_in_an_order_leave_none_waiting() {
-    explore(|| runs_under("walk"));
+    explore(|| runs_under("by_order"));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_finds_its_pool_full_goes_on_when_a_visit_ends() {
 fn what_waits_in_a_pool_that_is_given_up_is_not_left_there() {
     explore(|| changes("narrow", "stealing"));
     explore(|| changes("narrow", "pools"));
-    explore(|| changes("narrow", "walk"));
+    explore(|| changes("narrow", "by_order"));
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn changes(from: &'static str, to: &'static str) {
 
 #[test]
 fn a_policy_that_gives_way_to_another_strands_nothing() {
-    explore(|| changes("walk", "pools"));
+    explore(|| changes("by_order", "pools"));
     explore(|| changes("pools", "steal"));
-    explore(|| changes("steal", "walk"));
+    explore(|| changes("steal", "by_order"));
     explore(|| changes("color", "stealing"));
     explore(|| changes("color", "pools"));
 }

@@ -1,4 +1,4 @@
-//! A worker's shelf: emptied storage of chunks, by type, kept by the worker that emptied it.
+//! A worker's cache: emptied storage of chunks, by type, kept by the worker that emptied it.
 //! The source or stage it visits next fills what is still in its cache instead of memory that
 //! another core has written last. What does not fit goes to the free list of the queue it came
 //! from, where workers that only send find it.
@@ -13,12 +13,12 @@ const SHELF_MAX: usize = 4;
 const TYPES_MAX: usize = 16;
 
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct ChunkCache {
     /// For each type, a `Vec<Slots<T>>`.
     types: Vec<(TypeId, Box<dyn Any + Send>)>,
 }
 
-impl Shelf {
+impl ChunkCache {
     fn of<T: Send + 'static>(&mut self) -> Option<&mut Vec<Slots<T>>> {
         let wanted = TypeId::of::<T>();
         let (_, kept) = self.types.iter_mut().find(|(kept, _)| *kept == wanted)?;
@@ -59,15 +59,15 @@ mod tests {
 
     #[test]
     fn the_last_used_storage_of_a_type_comes_first_and_only_so_much_is_kept() {
-        let mut shelf = Shelf::default();
+        let mut cache = ChunkCache::default();
         let full = chunk_capacity::<u64>();
-        assert_eq!(shelf.put(Slots::<u64>::with_capacity(1)).map(|s| s.capacity()), Some(1));
+        assert_eq!(cache.put(Slots::<u64>::with_capacity(1)).map(|s| s.capacity()), Some(1));
         for extra in 0..SHELF_MAX {
-            assert!(shelf.put(Slots::<u64>::with_capacity(full + extra)).is_none());
+            assert!(cache.put(Slots::<u64>::with_capacity(full + extra)).is_none());
         }
-        assert!(shelf.put(Slots::<u64>::with_capacity(full)).is_some());
-        assert!(shelf.is_empty::<u32>() && !shelf.is_empty::<u64>());
-        assert_eq!(shelf.take::<u64>().capacity(), full + SHELF_MAX - 1);
-        assert_eq!(shelf.take::<u32>().capacity(), 0);
+        assert!(cache.put(Slots::<u64>::with_capacity(full)).is_some());
+        assert!(cache.is_empty::<u32>() && !cache.is_empty::<u64>());
+        assert_eq!(cache.take::<u64>().capacity(), full + SHELF_MAX - 1);
+        assert_eq!(cache.take::<u32>().capacity(), 0);
     }
 }

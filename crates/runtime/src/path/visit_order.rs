@@ -13,8 +13,8 @@ use crate::sync::Arc;
 
 /// The visit order and its rules; replaced as a whole.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Course {
-    /// Tells workers that the course is a new one, and their cursors are not.
+pub(crate) struct VisitOrder {
+    /// Tells workers that the visit_order is a new one, and their cursors are not.
     pub(crate) epoch: u64,
     order: Vec<u32>,
     /// For each stage, in the order of first mention: its places.
@@ -34,11 +34,11 @@ pub(crate) struct Course {
     pub(crate) max_visits: usize,
 }
 
-impl Course {
+impl VisitOrder {
     pub(crate) fn new(order: Vec<u32>) -> Self {
-        let mut course = Course::default();
-        course.set_order(order);
-        course
+        let mut visit_order = VisitOrder::default();
+        visit_order.set_order(order);
+        visit_order
     }
 
     pub(crate) fn set_order(&mut self, order: Vec<u32>) {
@@ -77,7 +77,7 @@ impl Course {
 /// Where a worker stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
-    /// Of the course it is on; 0 before the first.
+    /// Of the visit_order it is on; 0 before the first.
     epoch: u64,
     at: usize,
     /// It has been sent to the place, rather than being about to look there.
@@ -86,7 +86,7 @@ pub(crate) struct Cursor {
     pub(crate) spent: usize,
 }
 
-/// What a step of the walk is to tell the policy.
+/// What a step of the by_order is to tell the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) last_focused: bool,
@@ -99,9 +99,9 @@ impl Fired {
     }
 }
 
-/// The course of a pool, and what waits on it.
-pub(crate) struct Walk {
-    course: Arc<Course>,
+/// The visit_order of a pool, and what waits on it.
+pub(crate) struct OrderedTokens {
+    visit_order: Arc<VisitOrder>,
     /// Tokens of each stage, by its number.
     tokens: Vec<usize>,
     /// A bit for each place: whether its stage has tokens.
@@ -112,26 +112,27 @@ pub(crate) struct Walk {
     visits: usize,
 }
 
-impl Walk {
-    /// On this course. What the workers have come to so far counts on, but if the order is a new
+impl OrderedTokens {
+    /// On this visit_order. What the workers have come to so far counts on, but if the order is a new
     /// one they all begin a new round.
-    pub(crate) fn new(course: Arc<Course>, before: Option<Walk>) -> Self {
-        let same = before.as_ref().is_some_and(|before| before.course.order == course.order);
-        Walk {
-            tokens: vec![0; course.places.len()],
-            map: vec![0; course.order.len().div_ceil(64)],
+    pub(crate) fn new(visit_order: Arc<VisitOrder>, before: Option<OrderedTokens>) -> Self {
+        let same =
+            before.as_ref().is_some_and(|before| before.visit_order.order == visit_order.order);
+        OrderedTokens {
+            tokens: vec![0; visit_order.places.len()],
+            map: vec![0; visit_order.order.len().div_ceil(64)],
             arrivals: before.as_ref().filter(|_| same).map_or(0, |before| before.arrivals),
             visits: before.map_or(0, |before| before.visits),
-            course,
+            visit_order,
         }
     }
 
-    /// Adds a token of a stage; says whether the stage is on this course.
+    /// Adds a token of a stage; says whether the stage is on this visit_order.
     pub(crate) fn add(&mut self, stage: u32) -> bool {
-        let Some(&number) = self.course.numbers.get(&stage) else { return false };
+        let Some(&number) = self.visit_order.numbers.get(&stage) else { return false };
         self.tokens[number] += 1;
         if self.tokens[number] == 1 {
-            for place in &self.course.places[number] {
+            for place in &self.visit_order.places[number] {
                 self.map[place / 64] |= 1 << (place % 64);
             }
         }
@@ -141,7 +142,7 @@ impl Walk {
     fn take(&mut self, number: usize) {
         self.tokens[number] -= 1;
         if self.tokens[number] == 0 {
-            for place in &self.course.places[number] {
+            for place in &self.visit_order.places[number] {
                 self.map[place / 64] &= !(1 << (place % 64));
             }
         }
@@ -149,7 +150,7 @@ impl Walk {
 
     /// The stage of every token.
     pub(crate) fn drain(&mut self) -> Vec<u32> {
-        let stages = self.course.numbers.iter().map(|(stage, number)| (*number, *stage));
+        let stages = self.visit_order.numbers.iter().map(|(stage, number)| (*number, *stage));
         let mut stages: Vec<_> = stages.collect();
         stages.sort_unstable();
         self.map.fill(0);
@@ -180,57 +181,57 @@ impl Walk {
     pub(crate) fn step(
         &mut self,
         cursor: &mut Cursor,
-        crew: usize,
+        workers: usize,
         fired: &mut Fired,
     ) -> Option<(u32, usize)> {
-        let course = self.course.clone();
-        if course.len() == 0 {
+        let visit_order = self.visit_order.clone();
+        if visit_order.len() == 0 {
             return None; // a cluster without stages
         }
-        if cursor.epoch != course.epoch {
-            *cursor = Cursor { epoch: course.epoch, ..Cursor::default() };
+        if cursor.epoch != visit_order.epoch {
+            *cursor = Cursor { epoch: visit_order.epoch, ..Cursor::default() };
         }
         let from = if cursor.focused {
-            let stage = course.order[cursor.at];
-            let number = course.numbers[&stage];
-            let most = course.most(stage);
+            let stage = visit_order.order[cursor.at];
+            let number = visit_order.numbers[&stage];
+            let most = visit_order.most(stage);
             let stays = self.tokens[number] > 0
                 && (most == 0 || cursor.spent < most)
-                && !course.sources.contains(&stage);
+                && !visit_order.sources.contains(&stage);
             if stays {
                 self.take(number);
                 return Some((stage, most.saturating_sub(cursor.spent)));
             }
-            match course.restart {
+            match visit_order.restart {
                 Some(index) if cursor.spent > 0 => index,
-                _ => (cursor.at + 1) % course.len(),
+                _ => (cursor.at + 1) % visit_order.len(),
             }
         } else {
             cursor.at
         };
         let place = self.next_from(from);
-        let last = course.len() - 1;
+        let last = visit_order.len() - 1;
         let passed = match place {
-            Some(place) => (place + course.len() - from) % course.len() + 1,
-            None => course.len(),
+            Some(place) => (place + visit_order.len() - from) % visit_order.len() + 1,
+            None => visit_order.len(),
         };
         self.visits += passed;
-        if course.max_visits > 0 && self.visits >= course.max_visits {
-            self.visits %= course.max_visits;
+        if visit_order.max_visits > 0 && self.visits >= visit_order.max_visits {
+            self.visits %= visit_order.max_visits;
             fired.max_visits = true;
         }
         if from + passed > last {
-            fired.last_focused |= course.fires_last_focused && self.arrivals == 0;
-            self.arrivals = (self.arrivals + 1) % crew.max(1);
+            fired.last_focused |= visit_order.fires_last_focused && self.arrivals == 0;
+            self.arrivals = (self.arrivals + 1) % workers.max(1);
         }
         let Some(place) = place else {
-            *cursor = Cursor { epoch: course.epoch, ..Cursor::default() };
+            *cursor = Cursor { epoch: visit_order.epoch, ..Cursor::default() };
             return None;
         };
-        let stage = course.order[place];
-        *cursor = Cursor { epoch: course.epoch, at: place, focused: true, spent: 0 };
-        self.take(course.numbers[&stage]);
-        Some((stage, course.most(stage)))
+        let stage = visit_order.order[place];
+        *cursor = Cursor { epoch: visit_order.epoch, at: place, focused: true, spent: 0 };
+        self.take(visit_order.numbers[&stage]);
+        Some((stage, visit_order.most(stage)))
     }
 }
 
@@ -238,31 +239,31 @@ impl Walk {
 mod tests {
     use super::*;
 
-    /// A walk by one worker, whose visits each process what their token stands for: one event.
+    /// A by_order by one worker, whose visits each process what their token stands for: one event.
     struct Alone {
-        walk: Walk,
+        by_order: OrderedTokens,
         cursor: Cursor,
         fired: Fired,
     }
 
     impl Alone {
-        fn new(order: &[u32], rule: impl FnOnce(&mut Course)) -> Self {
-            let mut course = Course { epoch: 1, ..Course::new(order.to_vec()) };
-            rule(&mut course);
-            let walk = Walk::new(Arc::new(course), None);
-            Alone { walk, cursor: Cursor::default(), fired: Fired::default() }
+        fn new(order: &[u32], rule: impl FnOnce(&mut VisitOrder)) -> Self {
+            let mut visit_order = VisitOrder { epoch: 1, ..VisitOrder::new(order.to_vec()) };
+            rule(&mut visit_order);
+            let by_order = OrderedTokens::new(Arc::new(visit_order), None);
+            Alone { by_order, cursor: Cursor::default(), fired: Fired::default() }
         }
 
         fn with(mut self, tokens: &[(u32, usize)]) -> Self {
             for (stage, n) in tokens {
-                (0..*n).for_each(|_| assert!(self.walk.add(*stage)));
+                (0..*n).for_each(|_| assert!(self.by_order.add(*stage)));
             }
             self
         }
 
         fn step(&mut self) -> Option<u32> {
             self.fired = Fired::default();
-            let (stage, _) = self.walk.step(&mut self.cursor, 1, &mut self.fired)?;
+            let (stage, _) = self.by_order.step(&mut self.cursor, 1, &mut self.fired)?;
             self.cursor.spent += 1;
             Some(stage)
         }
@@ -282,9 +283,9 @@ mod tests {
 
     #[test]
     fn a_bound_on_events_ends_a_visit() {
-        let mut alone = Alone::new(&[1, 2], |course| {
-            course.most_else = 1;
-            course.set_most(2, 2);
+        let mut alone = Alone::new(&[1, 2], |visit_order| {
+            visit_order.most_else = 1;
+            visit_order.set_most(2, 2);
         })
         .with(&[(1, 3), (2, 3)]);
         assert_eq!(alone.steps(), [1, 2, 2, 1, 2, 1]);
@@ -292,15 +293,15 @@ mod tests {
 
     #[test]
     fn a_source_is_visited_for_one_batch() {
-        let mut alone =
-            Alone::new(&[1, 2], |course| course.sources = vec![1]).with(&[(1, 2), (2, 2)]);
+        let mut alone = Alone::new(&[1, 2], |visit_order| visit_order.sources = vec![1])
+            .with(&[(1, 2), (2, 2)]);
         assert_eq!(alone.steps(), [1, 2, 2, 1]);
     }
 
     #[test]
     fn after_a_success_a_worker_restarts_where_it_is_told() {
-        let mut alone =
-            Alone::new(&[3, 2, 1], |course| course.restart = Some(0)).with(&[(1, 1), (2, 1)]);
+        let mut alone = Alone::new(&[3, 2, 1], |visit_order| visit_order.restart = Some(0))
+            .with(&[(1, 1), (2, 1)]);
         assert_eq!(alone.step(), Some(2));
         let mut alone = alone.with(&[(3, 1)]);
         assert_eq!(alone.steps(), [3, 1]);
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_last_place_fires_when_it_is_come_to_or_passed() {
-        let rule = |course: &mut Course| course.fires_last_focused = true;
+        let rule = |visit_order: &mut VisitOrder| visit_order.fires_last_focused = true;
         let mut alone = Alone::new(&[1, 2, 3], rule).with(&[(2, 1), (3, 1)]);
         assert_eq!((alone.step(), alone.fired.last_focused), (Some(2), false));
         assert_eq!((alone.step(), alone.fired.last_focused), (Some(3), true));
@@ -321,15 +322,15 @@ mod tests {
 
     #[test]
     fn the_last_place_fires_once_for_a_round_of_all_workers() {
-        let mut course = Course { epoch: 1, ..Course::new(vec![1, 2]) };
-        course.fires_last_focused = true;
-        let mut walk = Walk::new(Arc::new(course), None);
+        let mut visit_order = VisitOrder { epoch: 1, ..VisitOrder::new(vec![1, 2]) };
+        visit_order.fires_last_focused = true;
+        let mut by_order = OrderedTokens::new(Arc::new(visit_order), None);
         let mut cursors = [Cursor::default(); 3];
         let mut fires = Vec::new();
         for round in 0..2 {
             for cursor in &mut cursors {
                 let mut fired = Fired::default();
-                assert_eq!(walk.step(cursor, 3, &mut fired), None);
+                assert_eq!(by_order.step(cursor, 3, &mut fired), None);
                 fires.push((round, fired.last_focused));
             }
         }
@@ -339,7 +340,8 @@ mod tests {
 
     #[test]
     fn places_come_to_are_counted_empty_ones_too() {
-        let mut alone = Alone::new(&[1, 2, 3, 4], |course| course.max_visits = 5).with(&[(3, 1)]);
+        let mut alone =
+            Alone::new(&[1, 2, 3, 4], |visit_order| visit_order.max_visits = 5).with(&[(3, 1)]);
         assert_eq!((alone.step(), alone.fired.max_visits), (Some(3), false)); // 1, 2, 3
         assert_eq!((alone.step(), alone.fired.max_visits), (None, true)); // and a round of 4
     }
@@ -349,6 +351,6 @@ mod tests {
         let order: Vec<u32> = (0..1000).collect();
         let mut alone = Alone::new(&order, |_| ()).with(&[(999, 1), (64, 1), (63, 1), (500, 1)]);
         assert_eq!(alone.steps(), [63, 64, 500, 999]);
-        assert!(alone.walk.map.iter().all(|word| *word == 0));
+        assert!(alone.by_order.map.iter().all(|word| *word == 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Who governs a cluster: holds its policy, calls it, and lends it the reins (`reins.rs`).
+//! Who governs a cluster: holds its policy, calls it, and lends it the control (`cluster_control.rs`).
 //!
 //! A policy is called by whichever thread has reason to: a worker that came to the end of the visit
 //! order, the clock. Never two calls at once, and nobody waits: who finds it busy leaves word, and
@@ -15,17 +15,17 @@ use comporta_model::plan::{Choice, PoolSettings, defaults};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Policy, TimerId};
 
+use crate::cluster_control::{ClusterControl, State, set_threads};
 use crate::core::Core;
 use crate::failure::guard;
-use crate::path::walk::Fired;
-use crate::reins::{Reins, State, set_threads};
+use crate::path::visit_order::Fired;
 use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, SeqCst, thread_local};
 
 /// How many decisions are remembered.
 const DECISIONS_MAX: usize = 256;
 
-/// The governor of one cluster.
-pub(crate) struct Governor {
+/// The host of one cluster.
+pub(crate) struct PolicyHost {
     cluster: usize,
     name: String,
     /// Threads of the cluster where no policy says otherwise.
@@ -76,9 +76,9 @@ impl fmt::Display for Decision {
     }
 }
 
-impl Governor {
+impl PolicyHost {
     pub(crate) fn new(cluster: usize, settings: &PoolSettings) -> Self {
-        Governor {
+        PolicyHost {
             cluster,
             name: settings.name.clone(),
             threads: AtomicUsize::new(settings.threads),
@@ -100,7 +100,7 @@ impl Governor {
     }
 
     /// Has a policy govern from now on. If it will not, the one before goes on, from its start.
-    pub(crate) fn appoint(&self, core: &Arc<Core>, choice: Choice) -> Result<(), String> {
+    pub(crate) fn install(&self, core: &Arc<Core>, choice: Choice) -> Result<(), String> {
         let entry = core.registry.find(&choice.name);
         let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
         let made = guard(|| entry.make(&choice)).map_err(|reason| reason.to_string())?;
@@ -129,7 +129,7 @@ impl Governor {
 
     /// A stage moves from this cluster to another. The policies of both begin anew, and neither is
     /// called in between: the one would still have the stage, and put it where it is not looked for.
-    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &Governor) {
+    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &PolicyHost) {
         let (mut post, mut other);
         if self.cluster < to.cluster {
             post = self.enter();
@@ -158,7 +158,7 @@ impl Governor {
     fn begin_again(&self, core: &Arc<Core>, post: &mut Post) {
         let choice = self.choice();
         if let Err(message) = self.begin(core, post, &choice) {
-            self.depose(core, post, &format!("did not start again: {message}"));
+            self.fall_back(core, post, &format!("did not start again: {message}"));
         }
     }
 
@@ -166,10 +166,10 @@ impl Governor {
     fn begin(&self, core: &Arc<Core>, post: &mut Post, choice: &Choice) -> Result<(), String> {
         self.calls.lock().clear();
         let threads = self.threads.load(SeqCst);
-        governing(|| post.state.reset(core, self.cluster, threads));
-        let mut reins = Reins::new(core, self.cluster, &mut post.state, true);
-        let started = governing(|| guard(|| post.policy.start(&mut reins)));
-        reins.done();
+        calling(|| post.state.reset(core, self.cluster, threads));
+        let mut control = ClusterControl::new(core, self.cluster, &mut post.state, true);
+        let started = calling(|| guard(|| post.policy.start(&mut control)));
+        control.done();
         self.record(core, &choice.name, "start", &mut post.state);
         match started {
             Ok(Ok(())) => Ok(()),
@@ -179,7 +179,7 @@ impl Governor {
     }
 
     /// The policy is replaced by the default one.
-    fn depose(&self, core: &Arc<Core>, post: &mut Post, what: &str) {
+    fn fall_back(&self, core: &Arc<Core>, post: &mut Post, what: &str) {
         let name = self.choice().name;
         core.report(format!(
             "the policy `{name}` of `{}` {what}; `{}` goes on",
@@ -248,21 +248,21 @@ impl Governor {
         let Post { policy, state } = &mut *post;
         let name = match call {
             Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
-            Call::LastFocused if !state.course().fires_last_focused => return, // any more
-            Call::MaxVisits if state.course().max_visits == 0 => return,
+            Call::LastFocused if !state.visit_order().fires_last_focused => return, // any more
+            Call::MaxVisits if state.visit_order().max_visits == 0 => return,
             Call::Timer { timer, .. } => format!("timer {timer}"),
             Call::LastFocused => "last focused".to_owned(),
             Call::MaxVisits => "max visits".to_owned(),
         };
-        let mut reins = Reins::new(core, self.cluster, state, false);
-        let called = governing(|| {
+        let mut control = ClusterControl::new(core, self.cluster, state, false);
+        let called = calling(|| {
             guard(|| match call {
-                Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut reins),
-                Call::LastFocused => policy.on_last_focused(&mut reins),
-                Call::MaxVisits => policy.on_max_visits(&mut reins),
+                Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut control),
+                Call::LastFocused => policy.on_last_focused(&mut control),
+                Call::MaxVisits => policy.on_max_visits(&mut control),
             })
         });
-        reins.done();
+        control.done();
         if let Call::Timer { timer, .. } = call {
             state.set_timer(core, self.cluster, timer);
         }
@@ -273,7 +273,7 @@ impl Governor {
                 let policy = self.choice().name;
                 core.report(format!("the policy `{policy}` of `{}`: {refused}", self.name));
             }
-            Err(panic) => self.depose(core, post, &format!("failed ({name}): {panic}")),
+            Err(panic) => self.fall_back(core, post, &format!("failed ({name}): {panic}")),
         }
     }
 
@@ -296,17 +296,17 @@ impl Governor {
 }
 
 thread_local! {
-    static GOVERNING: Cell<bool> = const { Cell::new(false) };
+    static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread is calling a policy, which must not wait for its own end.
-pub(crate) fn is_governing() -> bool {
-    GOVERNING.with(Cell::get)
+pub(crate) fn is_calling() -> bool {
+    CALLING.with(Cell::get)
 }
 
-fn governing<R>(call: impl FnOnce() -> R) -> R {
-    let before = GOVERNING.with(|on| on.replace(true));
+fn calling<R>(call: impl FnOnce() -> R) -> R {
+    let before = CALLING.with(|on| on.replace(true));
     let result = call();
-    GOVERNING.with(|on| on.set(before));
+    CALLING.with(|on| on.set(before));
     result
 }
