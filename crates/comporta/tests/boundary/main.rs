@@ -22,3 +22,4 @@
 
 mod bounded;
 mod stuck;
+mod conservation;
