@@ -23,3 +23,5 @@
 mod bounded;
 mod stuck;
 mod conservation;
+mod panics;
+mod room;
