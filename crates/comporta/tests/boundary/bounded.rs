@@ -71,6 +71,12 @@ pub(crate) fn until(what: &str, done: impl FnMut() -> bool) {
 /// Whether `done` becomes so within the bound.
 pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
     const STEP: Duration = Duration::from_millis(1);
+    for _ in 0..1_000 {
+        if done() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
     let (_open, never) = channel::<()>();
     let steps = BOUND.as_millis() / STEP.as_millis();
     (0..steps).any(|_| done() || never.recv_timeout(STEP).is_ok()) || done()

@@ -25,3 +25,4 @@ mod stuck;
 mod conservation;
 mod panics;
 mod room;
+mod priority;

