@@ -5,3 +5,4 @@ mod bad;
 mod good;
 mod mangled;
 mod document;
+mod large;

@@ -1,0 +1,28 @@
+//! The boundary between the runtime and user code: while a handler, a source or any other code of
+//! the program runs, waits, panics or calls back, nothing that others could do waits for it, and
+//! every event is accounted for. A file for each kind of fault; each test failed before its fix.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bounded` | waits that end, gates, programs under every policy |
+//! | `stuck` | handlers and sources that do not return |
+//! | `conservation` | what a stage sent is what its receivers were offered |
+//! | `panics` | user code that panics, or calls back, where the runtime does not expect it |
+//! | `room` | places in queues that nobody uses |
+//! | `priority` | who goes first |
+//! | `live` | live change, identity, the end as a future |
+//! | `admission` | what counts as queueing |
+//! | `rate` | schedules of sources that give less than they were asked for |
+//! | `batch` | groups of stages made by a factory |
+//! | `stopping` | stops, drains and starts that the system refuses |
+//! | `kit` | the test kit |
+//! | `acks` | the fate of every event, told once |
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+
+mod bounded;
+mod stuck;
+mod conservation;
+mod panics;
+mod room;
+mod priority;
