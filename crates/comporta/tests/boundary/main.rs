@@ -32,3 +32,4 @@ mod rate;
 mod batch;
 mod stopping;
 mod kit;
+mod acks;
