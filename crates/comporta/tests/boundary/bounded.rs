@@ -22,7 +22,8 @@ pub(crate) const THREADS: [usize; 4] = [1, 2, 4, 8];
 pub(crate) fn thread<R: Send + 'static>(
     body: impl FnOnce() -> R + Send + 'static,
 ) -> JoinHandle<R> {
-    Builder::new().spawn(body).unwrap()
+    // Of a size of its own: `stopping` has the system refuse larger ones.
+    Builder::new().stack_size(2 << 20).spawn(body).unwrap()
 }
 
 /// Runs `body`, a test or a case of one, on a thread of its own. Should it hang where none of its
