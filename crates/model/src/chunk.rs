@@ -80,6 +80,14 @@ impl<T> Chunk<T> {
         self.slots.push(Some(event));
     }
 
+    /// Drops what it holds and takes this event in its place, if it is one.
+    #[inline]
+    pub fn reset(&mut self, event: Option<T>) {
+        self.slots.clear();
+        self.head = 0;
+        self.slots.extend(event.map(Some));
+    }
+
     /// Takes the oldest event.
     pub fn pop_front(&mut self) -> Option<T> {
         let event = self.slots.get_mut(self.head)?.take();
@@ -146,7 +154,7 @@ pub struct ChunkQueue<T> {
     chunks: VecDeque<Chunk<T>>,
     len: usize,
     spare: Vec<Slots<T>>,
-    /// How far apart events of one chunk may have entered the program.
+    /// How far apart events of one chunk may have come to the queue.
     spread_ns: u64,
 }
 
@@ -342,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_guarded_queue_does_not_take_an_event_for_as_old_as_the_one_before() {
-        let at = |ns| Meta { ingress: Time::from_nanos(ns), ..Meta::default() };
+        let at = |ns| Meta { enqueued: Time::from_nanos(ns), ..Meta::default() };
         let waits = |guarded| {
             let mut queue = ChunkQueue::default();
             queue.set_guarded(guarded);
@@ -350,7 +358,7 @@ mod tests {
             queue.push_one(&at(20_000), 2);
             queue.push_one(&at(40_000), 3);
             queue.push_one(&at(44_000), 4);
-            std::iter::from_fn(|| queue.pop(1)).map(|one| one.meta.ingress).collect::<Vec<_>>()
+            std::iter::from_fn(|| queue.pop(1)).map(|one| one.meta.enqueued).collect::<Vec<_>>()
         };
         assert_eq!(waits(false), [0; 4].map(Time::from_nanos));
         assert_eq!(waits(true), [0, 20_000, 40_000, 40_000].map(Time::from_nanos));

@@ -117,6 +117,8 @@ impl<T: fmt::Display> fmt::Display for Ev<'_, T> {
 pub struct Meta {
     /// When the oldest of them entered the program.
     pub ingress: Time,
+    /// When the oldest of them came to the queue they are in.
+    pub enqueued: Time,
     /// When they stop being of use, if ever.
     pub deadline: Option<Time>,
     /// How much they matter: the higher, the longer a stage whose admission looks at it lets them
@@ -138,7 +140,8 @@ impl Meta {
     /// service time counts, and service may take ten microseconds.
     pub const GUARDED_SPREAD_NS: u64 = 5_000;
 
-    /// Whether events of the two may share a chunk, if they entered no further apart than this.
+    /// Whether events of the two may share a chunk, if they entered the program, and came to the
+    /// queue, no further apart than this.
     #[inline]
     #[must_use]
     pub fn mixes_with(&self, other: &Meta, spread_ns: u64) -> bool {
@@ -150,13 +153,15 @@ impl Meta {
         same_group
             && self.deadline == other.deadline
             && self.tier == other.tier
-            && self.ingress.0.abs_diff(other.ingress.0) <= spread_ns
+            && self.ingress.0.abs_diff(other.ingress.0) <= Self::INGRESS_SPREAD_NS
+            && self.enqueued.0.abs_diff(other.enqueued.0) <= spread_ns
     }
 
     /// Takes account of `other`'s events having joined.
     #[inline]
     pub fn absorb(&mut self, other: &Meta) {
         self.ingress = self.ingress.min(other.ingress);
+        self.enqueued = self.enqueued.min(other.enqueued);
     }
 }
 
@@ -203,6 +208,15 @@ pub struct AckGroup {
     shed: AtomicU64,
     cancelled: AtomicU64,
     done: Box<dyn Fn(Settled) + Send + Sync>,
+    joined: Option<Joined>,
+}
+
+/// Several groups whose events are handled together.
+struct Joined {
+    /// Each group, and how many of the events are its own.
+    parts: Vec<(Arc<AckGroup>, u64)>,
+    /// What the events lead to belongs to all of them.
+    outputs: Arc<AckGroup>,
 }
 
 impl AckGroup {
@@ -216,7 +230,42 @@ impl AckGroup {
             shed: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             done: Box::new(done),
+            joined: None,
         })
+    }
+
+    /// A group for events of several groups that are handled together, as one: so many of each. Its
+    /// events are settled together; what they lead to is told to every group.
+    #[must_use]
+    pub fn join_all(parts: Vec<(Arc<AckGroup>, u64)>) -> Arc<Self> {
+        let groups: Vec<_> = parts.iter().map(|(group, _)| group.clone()).collect();
+        groups.iter().for_each(|group| group.join(1));
+        let outputs = AckGroup::open(0, move |settled| {
+            groups.iter().for_each(|group| group.settle_like(&settled));
+        });
+        Arc::new(AckGroup {
+            number: 0,
+            pending: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            done: Box::new(|_| ()),
+            joined: Some(Joined { parts, outputs }),
+        })
+    }
+
+    /// The group of what its events lead to.
+    #[must_use]
+    pub fn for_outputs(self: &Arc<Self>) -> Arc<Self> {
+        self.joined.as_ref().map_or(self, |joined| &joined.outputs).clone()
+    }
+
+    /// One of its events stands for all that was settled elsewhere.
+    fn settle_like(&self, settled: &Settled) {
+        self.failed.fetch_add(settled.failed, AcqRel);
+        self.shed.fetch_add(settled.shed, AcqRel);
+        self.cancelled.fetch_add(settled.cancelled, AcqRel);
+        self.settle(1, Fate::Handled);
     }
 
     /// `n` more events belong to it. The caller holds an unsettled event of the group, so the
@@ -229,6 +278,10 @@ impl AckGroup {
     pub fn settle(&self, n: u64, fate: Fate) {
         if n == 0 {
             return;
+        }
+        if let Some(Joined { parts, outputs }) = &self.joined {
+            parts.iter().for_each(|(group, n)| group.settle(*n, fate));
+            return outputs.settle(1, Fate::Handled);
         }
         match fate {
             Fate::Handled => 0,

@@ -130,6 +130,12 @@ pub enum GraphFault {
         /// The program.
         app: Arc<str>,
     },
+    /// A name that nothing could show.
+    #[error("{name:?} cannot be the name of a program: it contains a control character")]
+    BadAppName {
+        /// The name.
+        name: Arc<str>,
+    },
     /// Nothing starts it.
     #[error(
         "nothing starts the program `{app}`: it has no source, no input and no autostart stage"
@@ -265,6 +271,9 @@ impl Graph {
         copies: impl Fn(StageId, usize) -> bool,
     ) -> Result<Topology, Vec<GraphFault>> {
         let mut faults = self.faults.clone();
+        if self.name.chars().any(char::is_control) {
+            faults.push(GraphFault::BadAppName { name: self.name.clone() });
+        }
         if self.stages.is_empty() {
             faults.push(GraphFault::Empty { app: self.name.clone() });
             return Err(faults);
@@ -388,7 +397,8 @@ impl Graph {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether something can be called so, and plans and commands spell it.
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 

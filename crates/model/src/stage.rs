@@ -56,6 +56,11 @@ pub trait Stage: Send + 'static {
     /// copies kept, where the events can be copied.
     const TAKES: bool = false;
 
+    /// Whether it bounds by itself what one event makes it send, as windows do: what it gathered must
+    /// not be lost to `emit_max`, which then does not hold.
+    #[doc(hidden)]
+    const BOUNDS_ITSELF: bool = false;
+
     /// Before the first event of an instance. An error keeps the program from starting.
     ///
     /// # Errors
@@ -71,16 +76,6 @@ pub trait Stage: Send + 'static {
     /// # Errors
     /// Whatever keeps this event from being handled.
     fn handle(&mut self, event: Ev<'_, Self::In>, out: &mut Self::Ports, cx: &Cx) -> Result;
-
-    /// How many more events it only gathers, doing next to nothing with each, before it sends
-    /// something: as windows do. [`usize::MAX`] if it cannot tell, nothing if it does not gather.
-    ///
-    /// Asked after every visit. A worker that feeds a stage which gathers goes on feeding it until it
-    /// sends something, and a source that leads there stops there: what is sent is then made of what
-    /// one worker has in its cache. Nothing else depends on the answer.
-    fn gathers(&self) -> Option<usize> {
-        None
-    }
 
     /// After the last event of an instance: everything that could send to it has ended.
     ///
@@ -241,6 +236,8 @@ pub trait Handler: Send + 'static {
     const STATEFUL: bool = false;
     /// As [`Stage::TAKES`].
     const TAKES: bool = false;
+    /// As `Stage::BOUNDS_ITSELF`.
+    const BOUNDS_ITSELF: bool = false;
     /// Whether it changes events in place and sends each on: then nothing is copied, and what it
     /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
     const IN_PLACE: bool = false;
@@ -248,6 +245,11 @@ pub trait Handler: Send + 'static {
     /// Sends on what was handled in place.
     fn pass_on(&mut self, handled: Slots<Self::Item>, out: &mut Self::Ports) {
         let _ = (handled, out);
+    }
+
+    /// Sends on one event that was handled in place.
+    fn pass_one(&mut self, event: Self::Item, out: &mut Self::Ports) {
+        let _ = (event, out);
     }
 
     /// How many events a visit in place may take before it should stop.
@@ -274,11 +276,6 @@ pub trait Handler: Send + 'static {
     /// As [`Stage::handle`].
     fn call(&mut self, slots: &mut [Option<Self::Item>], out: &mut Self::Ports, cx: &Cx) -> Result;
 
-    /// As [`Stage::gathers`].
-    fn gathers(&self) -> Option<usize> {
-        None
-    }
-
     /// As [`Stage::finish`].
     ///
     /// # Errors
@@ -296,6 +293,7 @@ impl<S: Stage> Handler for Single<S> {
     const GROUPED: bool = false;
     const STATEFUL: bool = S::STATEFUL;
     const TAKES: bool = S::TAKES;
+    const BOUNDS_ITSELF: bool = S::BOUNDS_ITSELF;
 
     fn init(&mut self, cx: &Cx) -> Result {
         self.0.init(cx)
@@ -304,10 +302,6 @@ impl<S: Stage> Handler for Single<S> {
     #[inline(always)]
     fn call(&mut self, slots: &mut [Option<S::In>], out: &mut S::Ports, cx: &Cx) -> Result {
         self.0.handle(Ev::lend(&mut slots[0]), out, cx)
-    }
-
-    fn gathers(&self) -> Option<usize> {
-        self.0.gathers()
     }
 
     fn finish(&mut self, out: &mut S::Ports, cx: &Cx) -> Result {
@@ -630,6 +624,10 @@ where
 
     fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
         out.give(handled);
+    }
+
+    fn pass_one(&mut self, event: I, out: &mut Out<I>) {
+        out.send(event);
     }
 
     fn allowance(&self, out: &Out<I>) -> usize {

@@ -10,8 +10,10 @@ use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use comporta_model::chunk::ChunkQueue;
 use comporta_model::error::{Outcome, Result};
 use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
@@ -25,19 +27,15 @@ use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
 use crate::core::{Core, Node, Wiring};
 use crate::env::{Clock, cpus};
-use crate::failure::Failures;
-use crate::latency::Latency;
-use crate::path::admit::Desk;
-use crate::path::emit::{Edge, EdgeRoute, Tap, key_hash};
-use crate::path::enqueue::{Maker, Phase, StageNode, State};
-use crate::path::gate::Gate;
-use crate::path::handle::Rules;
+use crate::path::emit::{self, Edge, Tap, key_hash};
 use crate::path::push::{InputNode, Push};
-use crate::path::release::Resequencer;
-use crate::path::source::{SourceNode, SourceState};
+use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::rehearse;
 use crate::running::Running;
-use crate::sync::{Arc, CachePadded, Mutex};
+use crate::stage::gate::Controller;
+use crate::stage::groups::GroupSize;
+use crate::stage::{self, Maker, Rules};
+use crate::sync::Arc;
 
 /// A program: stages joined into a graph.
 ///
@@ -68,7 +66,8 @@ use crate::sync::{Arc, CachePadded, Mutex};
 /// # Ok::<(), comporta_runtime::StartError>(())
 /// ```
 pub struct App {
-    identity: Arc<()>,
+    /// Keeps handles of two apps apart.
+    identity: u64,
     inner: RefCell<Inner>,
 }
 
@@ -113,7 +112,12 @@ pub enum StartError {
         /// Why.
         message: String,
     },
-    /// A policy would not govern its cluster.
+    /// The system has not enough threads.
+    Threads {
+        /// What it said.
+        message: String,
+    },
+    /// A policy would not start.
     Policy {
         /// The cluster.
         cluster: String,
@@ -143,6 +147,7 @@ impl fmt::Display for StartError {
             StartError::Graph(faults) => all(f, "the graph", faults),
             StartError::Plan(faults) => all(f, "the plan", faults),
             StartError::Stage { name, message } => write!(f, "`{name}` could not start: {message}"),
+            StartError::Threads { message } => f.write_str(message),
             StartError::Policy { cluster, policy, message } => {
                 write!(f, "the policy `{policy}` of `{cluster}` could not start: {message}")
             }
@@ -239,7 +244,9 @@ impl App {
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         let graph = Graph { name: name.into().into(), ..Graph::default() };
-        App { identity: Arc::new(()), inner: RefCell::new(Inner { graph, ..Inner::default() }) }
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let identity = MADE.fetch_add(1, Ordering::Relaxed);
+        App { identity, inner: RefCell::new(Inner { graph, ..Inner::default() }) }
     }
 
     /// A stage whose instances are copies of `stage`: a type with [`Stage`], or a closure
@@ -347,19 +354,13 @@ impl App {
             let settings = &site.core.settings.stages[site.id as usize];
             let spec = &site.core.graph.stages[site.id as usize];
             let (id, name) = (site.id, spec.name.clone());
-            let (batch, rate) = (settings.batch, settings.rate);
-            let (tier, within) = (settings.tier, settings.deadline);
-            Arc::new_cyclic(|me| SourceNode {
-                id,
-                name,
-                batch,
-                rate,
-                tier,
-                within,
-                me: me.clone(),
-                opener: Mutex::new(Some(Box::new(move || open().into_source()))),
-                state: CachePadded::new(Mutex::new(SourceState::default())),
-            })
+            let limits = SourceLimits {
+                batch: settings.batch,
+                rate: Some(settings.rate).filter(|rate| rate.is_finite()),
+                tier: settings.tier,
+                within: settings.deadline,
+            };
+            SourceNode::new(id, name, limits, Box::new(move || open().into_source()))
         });
         Port::of(key, 0)
     }
@@ -638,7 +639,7 @@ impl App {
     }
 
     fn identity(&self) -> u64 {
-        Arc::as_ptr(&self.identity) as usize as u64
+        self.identity
     }
 
     fn join<T: Send + 'static, S: AsInput<T>>(
@@ -658,9 +659,9 @@ impl App {
         }
         let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
         let (route, edge_route) = match way {
-            Way::First => (Route::One, EdgeRoute::First),
-            Way::RoundRobin => (Route::RoundRobin, EdgeRoute::RoundRobin),
-            Way::ByKey(key) => (Route::ByKey, EdgeRoute::ByKey(key)),
+            Way::First => (Route::One, emit::Route::First),
+            Way::RoundRobin => (Route::RoundRobin, emit::Route::RoundRobin),
+            Way::ByKey(key) => (Route::ByKey, emit::Route::ByKey(key)),
         };
         let at = (from.of.stage.0, from.index);
         if copy.is_some() {
@@ -679,7 +680,7 @@ pub type StageOf<'a, H> = StageRef<'a, <H as Handler>::Item, <H as Handler>::Por
 enum Way<T> {
     First,
     RoundRobin,
-    ByKey(crate::path::emit::KeyFn<T>),
+    ByKey(emit::KeyFn<T>),
 }
 
 fn stage_node<H: Handler>(
@@ -690,20 +691,9 @@ fn stage_node<H: Handler>(
     let Site { core, id, first, retain } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
-    let cycle = core.cycle_of(id);
-    let grouped = group.is_some();
-    let mut desk = Desk::new(settings.capacity, settings.when_full, cycle.clone(), grouped);
-    let gate = |choice| Gate::new(&core.admissions, choice);
-    desk.gate = settings.admission.as_ref().and_then(gate);
-    let mut queue = comporta_model::chunk::ChunkQueue::default();
-    queue.set_guarded(desk.gate.is_some());
+    let mut queue = ChunkQueue::default();
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         queue.push_one(&Meta::default(), *event);
-        desk.counts.offered += 1;
-        desk.counts.arrived += 1;
-        if let Some(cycle) = &cycle {
-            cycle.arrived(1);
-        }
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;
@@ -712,9 +702,8 @@ fn stage_node<H: Handler>(
         // What is always taken could never be tried again.
         None => retries.then(|| core.copy_for::<H::Item>(id)).flatten(),
     };
-    // The edges of a cycle are counted with it: its stages never end alone.
-    let open = if cycle.is_some() { usize::MAX / 2 } else { core.open_edges(id) };
-    let node = StageNode {
+    let controller = |choice| Controller::new(&core.admissions, choice);
+    Arc::new(stage::Stage::new(stage::Parts {
         id,
         rules: Rules {
             name: spec.name.clone(),
@@ -722,45 +711,23 @@ fn stage_node<H: Handler>(
             retry: settings.retry,
             emit_max: settings.emit_max,
             on_panic: settings.on_panic,
-            group,
-            ordered: spec.ordered,
-            in_order: spec.ordered || spec.stateful || group.is_some(),
+            in_order: spec.ordered || spec.stateful || H::GROUPED,
             last: core.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
             retain,
         },
         maker,
-        state: CachePadded::new(Mutex::new(State {
-            queue,
-            desk,
-            idle: Vec::new(),
-            parked: Vec::new(),
-            early: Vec::new(),
-            claims: 0,
-            instances: 0,
-            wanted: settings.instances,
-            retiring: 0,
-            crowd: 0,
-            made: 0,
-            in_flight: 0,
-            stride: settings.batch,
-            usual_ns: 0,
-            busy_ns: 0,
-            latency: Latency::default(),
-            open,
-            phase: Phase::Open,
-            gathering: false,
-            flush_at: None,
-            flush_due: false,
-            next_ticket: 0,
-            tickets_out: 0,
-            releasing: false,
-        })),
-        failures: Mutex::new(Failures::new(settings.failures_max)),
-        resequencer: spec.ordered.then(|| Mutex::new(Resequencer::new())),
-        faults: Mutex::default(),
-    };
-    Arc::new(node)
+        group: group.map(|(events, wait)| GroupSize { events, wait }),
+        ordered: spec.ordered,
+        queue: Box::new(queue),
+        capacity: settings.capacity,
+        when_full: settings.when_full,
+        cycle: core.cycle_of(id),
+        producers: core.open_edges(id),
+        instances: settings.instances,
+        failures_max: settings.failures_max,
+        controller: settings.admission.as_ref().and_then(controller),
+    }))
 }
 
 impl fmt::Debug for App {

@@ -12,8 +12,8 @@ use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId, limit
 
 use crate::color;
 use crate::core::{Core, Reading};
+use crate::effects::Effects;
 use crate::env::{CpuMeter, cpus};
-use crate::path::admit::Wakes;
 use crate::path::visit_order::VisitOrder;
 use crate::pool::Pool;
 use crate::sync::Arc;
@@ -47,7 +47,15 @@ pub(crate) struct State {
 
 impl State {
     /// Everything as the plan has it, and as a person has said since.
-    pub(crate) fn reset(&mut self, core: &Arc<Core>, cluster: usize, threads: usize) {
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn reset(
+        &mut self,
+        core: &Arc<Core>,
+        cluster: usize,
+        threads: usize,
+    ) -> Result<(), String> {
         self.epoch += 1;
         self.timers.clear();
         core.timers.forget(cluster);
@@ -61,12 +69,12 @@ impl State {
         for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
             pool.forget_asks(&core.pools);
         }
-        set_threads(core, main, threads);
+        let set = set_threads(core, main, threads);
         let workers = &core.worker_groups[cluster];
         workers.set_own_queues(false);
         workers.set_pooled(false);
-        workers.shared.set_visit_order(None, |stage| core.priority(stage));
-        let mut wakes = Wakes::default();
+        workers.shared.set_visit_order(None, |stage| core.priorities.of(stage));
+        let mut effects = Effects::default();
         for StageInfo { id, kind, name, .. } in &self.stages {
             let base = *core.places[id.index()].base.lock();
             core.move_stage(id.0, cluster);
@@ -77,12 +85,12 @@ impl State {
                 continue;
             }
             let node = core.node(id.0);
-            node.set_capacity(base.capacity, &mut wakes);
+            node.set_capacity(core, base.capacity, &mut effects);
             node.set_when_full(base.when_full);
             node.set_enabled(base.enabled);
             let instances = node.reading().instances;
             if instances != base.instances && instances > 0 {
-                let set = node.set_instances(core, base.instances, &mut wakes);
+                let set = node.set_instances(core, base.instances, &mut effects);
                 // It may have ended meanwhile.
                 if let Err(message) = set
                     && node.reading().instances > 0
@@ -91,7 +99,7 @@ impl State {
                 }
             }
         }
-        core.dispatch(wakes);
+        core.dispatch(effects);
         core.empty(main);
         // Last, when nothing leads there any more.
         for pool in &own {
@@ -100,6 +108,7 @@ impl State {
             core.cut_threads(pool, pool.threads());
         }
         self.spare.extend(own);
+        set
     }
 
     /// The visit_order that is told, or is to be at the end of this call.
@@ -118,7 +127,11 @@ impl State {
 
 fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
     let own = |id: usize| core.places[id].base.lock().cluster == cluster;
-    stage_infos(&core.graph, &core.depths, own)
+    let mut stages = stage_infos(&core.graph, &core.depths, own);
+    for stage in &mut stages {
+        stage.capacity_min = core.node(stage.id.0).capacity_min();
+    }
+    stages
 }
 
 /// Stages as their policy knows them, in the order of the pipeline.
@@ -146,10 +159,10 @@ fn counts(reading: Reading) -> (u64, u64) {
 }
 
 /// Gives a pool so many threads.
-pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) {
+pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) -> Result<(), String> {
     let now = pool.threads();
-    core.add_threads(pool, threads.saturating_sub(now));
     core.cut_threads(pool, now.saturating_sub(threads));
+    core.add_threads(pool, threads.saturating_sub(now))
 }
 
 /// What a policy is handed.
@@ -257,7 +270,7 @@ impl<'a> ClusterControl<'a> {
         self.state.visit_order.epoch = self.state.visit_orders;
         let visit_order = Arc::new(self.state.visit_order.clone());
         let workers = &self.core.worker_groups[self.cluster];
-        workers.shared.set_visit_order(Some(visit_order), |stage| self.core.priority(stage));
+        workers.shared.set_visit_order(Some(visit_order), |stage| self.core.priorities.of(stage));
         // Later those who sleep have no work on the new visit_order either. To wake them would have them
         // come to its end, and the policy called again, for ever.
         if self.starting {
@@ -290,9 +303,9 @@ impl<'a> ClusterControl<'a> {
             return Ok(()); // it has seen its last event, and needs none
         }
         limits::instances(info, instances, wanted)?;
-        let mut wakes = Wakes::default();
-        let set = node.set_instances(self.core, wanted, &mut wakes);
-        self.core.dispatch(wakes);
+        let mut effects = Effects::default();
+        let set = node.set_instances(self.core, wanted, &mut effects);
+        self.core.dispatch(effects);
         if let Err(message) = set {
             let ended = node.reading().instances == 0;
             return if ended { Ok(()) } else { Err(Refused::Failed(message)) };
@@ -342,9 +355,9 @@ impl Control for ClusterControl<'_> {
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
         limits::capacity(self.queue(stage)?, max)?;
-        let mut wakes = Wakes::default();
-        self.core.node(stage.0).set_capacity(max, &mut wakes);
-        self.core.dispatch(wakes);
+        let mut effects = Effects::default();
+        self.core.node(stage.0).set_capacity(self.core, max, &mut effects);
+        self.core.dispatch(effects);
         self.did(|control| format!("the queue of {} holds {max}", control.name(stage)));
         Ok(())
     }
@@ -400,7 +413,7 @@ impl Control for ClusterControl<'_> {
         };
         self.state.pools.push(pool.index);
         core.worker_groups[self.cluster].set_pooled(true);
-        core.add_threads(pool, threads);
+        core.add_threads(pool, threads).map_err(Refused::Failed)?;
         self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
         Ok(PoolId(pool.index as u32))
     }
@@ -418,7 +431,7 @@ impl Control for ClusterControl<'_> {
         let pool = self.pool(pool)?;
         self.more_threads(n)?;
         let threads = pool.threads() + n;
-        self.core.add_threads(pool, n);
+        self.core.add_threads(pool, n).map_err(Refused::Failed)?;
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
         Ok(())
     }
@@ -571,7 +584,7 @@ impl Control for ClusterControl<'_> {
 
     fn priority(&self, stage: StageId) -> Result<i32, Refused> {
         self.stage(stage)?;
-        Ok(self.core.own_priority(stage.0))
+        Ok(self.core.priorities.own(stage.0))
     }
 
     fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {

@@ -10,10 +10,10 @@ use comporta_model::plan::{
 };
 
 use crate::core::Core;
+use crate::effects::Effects;
 use crate::failure::Failure;
-use crate::path::admit::Wakes;
-use crate::path::gate::Gate;
-use crate::policy_host::{Decision, is_calling};
+use crate::policy_host::{Decision, InstallError, is_calling};
+use crate::stage::gate::Controller;
 use crate::sync::Arc;
 
 /// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
@@ -53,8 +53,10 @@ pub enum ControlError {
     Plan(PlanFault),
     /// The new instance could not be made.
     Instance(String),
-    /// The policy would not start; the one before governs on.
+    /// The policy would not start; the one before goes on.
     Policy(String),
+    /// The system has no more threads; there are as many as it gave.
+    Threads(String),
     /// A policy said it while it was called: it acts through the control it is handed.
     ByPolicy,
 }
@@ -67,6 +69,7 @@ impl fmt::Display for ControlError {
                 write!(f, "an instance could not be made: {message}")
             }
             ControlError::Policy(message) => write!(f, "the policy did not start: {message}"),
+            ControlError::Threads(message) => f.write_str(message),
             ControlError::ByPolicy => {
                 f.write_str("a policy acts through the control it is handed, while it is called")
             }
@@ -114,8 +117,8 @@ impl Control {
         let at = self.pool(pool)?;
         let threads = threads_allowed(pool, threads)?;
         not_calling()?;
-        self.core.policy_hosts[at].set_threads(&self.core, threads);
-        Ok(())
+        let set = self.core.policy_hosts[at].set_threads(&self.core, threads);
+        set.map_err(ControlError::Threads)
     }
 
     /// Sets the number of instances of a stage. Free ones go first, others after their visit; each
@@ -126,9 +129,9 @@ impl Control {
     pub fn set_instances(&self, stage: &str, instances: usize) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
         let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
-        let mut wakes = Wakes::default();
-        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut wakes);
-        self.core.dispatch(wakes);
+        let mut effects = Effects::default();
+        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut effects);
+        self.core.dispatch(effects);
         set.map_err(ControlError::Instance)?;
         self.core.places[id.index()].base.lock().instances = instances;
         Ok(())
@@ -141,11 +144,17 @@ impl Control {
     /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
     pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
-        let capacity = capacity_allowed(&self.core.graph.stages[id.index()], capacity)?;
-        let mut wakes = Wakes::default();
+        let spec = &self.core.graph.stages[id.index()];
+        let capacity = capacity_allowed(spec, capacity)?;
+        let batch = self.core.node(id.0).capacity_min();
+        if batch > capacity {
+            let name = spec.name.to_string();
+            return Err(PlanFault::BatchOverCapacity { name, batch, capacity }.into());
+        }
+        let mut effects = Effects::default();
         self.core.places[id.index()].base.lock().capacity = capacity;
-        self.core.node(id.0).set_capacity(capacity, &mut wakes);
-        self.core.dispatch(wakes);
+        self.core.node(id.0).set_capacity(&self.core, capacity, &mut effects);
+        self.core.dispatch(effects);
         Ok(())
     }
 
@@ -188,7 +197,10 @@ impl Control {
         let choice = settle_choice("policy", &offers, &policy.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         not_calling()?;
-        self.core.policy_hosts[at].install(&self.core, choice).map_err(ControlError::Policy)
+        self.core.policy_hosts[at].install(&self.core, choice).map_err(|refused| match refused {
+            InstallError::Policy(message) => ControlError::Policy(message),
+            InstallError::Threads(message) => ControlError::Threads(message),
+        })
     }
 
     /// Has another admission controller decide who is let into the queue of a stage; `none` lets
@@ -228,8 +240,8 @@ impl Control {
         let offers = self.core.admissions.offers();
         let choice = settle_choice("admission controller", &offers, &controller.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
-        let gate = Gate::new(&self.core.admissions, &choice);
-        self.core.node(id.0).set_admission(gate);
+        let controller = Controller::new(&self.core.admissions, &choice);
+        self.core.node(id.0).set_controller(controller);
         Ok(())
     }
 
@@ -248,11 +260,39 @@ impl Control {
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
         not_calling()?;
-        let policy_hosts = &self.core.policy_hosts;
-        let _one_at_a_time = self.core.moving.lock();
-        let from = self.core.places[stage.index()].base.lock().cluster;
-        if from != to {
-            policy_hosts[from].hand_over(&self.core, stage.0, &policy_hosts[to]);
+        let hosts = &self.core.policy_hosts;
+        loop {
+            let from = self.core.places[stage.index()].base.lock().cluster;
+            if from == to {
+                return Ok(());
+            }
+            self.may_move(stage, to)?;
+            if hosts[from].hand_over(&self.core, stage.0, &hosts[to]) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a stage may be in a cluster: what a local connector joins stays together.
+    fn may_move(&self, stage: StageId, to: usize) -> Result<(), PlanFault> {
+        let graph = &self.core.graph;
+        let cluster = |id: StageId| self.core.places[id.index()].base.lock().cluster;
+        let local = graph.connectors.iter().filter(|connector| connector.local);
+        for (from, end) in local.flat_map(|c| c.to.iter().map(|end| (c.from, *end))) {
+            let other = match stage {
+                _ if from == stage => end,
+                _ if end == stage => from,
+                _ => continue,
+            };
+            if other != stage && cluster(other) != to {
+                let name = |id: StageId| graph.stages[id.index()].name.to_string();
+                let cluster_name = |at: usize| self.core.settings.pools[at].name.clone();
+                let (a, b) = match from == stage {
+                    true => (cluster_name(to), cluster_name(cluster(end))),
+                    false => (cluster_name(cluster(from)), cluster_name(to)),
+                };
+                return Err(PlanFault::LocalApart { from: name(from), to: name(end), a, b });
+            }
         }
         Ok(())
     }
@@ -299,9 +339,9 @@ impl Control {
     /// For an unknown stage.
     pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
         let id = self.stage(stage)?;
-        let mut wakes = Wakes::default();
-        let replayed = self.core.node(id.0).replay(&self.core, max, &mut wakes);
-        self.core.dispatch(wakes);
+        let mut effects = Effects::default();
+        let replayed = self.core.node(id.0).replay(&self.core, max, &mut effects);
+        self.core.dispatch(effects);
         Ok(replayed)
     }
 }

@@ -15,63 +15,78 @@ use comporta_policy::{Registry, admission, limits};
 
 use crate::color::{self, Colors};
 use crate::cycle::Cycle;
+use crate::effects::{Effects, Visit};
 use crate::env::{Clock, cpus};
 use crate::failure::Failure;
-use crate::path::admit::Wakes;
-use crate::path::emit::{Edge, Inlet, Tap};
-use crate::path::gate::Gate;
-use crate::path::handle::Fault;
+use crate::path::emit::{Edge, Tap};
+use crate::path::outlet::Inlet;
 use crate::path::ready::{Task, Token};
 use crate::policy_host::PolicyHost;
 use crate::pool::{Door, Pool, Pools};
+use crate::priority::{Changed, Priorities};
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot, StageSnapshot};
+use crate::stage::gate::Controller;
+use crate::stage::handle::Fault;
 use crate::sync::{
-    Acquire, Arc, AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst,
-    wait,
+    Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst, wait,
 };
 use crate::threads::LONG;
 use crate::timer::{Alarm, Timers};
+use crate::user;
+use crate::workers::AnyTray;
 use crate::workers::WorkerGroup;
 
 /// A stage, source or input, whatever its types.
 pub(crate) trait Node: Send + Sync {
     /// Does what a token stands for.
-    fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes);
+    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit);
     /// Makes the instances, or opens the source.
-    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String>;
+    fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String>;
     /// Its queue, as `Arc<dyn Inlet<Item>>`.
     fn inlet(self: Arc<Self>) -> Box<dyn Any>;
+    /// Takes back what a visit that does not return has not begun.
+    fn reclaim(&self, _: &Core, _tray: &dyn Any, _: &mut Effects) {}
     /// Nothing more is to come from outside: for sources and inputs.
-    fn close(&self, _: &Core, _: &mut Wakes) {}
-    /// It was closed and does not return from where it waits for events, if it is a source: the
-    /// program goes on without it. Says whether it does.
-    fn leave(&self, _: &Core, _: &mut Wakes) -> bool {
+    fn close(&self, _: &Core, _: &mut Effects) {}
+    /// It was closed and does not return from where it waits for events, if it is a source. Returns
+    /// whether the program goes on without it.
+    fn leave(&self, _: &Core, _: &mut Effects) -> bool {
         false
     }
     /// One of its producers ended.
-    fn close_edge(&self, _: &mut Wakes) {}
+    fn close_edge(&self, _: &mut Effects) {}
     /// Whether, as far as it is concerned, its cycle may end.
     fn may_finish(&self) -> bool {
         true
     }
     /// If it has seen its last event, its instances finish.
-    fn begin_finish(&self, _: &Core, _: &mut Wakes) {}
+    fn begin_finish(&self, _: &Core, _: &mut Effects) {}
     /// The program stops: what it holds is cancelled.
-    fn cancel(&self);
-    /// Sheds an event if an instance of its cycle waits for it. Says whether one did.
-    fn break_cycle(&self, _: &mut Wakes) -> bool {
+    fn cancel(&self, effects: &mut Effects);
+    /// The program has stopped: a source is told what it has not been told yet, and goes.
+    fn farewell(&self, _: &Core, _: &mut Effects) {}
+    /// Sheds an event if an instance of its cycle waits for it. Returns whether one did.
+    fn break_cycle(&self, _: &Core, _: &mut Effects) -> bool {
         false
     }
     /// Its numbers.
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot;
-    fn set_capacity(&self, _: usize, _: &mut Wakes) {}
+    /// Those whose instances wait for room in its queue.
+    fn waiting_stages(&self) -> Vec<u32> {
+        Vec::new()
+    }
+    fn set_capacity(&self, _: &Core, _: usize, _: &mut Effects) {}
+    /// The least capacity it can have.
+    fn capacity_min(&self) -> usize {
+        1
+    }
     fn set_enabled(&self, _: bool) {}
     fn set_when_full(&self, _: WhenFull) {}
-    fn set_admission(&self, _: Option<Box<Gate>>) {}
+    fn set_controller(&self, _: Option<Controller>) {}
     /// What a policy asks for.
     fn reading(&self) -> Reading;
-    fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Wakes) -> Result<(), String> {
+    fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Effects) -> Result<(), String> {
         Ok(())
     }
     fn failures(&self) -> Vec<Failure>;
@@ -80,7 +95,7 @@ pub(crate) trait Node: Send + Sync {
     fn take_failures(&self, _item: TypeId) -> Box<dyn Any> {
         Box::new(())
     }
-    fn replay(&self, _: &Core, _: usize, _: &mut Wakes) -> usize {
+    fn replay(&self, _: &Core, _: usize, _: &mut Effects) -> usize {
         0
     }
     fn inject(&self, _: Fault) {}
@@ -104,15 +119,10 @@ pub(crate) struct Reading {
 /// Where a stage stands with its pool; changed while events flow.
 pub(crate) struct Place {
     pool: AtomicUsize,
-    priority: AtomicI32,
-    /// The greatest priority of those who wait for room in its queue.
-    inherited: AtomicI32,
     color: AtomicU32,
     is_source: bool,
     /// Its visits take long.
     slow: AtomicBool,
-    /// How many more events it gathers before it sends something; 0 if it does not gather.
-    gathers: AtomicUsize,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
@@ -147,15 +157,15 @@ pub(crate) struct Core {
     pub(crate) pools: Pools,
     /// Of each cluster.
     pub(crate) policy_hosts: Vec<PolicyHost>,
-    /// Held while a stage moves from one to another.
-    pub(crate) moving: Mutex<()>,
     pub(crate) registry: Registry,
     pub(crate) admissions: admission::Registry,
     pub(crate) colors: Colors,
     /// For each stage, how many lie before it.
     pub(crate) depths: Vec<u32>,
     pub(crate) places: Vec<Place>,
-    prioritised: AtomicBool,
+    pub(crate) priorities: Priorities,
+    /// For each sender and each queue it leads to, how many events it has sent there.
+    flows: HashMap<(u32, u32), Arc<AtomicU64>>,
     cycles: Vec<Option<Arc<Cycle>>>,
     wiring: Wiring,
     /// For the ports of which the plan says what happens at a full queue, in the order of their edges.
@@ -175,8 +185,8 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
 }
 
-/// Told once that the run has come to its end.
-pub(crate) type Herald = Box<dyn FnOnce() + Send>;
+/// Called once, when the run has come to its end.
+pub(crate) type OnEnd = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 pub(crate) struct RunState {
@@ -189,8 +199,10 @@ pub(crate) struct RunState {
     pub(crate) quit: bool,
     /// Sources and inputs were closed: the end that follows is a drain's.
     pub(crate) closed: bool,
-    /// What waits to be called at the end.
-    heralds: Vec<Herald>,
+    /// The program was stopped.
+    pub(crate) stopped: bool,
+    /// What is to be called at the end.
+    on_end: Vec<OnEnd>,
     pub(crate) result: Option<Box<dyn Any + Send>>,
     pub(crate) problems: Vec<String>,
     /// Problems past the bound.
@@ -199,7 +211,11 @@ pub(crate) struct RunState {
 
 impl RunState {
     pub(crate) fn is_ended(&self) -> bool {
-        self.live == 0 || self.quit
+        self.live == 0 || self.quit || self.stopped
+    }
+
+    fn take_on_end(&mut self) -> Vec<OnEnd> {
+        std::mem::take(&mut self.on_end)
     }
 }
 
@@ -207,7 +223,7 @@ impl RunState {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
-const NOT_INHERITED: i32 = i32::MIN;
+
 impl Core {
     pub(crate) fn new(
         graph: Graph,
@@ -220,12 +236,9 @@ impl Core {
     ) -> Self {
         let places = settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Place {
             pool: AtomicUsize::new(stage.pool),
-            priority: AtomicI32::new(stage.priority),
-            inherited: AtomicI32::new(NOT_INHERITED),
             color: AtomicU32::new(color::NONE),
             is_source: spec.kind == Kind::Source,
             slow: AtomicBool::new(false),
-            gathers: AtomicUsize::new(0),
             base: Mutex::new(Base {
                 cluster: stage.pool,
                 priority: stage.priority,
@@ -262,15 +275,17 @@ impl Core {
                 incoming[to] += usize::from(!inside);
             }
         }
+        let pairs = graph.connectors.iter().flat_map(|c| c.to.iter().map(|to| (c.from.0, to.0)));
+        let flows = pairs.map(|pair| (pair, Arc::default())).collect();
         let live = graph.stages.len();
         let rules = ruled_ports(&graph, &settings);
         Core {
-            prioritised: AtomicBool::new(settings.stages.iter().any(|s| s.priority != 0)),
+            priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
+            flows,
             places,
             worker_groups,
             pools,
             policy_hosts: policy_hosts.map(|(i, pool)| PolicyHost::new(i, pool)).collect(),
-            moving: Mutex::default(),
             registry,
             admissions,
             colors: Colors::default(),
@@ -343,14 +358,6 @@ impl Core {
         self.tested && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
     }
 
-    /// Whether `from` is a stage or source that alone leads to `to`, once and from outside of a
-    /// cycle. Handles of an input are many, whatever the graph says.
-    pub(crate) fn is_sole_sender(&self, from: u32, to: StageId) -> bool {
-        self.incoming[to.index()] == 1
-            && self.cycles[to.index()].is_none()
-            && self.graph.stages[from as usize].kind != Kind::Input
-    }
-
     // --- types found again
 
     pub(crate) fn edges_of<T: 'static>(&self, stage: u32, port: usize) -> Vec<&Edge<T>> {
@@ -392,9 +399,9 @@ impl Core {
         self.outgoing[stage as usize].is_empty()
     }
 
-    /// Whether several ends of a stage's connectors lead to the queue of `to`.
-    pub(crate) fn reaches_twice(&self, stage: u32, to: StageId) -> bool {
-        self.outgoing[stage as usize].iter().filter(|(_, other)| *other == to).count() > 1
+    /// How many events a stage has sent to the queue of another.
+    pub(crate) fn flow(&self, from: u32, to: StageId) -> Arc<AtomicU64> {
+        self.flows.get(&(from, to.0)).cloned().unwrap_or_default()
     }
 
     // --- making ready
@@ -408,16 +415,6 @@ impl Core {
     #[inline]
     pub(crate) fn workers_of(&self, stage: u32) -> usize {
         self.pools[self.pool_of(stage)].cluster
-    }
-
-    /// The priority a token of this stage has now.
-    pub(crate) fn priority(&self, stage: u32) -> i32 {
-        let place = &self.places[stage as usize];
-        self.own_priority(stage).max(place.inherited.load(Relaxed))
-    }
-
-    pub(crate) fn own_priority(&self, stage: u32) -> i32 {
-        self.places[stage as usize].priority.load(Relaxed)
     }
 
     /// Stages of one color never run at once.
@@ -449,32 +446,10 @@ impl Core {
         }
     }
 
-    /// How many more events a stage gathers before it sends something; 0 if it does not gather.
-    /// See [`Stage::gathers`].
-    ///
-    /// [`Stage::gathers`]: comporta_model::stage::Stage::gathers
-    pub(crate) fn gathers(&self, stage: u32) -> usize {
-        self.places[stage as usize].gathers.load(Relaxed)
-    }
-
-    pub(crate) fn set_gathers(&self, stage: u32, events: usize) {
-        if self.gathers(stage) != events {
-            self.places[stage as usize].gathers.store(events, Relaxed);
-        }
-    }
-
-    /// The same of the one stage that a stage or source leads to; 0 if it leads to several.
-    pub(crate) fn gathers_behind(&self, stage: u32) -> usize {
-        match self.outgoing[stage as usize][..] {
-            [(_, to)] => self.gathers(to.0),
-            _ => 0,
-        }
-    }
-
-    /// Whether any stage has a priority of its own, or inherits one.
+    /// Whether the workers of a cluster take tokens from queues of their own, and steal.
     #[inline]
-    pub(crate) fn has_priorities(&self) -> bool {
-        self.prioritised.load(Relaxed)
+    pub(crate) fn is_stealing(&self, group: usize) -> bool {
+        self.worker_groups[group].own_queues() && !self.priorities.are_used()
     }
 
     /// Moves a stage to another pool; tokens that stand with another workers are forwarded.
@@ -493,33 +468,37 @@ impl Core {
     }
 
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
-        self.places[stage as usize].priority.store(priority, Relaxed);
-        let prioritised = |place: &Place| place.priority.load(Relaxed) != 0;
-        self.prioritised.store(self.places.iter().any(prioritised), Relaxed);
-    }
-
-    /// A stage lends its priority to the one whose queue it waits for. Says whether that rose.
-    pub(crate) fn inherit(&self, stage: u32, from: u32) -> bool {
-        let lent = self.priority(from);
-        if lent <= self.priority(stage) {
-            return false;
+        if self.priorities.set(stage, priority) {
+            for (node, id) in self.nodes().iter().zip(0u32..) {
+                self.priorities.set_waiting(id, node.waiting_stages());
+            }
+            // What stands in the queues of workers comes to where priorities count.
+            for handle in self.worker_groups.iter().flat_map(|group| group.members().to_vec()) {
+                self.make_all_ready(handle.local.take_all());
+            }
         }
-        self.places[stage as usize].inherited.fetch_max(lent, Relaxed);
-        true
+        self.rank(&self.priorities.inherit());
     }
 
-    /// Nobody waits for the stage's queue any more.
-    pub(crate) fn disinherit(&self, stage: u32) {
-        let inherited = &self.places[stage as usize].inherited;
-        if inherited.load(Relaxed) != NOT_INHERITED {
-            inherited.store(NOT_INHERITED, Relaxed);
+    /// Those who wait for room in the queue of a stage have changed.
+    pub(crate) fn waiting_changed(&self, stage: u32, waiting: impl FnOnce() -> Vec<u32>) {
+        if self.priorities.are_used() {
+            self.priorities.set_waiting(stage, waiting());
+            self.rank(&self.priorities.inherit());
+        }
+    }
+
+    /// Tokens of these stages stand where their priority belongs now.
+    fn rank(&self, changed: &[Changed]) {
+        for (stage, priority) in changed {
+            self.worker_groups[self.workers_of(*stage)].shared.rank(*stage, *priority);
         }
     }
 
     /// Puts a token into the shared queue of its workers and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
         let workers = &self.worker_groups[self.workers_of(token.stage)];
-        workers.shared.push(token, self.priority(token.stage));
+        workers.shared.push(token, self.priorities.of(token.stage));
         workers.sleep.work_made();
     }
 
@@ -536,7 +515,7 @@ impl Core {
                 break;
             }
             let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
-            match pool.enter(token, self.priority(token.stage), belongs) {
+            match pool.enter(token, self.priorities.of(token.stage), belongs) {
                 Door::Entered => return Some(Some(pool)),
                 Door::Waits => return None,
                 Door::Moved => {}
@@ -560,104 +539,115 @@ impl Core {
         }
     }
 
-    /// From outside the workers: makes everything ready.
-    pub(crate) fn dispatch(&self, mut wakes: Wakes) {
-        self.resolve(&mut wakes);
-        for token in wakes.tokens {
-            self.make_ready(token);
-        }
+    /// From outside the workers: hands everything over, and drops what is no longer wanted.
+    pub(crate) fn dispatch(&self, mut effects: Effects) {
+        effects.hand_over(self);
+        effects.empty_trash();
     }
 
-    /// Ends what is over, breaks what is stuck and wakes who waits, until only tokens are left.
-    pub(crate) fn resolve(&self, wakes: &mut Wakes) {
+    /// Ends what is over and breaks what is stuck, until only tokens and callers are left.
+    pub(crate) fn resolve(&self, effects: &mut Effects) {
         loop {
-            if let Some(stage) = wakes.over.pop() {
+            if let Some(stage) = effects.over.pop() {
                 match &self.cycles[stage as usize] {
                     Some(cycle) => {
                         // The last of its instances to come to rest finds that all have.
                         let members = || cycle.stages.iter().map(|member| self.node(*member));
                         if members().all(|member| member.may_finish()) {
-                            members().for_each(|member| member.begin_finish(self, wakes));
+                            members().for_each(|member| member.begin_finish(self, effects));
                         }
                     }
-                    None => self.node(stage).begin_finish(self, wakes),
+                    None => self.node(stage).begin_finish(self, effects),
                 }
-            } else if let Some(cycle) = wakes.stuck.take() {
+            } else if let Some(cycle) = effects.stuck.take() {
                 if cycle.is_stuck() {
-                    let _ = cycle.stages.iter().any(|stage| self.node(*stage).break_cycle(wakes));
+                    let mut stages = cycle.stages.iter();
+                    let _ = stages.any(|stage| self.node(*stage).break_cycle(self, effects));
                 }
             } else {
-                break;
+                return;
             }
         }
-        wakes.callers.drain(..).for_each(|caller| caller.wake());
+    }
+
+    /// What a visit has not begun can be taken back if its handler does not return.
+    pub(crate) fn show_tray(&self, visit: &Visit, stage: u32, tray: AnyTray) {
+        if let Some(worker) = visit.effects.worker() {
+            worker.set_tray(Some((stage, tray)));
+            self.timers.hurry();
+        }
+    }
+
+    /// The visit is over.
+    pub(crate) fn hide_tray(&self, visit: &Visit) {
+        if let Some(worker) = visit.effects.worker() {
+            worker.set_tray(None);
+        }
     }
 
     // --- the end
 
     /// A stage has ended: so have its edges.
-    pub(crate) fn stage_ended(&self, stage: u32, wakes: &mut Wakes) {
-        self.close_edges(stage, wakes);
-        self.stage_gone();
+    pub(crate) fn stage_ended(&self, stage: u32, effects: &mut Effects) {
+        self.close_edges(stage, effects);
+        self.stage_gone(effects);
     }
 
-    pub(crate) fn close_edges(&self, stage: u32, wakes: &mut Wakes) {
+    pub(crate) fn close_edges(&self, stage: u32, effects: &mut Effects) {
         for (_, to) in &self.outgoing[stage as usize] {
             match &self.cycles[to.index()] {
                 Some(cycle) if cycle.stages.binary_search(&stage).is_ok() => {}
                 Some(cycle) => {
                     if cycle.close_edge() {
-                        wakes.over.push(to.0);
+                        effects.over.push(to.0);
                     }
                 }
-                None => self.node(to.0).close_edge(wakes),
+                None => self.node(to.0).close_edge(effects),
             }
         }
     }
 
-    pub(crate) fn stage_gone(&self) {
+    pub(crate) fn stage_gone(&self, effects: &mut Effects) {
         let mut run = self.run.lock();
         run.live -= 1;
         if run.live == 0 {
             self.changed.notify_all();
-            let heralds = std::mem::take(&mut run.heralds);
-            drop(run);
-            heralds.into_iter().for_each(|herald| herald());
+            effects.call_later(run.take_on_end());
         }
     }
 
-    /// Has `herald` called at the end of the run; at once if that has come.
-    pub(crate) fn at_end(&self, herald: Herald) {
+    /// Has `call` called at the end of the run; at once if that has come.
+    pub(crate) fn on_end(&self, call: OnEnd) {
         let mut run = self.run.lock();
         if run.is_ended() {
             drop(run);
-            herald();
+            let _ = user::call(call);
         } else {
-            run.heralds.push(herald);
+            run.on_end.push(call);
         }
     }
 
     /// Nothing more comes in from outside.
     pub(crate) fn close(&self) {
         self.run.lock().closed = true;
-        let mut wakes = Wakes::default();
+        let mut effects = Effects::default();
         for node in self.nodes() {
-            node.close(self, &mut wakes);
+            node.close(self, &mut effects);
         }
-        self.dispatch(wakes);
+        self.dispatch(effects);
         self.timers.add(self.clock.now() + PATIENCE, Alarm::Leave);
     }
 
     /// Sources that were asked to end, and wait for events that may never come, are left: what they
     /// have sent is handled, and the stages finish. A worker stands in for the one they hold.
     fn leave_sources(self: &Arc<Self>) {
-        let mut wakes = Wakes::default();
+        let mut effects = Effects::default();
         for node in self.nodes() {
-            let left = node.leave(self, &mut wakes);
+            let left = node.leave(self, &mut effects);
             self.run.lock().left += usize::from(left);
         }
         self.watch(self.clock.now());
-        self.dispatch(wakes);
+        self.dispatch(effects);
     }
 
     /// Something went wrong that costs no event and stops nothing.
@@ -675,7 +665,7 @@ impl Core {
         self.run.lock()
     }
 
-    /// Waits until `done` says so or the time is up. Says whether it did.
+    /// Waits until `done` says so or the time is up. Returns whether it did.
     pub(crate) fn wait_until(
         &self,
         bound: Option<Duration>,
@@ -712,9 +702,34 @@ impl Core {
     /// Stops everything: workers leave after their visit, what is queued is cancelled.
     pub(crate) fn stop(&self) {
         self.halt();
+        let on_end = {
+            let mut run = self.run.lock();
+            run.stopped = true;
+            run.take_on_end()
+        };
+        self.changed.notify_all();
+        self.cancel();
+        on_end.into_iter().for_each(|call| drop(user::call(call)));
+    }
+
+    /// Cancels what nodes hold.
+    pub(crate) fn cancel(&self) {
+        let mut effects = Effects::default();
         for node in self.nodes() {
-            node.cancel();
+            node.cancel(&mut effects);
         }
+        self.dispatch(effects);
+    }
+
+    /// After the stop, when the workers are gone: cancels what their last visits left behind, and tells
+    /// sources what has settled.
+    pub(crate) fn farewell(&self) {
+        self.cancel();
+        let mut effects = Effects::default();
+        for node in self.nodes() {
+            node.farewell(self, &mut effects);
+        }
+        self.dispatch(effects);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -724,8 +739,9 @@ impl Core {
             elapsed: self.clock.now().since(Time::ZERO),
             stages: stages
                 .map(|((spec, node), id)| {
-                    let priority = self.places[id as usize].priority.load(Acquire);
-                    node.snapshot(&spec.name, priority)
+                    let mut stage = node.snapshot(&spec.name, self.priorities.own(id));
+                    stage.sent = self.sent_by(id);
+                    stage
                 })
                 .collect(),
             pools: self
@@ -746,6 +762,16 @@ impl Core {
 }
 
 impl Core {
+    /// How many events a stage has sent to each that it leads to.
+    fn sent_by(&self, stage: u32) -> Vec<(String, u64)> {
+        let mut to: Vec<StageId> =
+            self.outgoing[stage as usize].iter().map(|(_, to)| *to).collect();
+        to.sort_unstable();
+        to.dedup();
+        let name = |to: StageId| self.graph.stages[to.index()].name.to_string();
+        to.into_iter().map(|to| (name(to), self.flow(stage, to).load(Relaxed))).collect()
+    }
+
     /// The names of the stages that a pool runs.
     fn stages_in(&self, pool: &Pool) -> Vec<String> {
         let all = self.graph.stages.iter().zip(0u32..);
@@ -766,10 +792,10 @@ impl Host for Core {
             run.result = Some(result);
         }
         self.changed.notify_all();
-        let heralds = std::mem::take(&mut run.heralds);
+        let on_end = run.take_on_end();
         drop(run);
         self.halt();
-        heralds.into_iter().for_each(|herald| herald());
+        on_end.into_iter().for_each(|call| drop(user::call(call)));
     }
 }
 

@@ -1,14 +1,8 @@
 //! Events that failed for good: kept with their reason, bounded, to be looked at and replayed.
-//! Also turns a panic into a reason instead of a message on standard error.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic;
-use std::sync::Once;
 
-use comporta_model::error::Error;
 use comporta_model::event::{Meta, Time};
 
 /// Why an event failed.
@@ -72,6 +66,8 @@ impl<T> Failures<T> {
         Failures { kept: VecDeque::new(), max, made: 0, forgotten: 0 }
     }
 
+    /// Keeps a failed event. Returns one that no longer can be kept, or this one if none can.
+    #[must_use]
     pub(crate) fn push(
         &mut self,
         reason: Reason,
@@ -79,19 +75,22 @@ impl<T> Failures<T> {
         at: Time,
         event: Option<T>,
         meta: &Meta,
-    ) {
+    ) -> Option<T> {
         let number = self.made;
         self.made += 1;
+        let mut forgotten = None;
         if self.kept.len() >= self.max {
             self.forgotten += 1;
-            if self.kept.pop_front().is_none() {
-                return;
+            match self.kept.pop_front() {
+                Some(oldest) => forgotten = oldest.event,
+                None => return event,
             }
         }
         let failure = Failure { number, reason, attempts, at, replayable: event.is_some() };
         // The group was told of the failure; a replay is no longer its concern.
         let meta = Meta { ack: None, ..meta.clone() };
         self.kept.push_back(Failed { failure, event, meta });
+        forgotten
     }
 
     pub(crate) fn list(&self) -> Vec<Failure> {
@@ -129,60 +128,17 @@ impl<T> Failures<T> {
     }
 }
 
-thread_local! {
-    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Runs `body`, turning a panic into a reason. The panic is not printed: it is reported with the
-/// event it cost. For this a hook is put before the program's own, once; it keeps quiet only
-/// about panics in handlers.
-pub(crate) fn guard<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
-    static HOOK: Once = Once::new();
-    // Shuttle's threads share one of the system's: a handler interrupted there would silence others.
-    if cfg!(not(shuttle)) {
-        HOOK.call_once(|| {
-            let usual = panic::take_hook();
-            panic::set_hook(Box::new(move |info| {
-                if IN_HANDLER.get() {
-                    PLACE.set(info.location().map(ToString::to_string));
-                } else {
-                    usual(info);
-                }
-            }));
-        });
-    }
-    let before = IN_HANDLER.replace(true);
-    let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
-    IN_HANDLER.set(before);
-    result.map_err(|payload| Reason::Panic(message(&*payload), PLACE.take()))
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .or_else(|| payload.downcast_ref::<Error>().map(ToString::to_string))
-        .unwrap_or_else(|| "(a value that is no text)".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_panic_becomes_a_reason_with_its_place() {
-        let reason = guard(|| panic!("bad {}", 7)).unwrap_err();
-        let text = reason.to_string();
-        assert!(text.starts_with("panic at ") && text.ends_with(": bad 7"), "{text}");
-        assert_eq!(guard(|| 3), Ok(3));
-    }
 
     #[test]
     fn only_so_many_failures_are_kept_and_the_rest_is_counted() {
         let mut failures = Failures::new(2);
         for n in 0..5 {
             let event = (n != 3).then_some(n);
-            failures.push(Reason::Error(n.to_string()), 1, Time::ZERO, event, &Meta::default());
+            let reason = Reason::Error(n.to_string());
+            let _ = failures.push(reason, 1, Time::ZERO, event, &Meta::default());
         }
         assert_eq!((failures.len(), failures.forgotten()), (2, 3));
         assert_eq!(failures.list()[0].number, 3);
@@ -193,7 +149,8 @@ mod tests {
     #[test]
     fn a_bound_of_zero_keeps_nothing() {
         let mut failures = Failures::new(0);
-        failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), &Meta::default());
+        let given_back = failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), &Meta::default());
+        assert_eq!(given_back, Some(1));
         assert_eq!((failures.len(), failures.forgotten()), (0, 1));
     }
 }

@@ -1,10 +1,11 @@
-//! Who governs a cluster: holds its policy, calls it, and lends it the control (`cluster_control.rs`).
+//! Holds the policy of a cluster, and calls it with what it may do (`cluster_control.rs`).
 //!
 //! A policy is called by whichever thread has reason to: a worker that came to the end of the visit
-//! order, the clock. Never two calls at once, and nobody waits: who finds it busy leaves word, and
-//! whoever is calling it calls it for that too; a worker with a token in hand uses that first. Only
-//! persons who change something wait, and go before further calls. A new policy begins with the
-//! cluster as the plan, and a person since, have it. One that panics is replaced by the default.
+//! order, the clock. Never two calls at once, and nobody waits: a thread that finds it busy notes why it
+//! came, and the one that is calling calls it for that too; a worker with a token in hand uses that
+//! first. Only people who change something wait, and go before further calls. A policy is user code: it
+//! is taken out while it is called, and no lock is held. A new one begins with the cluster as the plan,
+//! and people since, have it. One that panics is replaced by the default.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,9 +18,9 @@ use comporta_policy::{Policy, TimerId};
 
 use crate::cluster_control::{ClusterControl, State, set_threads};
 use crate::core::Core;
-use crate::failure::guard;
 use crate::path::visit_order::Fired;
-use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, SeqCst, thread_local};
+use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, SeqCst, thread_local, wait};
+use crate::user;
 
 /// How many decisions are remembered.
 const DECISIONS_MAX: usize = 256;
@@ -30,8 +31,10 @@ pub(crate) struct PolicyHost {
     name: String,
     /// Threads of the cluster where no policy says otherwise.
     pub(crate) threads: AtomicUsize,
-    post: Mutex<Post>,
-    /// Persons who wait for it.
+    /// Taken out while somebody uses it.
+    installed: Mutex<Option<Box<Installed>>>,
+    put_back: Condvar,
+    /// People who wait for it.
     waiting: AtomicUsize,
     /// Why the policy is to be called.
     calls: Mutex<VecDeque<Call>>,
@@ -39,9 +42,44 @@ pub(crate) struct PolicyHost {
     decisions: Mutex<VecDeque<Decision>>,
 }
 
-struct Post {
+struct Installed {
     policy: Box<dyn Policy>,
     state: State,
+}
+
+/// The policy, taken out; put back when this is dropped.
+struct Taken<'a> {
+    host: &'a PolicyHost,
+    installed: Option<Box<Installed>>,
+}
+
+impl std::ops::Deref for Taken<'_> {
+    type Target = Installed;
+    fn deref(&self) -> &Installed {
+        self.installed.as_ref().expect("it is put back only when this is dropped")
+    }
+}
+
+impl std::ops::DerefMut for Taken<'_> {
+    fn deref_mut(&mut self) -> &mut Installed {
+        self.installed.as_mut().expect("it is put back only when this is dropped")
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *self.host.installed.lock() = self.installed.take();
+        self.host.put_back.notify_all();
+    }
+}
+
+/// Why a policy was not installed.
+#[derive(Debug)]
+pub(crate) enum InstallError {
+    /// It would not start; the one before goes on.
+    Policy(String),
+    /// The system has no more threads.
+    Threads(String),
 }
 
 /// Why a policy is called.
@@ -82,7 +120,11 @@ impl PolicyHost {
             cluster,
             name: settings.name.clone(),
             threads: AtomicUsize::new(settings.threads),
-            post: Mutex::new(Post { policy: Box::new(Stealing), state: State::default() }),
+            installed: Mutex::new(Some(Box::new(Installed {
+                policy: Box::new(Stealing),
+                state: State::default(),
+            }))),
+            put_back: Condvar::new(),
             waiting: AtomicUsize::new(0),
             calls: Mutex::default(),
             choice: Mutex::new(settings.policy.clone()),
@@ -99,97 +141,136 @@ impl PolicyHost {
         self.decisions.lock().iter().cloned().collect()
     }
 
-    /// Has a policy govern from now on. If it will not, the one before goes on, from its start.
-    pub(crate) fn install(&self, core: &Arc<Core>, choice: Choice) -> Result<(), String> {
+    /// Has another policy decide from now on. If it will not start, the one before goes on, from its
+    /// start.
+    pub(crate) fn install(&self, core: &Arc<Core>, choice: Choice) -> Result<(), InstallError> {
         let entry = core.registry.find(&choice.name);
-        let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
-        let made = guard(|| entry.make(&choice)).map_err(|reason| reason.to_string())?;
-        let mut post = self.enter();
-        let before = std::mem::replace(&mut post.policy, made);
-        let started = self.begin(core, &mut post, &choice);
-        if started.is_ok() {
+        let refuse = |message: String| InstallError::Policy(message);
+        let entry = entry.ok_or_else(|| refuse(format!("there is no policy `{}`", choice.name)))?;
+        let made = user::call(|| entry.make(&choice)).map_err(|panic| refuse(panic.to_string()))?;
+        let mut taken = self.take();
+        let before = std::mem::replace(&mut taken.policy, made);
+        let started = self.begin(core, &mut taken, &choice);
+        let unused = if started.is_ok() {
             *self.choice.lock() = choice;
+            before
         } else {
-            post.policy = before;
-            self.begin_again(core, &mut post);
-        }
-        drop(post);
+            let refused = std::mem::replace(&mut taken.policy, before);
+            self.begin_again(core, &mut taken);
+            refused
+        };
+        drop(taken);
+        user::discard(unused);
         self.serve(core, false);
         started
     }
 
     /// Gives the cluster so many threads, now and where no policy says otherwise.
-    pub(crate) fn set_threads(&self, core: &Arc<Core>, threads: usize) {
-        let post = self.enter();
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn set_threads(&self, core: &Arc<Core>, threads: usize) -> Result<(), String> {
+        let taken = self.take();
         self.threads.store(threads, SeqCst);
-        set_threads(core, &core.pools[self.cluster], threads);
-        drop(post);
+        let set = set_threads(core, &core.pools[self.cluster], threads);
+        drop(taken);
         self.serve(core, false);
+        set
     }
 
     /// A stage moves from this cluster to another. The policies of both begin anew, and neither is
     /// called in between: the one would still have the stage, and put it where it is not looked for.
-    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &PolicyHost) {
-        let (mut post, mut other);
+    /// Returns `false` if the stage is not here any more.
+    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &PolicyHost) -> bool {
+        let (mut here, mut there);
         if self.cluster < to.cluster {
-            post = self.enter();
-            other = to.enter();
+            here = self.take();
+            there = to.take();
         } else {
-            other = to.enter();
-            post = self.enter();
+            there = to.take();
+            here = self.take();
         }
-        core.places[stage as usize].base.lock().cluster = to.cluster;
+        {
+            let mut base = core.places[stage as usize].base.lock();
+            if base.cluster != self.cluster {
+                return false;
+            }
+            base.cluster = to.cluster;
+        }
         // Where it goes first: the policy here may have no threads left for it.
-        to.begin_again(core, &mut other);
-        self.begin_again(core, &mut post);
-        drop((post, other));
+        to.begin_again(core, &mut there);
+        self.begin_again(core, &mut here);
+        drop((here, there));
         to.serve(core, false);
         self.serve(core, false);
+        true
     }
 
-    /// A person comes before further calls of the policy. Must not be asked for by a policy.
-    fn enter(&self) -> MutexGuard<'_, Post> {
+    /// Waits for the policy, and goes before further calls. Must not be asked for by a policy.
+    fn take(&self) -> Taken<'_> {
         self.waiting.fetch_add(1, SeqCst);
-        let post = self.post.lock();
+        let mut installed = self.installed.lock();
+        while installed.is_none() {
+            installed = wait(&self.put_back, installed, None);
+        }
+        let taken = installed.take();
+        drop(installed);
         self.waiting.fetch_sub(1, SeqCst);
-        post
+        Taken { host: self, installed: taken }
     }
 
-    fn begin_again(&self, core: &Arc<Core>, post: &mut Post) {
+    /// The policy, unless somebody uses it.
+    fn try_take(&self) -> Option<Taken<'_>> {
+        let taken = self.installed.lock().take();
+        taken.map(|installed| Taken { host: self, installed: Some(installed) })
+    }
+
+    fn begin_again(&self, core: &Arc<Core>, taken: &mut Installed) {
         let choice = self.choice();
-        if let Err(message) = self.begin(core, post, &choice) {
-            self.fall_back(core, post, &format!("did not start again: {message}"));
+        match self.begin(core, taken, &choice) {
+            Ok(()) => {}
+            Err(InstallError::Policy(message)) => {
+                self.fall_back(core, taken, &format!("did not start again: {message}"));
+            }
+            Err(InstallError::Threads(message)) => core.report(message),
         }
     }
 
     /// Everything as the plan has it, and then as the policy will.
-    fn begin(&self, core: &Arc<Core>, post: &mut Post, choice: &Choice) -> Result<(), String> {
+    fn begin(
+        &self,
+        core: &Arc<Core>,
+        taken: &mut Installed,
+        choice: &Choice,
+    ) -> Result<(), InstallError> {
         self.calls.lock().clear();
         let threads = self.threads.load(SeqCst);
-        calling(|| post.state.reset(core, self.cluster, threads));
-        let mut control = ClusterControl::new(core, self.cluster, &mut post.state, true);
-        let started = calling(|| guard(|| post.policy.start(&mut control)));
+        let Installed { policy, state } = taken;
+        calling(|| state.reset(core, self.cluster, threads)).map_err(InstallError::Threads)?;
+        let mut control = ClusterControl::new(core, self.cluster, state, true);
+        let started = calling(|| user::call(|| policy.start(&mut control)));
         control.done();
-        self.record(core, &choice.name, "start", &mut post.state);
+        self.record(core, &choice.name, "start", state);
         match started {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(refused)) => Err(refused.to_string()),
-            Err(panic) => Err(panic.to_string()),
+            Ok(Err(refused)) => Err(InstallError::Policy(refused.to_string())),
+            Err(panic) => Err(InstallError::Policy(panic.to_string())),
         }
     }
 
     /// The policy is replaced by the default one.
-    fn fall_back(&self, core: &Arc<Core>, post: &mut Post, what: &str) {
+    fn fall_back(&self, core: &Arc<Core>, taken: &mut Installed, what: &str) {
         let name = self.choice().name;
         core.report(format!(
             "the policy `{name}` of `{}` {what}; `{}` goes on",
             self.name,
             defaults::POLICY
         ));
-        post.policy = Box::new(Stealing);
+        let failed = std::mem::replace(&mut taken.policy, Box::new(Stealing));
+        user::discard(failed);
         *self.choice.lock() = Choice::new(defaults::POLICY);
         // It asks for nothing that can be refused.
-        let _ = self.begin(core, post, &Choice::new(defaults::POLICY));
+        let _ = self.begin(core, taken, &Choice::new(defaults::POLICY));
     }
 
     // --- what the policy is called for
@@ -219,17 +300,17 @@ impl PolicyHost {
         }
     }
 
-    /// Calls the policy for all that word was left of, unless someone else does. Who has something
-    /// in hand goes after what there is now; says whether more has come.
+    /// Calls the policy for all that was noted, unless somebody else does. A worker with something in
+    /// hand goes after what there is now. Returns whether more has come.
     fn serve(&self, core: &Arc<Core>, in_hand: bool) -> bool {
         loop {
-            let Some(mut post) = self.post.try_lock() else { return false };
+            let Some(mut taken) = self.try_take() else { return false };
             let calls = self.calls.lock().len();
             for call in (0..calls).map_while(|_| self.next_call()) {
-                self.call(core, &mut post, call);
+                self.call(core, &mut taken, call);
             }
-            drop(post);
-            // Word may have been left between the last look and the drop, by one who then went.
+            drop(taken);
+            // One may have been noted between the last look and the drop, by one who then went.
             let more = !self.calls.lock().is_empty();
             if !more || in_hand {
                 return more;
@@ -244,8 +325,8 @@ impl PolicyHost {
         self.calls.lock().pop_front()
     }
 
-    fn call(&self, core: &Arc<Core>, post: &mut Post, call: Call) {
-        let Post { policy, state } = &mut *post;
+    fn call(&self, core: &Arc<Core>, taken: &mut Installed, call: Call) {
+        let Installed { policy, state } = &mut *taken;
         let name = match call {
             Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
             Call::LastFocused if !state.visit_order().fires_last_focused => return, // any more
@@ -256,7 +337,7 @@ impl PolicyHost {
         };
         let mut control = ClusterControl::new(core, self.cluster, state, false);
         let called = calling(|| {
-            guard(|| match call {
+            user::call(|| match call {
                 Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut control),
                 Call::LastFocused => policy.on_last_focused(&mut control),
                 Call::MaxVisits => policy.on_max_visits(&mut control),
@@ -273,7 +354,7 @@ impl PolicyHost {
                 let policy = self.choice().name;
                 core.report(format!("the policy `{policy}` of `{}`: {refused}", self.name));
             }
-            Err(panic) => self.fall_back(core, post, &format!("failed ({name}): {panic}")),
+            Err(panic) => self.fall_back(core, taken, &format!("failed ({name}): {panic}")),
         }
     }
 

@@ -9,7 +9,7 @@ use comporta_policy::mock::Mock;
 use crate::app::StartError;
 use crate::cluster_control::stage_infos;
 use crate::env::cpus;
-use crate::failure::guard;
+use crate::user;
 
 /// Starts every policy of these settings.
 pub(crate) fn rehearse(
@@ -49,7 +49,7 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, cluster: usize
 fn start(registry: &Registry, pool: &PoolSettings, mock: &mut Mock) -> Result<(), String> {
     let entry = registry.find(&pool.policy.name);
     let entry = entry.ok_or_else(|| format!("there is no policy `{}`", pool.policy.name))?;
-    match guard(|| mock.start(&mut *entry.make(&pool.policy))) {
+    match user::call(|| mock.start(&mut *entry.make(&pool.policy))) {
         Ok(started) => started.map_err(|refused| refused.to_string()),
         Err(panic) => Err(panic.to_string()),
     }

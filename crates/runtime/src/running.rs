@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::app::StartError;
 use crate::control::Control;
 use crate::core::{Core, RunState};
-use crate::path::admit::Wakes;
+use crate::effects::Effects;
+use crate::policy_host::InstallError;
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, Mutex};
 
@@ -99,12 +100,12 @@ impl fmt::Display for Summary {
 impl Running {
     pub(crate) fn start(core: Arc<Core>) -> Result<Running, StartError> {
         let running = Running { core };
-        let wakes = ready(&running.core)?;
-        if running.core.clock.is_real() {
-            running.core.thread(format!("{}-clock", running.core.graph.name), Core::keep_time);
+        let effects = ready(&running.core)?;
+        if let Err(refused) = running.core.start_threads() {
+            effects.abandon();
+            return Err(refused);
         }
-        govern(&running.core)?;
-        running.core.dispatch(wakes);
+        running.core.dispatch(effects);
         Ok(running)
     }
 
@@ -152,7 +153,7 @@ impl Running {
     /// # Ok::<(), comporta_runtime::StartError>(())
     /// ```
     pub fn on_end(&self, call: impl FnOnce() + Send + 'static) {
-        self.core.at_end(Box::new(call));
+        self.core.on_end(Box::new(call));
     }
 
     /// A future of its end, for programs that run inside of an async runtime: once it is ready,
@@ -237,7 +238,7 @@ impl Running {
         let core = &self.core;
         core.stop();
         core.wait_until(Some(GRACE), |run| run.threads <= run.left);
-        core.nodes().iter().for_each(|node| node.cancel());
+        core.farewell();
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);
         let mut run = core.run_state();
@@ -255,22 +256,40 @@ impl Running {
 }
 
 /// Makes the instances of every stage and opens the sources, consumers first.
-pub(crate) fn ready(core: &Arc<Core>) -> Result<Wakes, StartError> {
-    let mut wakes = Wakes::default();
+pub(crate) fn ready(core: &Arc<Core>) -> Result<Effects, StartError> {
+    let mut effects = Effects::default();
     for (node, spec) in core.nodes().iter().zip(&core.graph.stages).rev() {
-        node.start(core, &mut wakes)
-            .map_err(|message| StartError::Stage { name: spec.name.to_string(), message })?;
+        if let Err(message) = node.start(core, &mut effects) {
+            effects.abandon();
+            return Err(StartError::Stage { name: spec.name.to_string(), message });
+        }
     }
-    Ok(wakes)
+    Ok(effects)
+}
+
+impl Core {
+    /// Starts the clock, and gives every cluster its threads and its policy.
+    fn start_threads(self: &Arc<Self>) -> Result<(), StartError> {
+        if self.clock.is_real() {
+            let name = format!("{}-clock", self.graph.name);
+            self.spawn(name, Core::keep_time).map_err(|error| StartError::Threads {
+                message: format!("no thread for the clock: {error}"),
+            })?;
+        }
+        govern(self)
+    }
 }
 
 /// Gives every cluster its threads and its policy.
 pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
     for (host, settings) in core.policy_hosts.iter().zip(&core.settings.pools) {
-        host.install(core, settings.policy.clone()).map_err(|message| StartError::Policy {
-            cluster: settings.name.clone(),
-            policy: settings.policy.to_string(),
-            message,
+        host.install(core, settings.policy.clone()).map_err(|refused| match refused {
+            InstallError::Threads(message) => StartError::Threads { message },
+            InstallError::Policy(message) => StartError::Policy {
+                cluster: settings.name.clone(),
+                policy: settings.policy.to_string(),
+                message,
+            },
         })?;
     }
     Ok(())

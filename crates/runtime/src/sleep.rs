@@ -23,7 +23,7 @@ use comporta_model::event::Time;
 use crate::env::processor;
 use crate::path::work::is_worker;
 use crate::sync::{
-    Arc, AtomicBool, AtomicUsize, CachePadded, Mutex, SeqCst, Thread, fence, spin, thread,
+    Arc, AtomicBool, AtomicUsize, CachePadded, Mutex, Relaxed, SeqCst, Thread, fence, spin, thread,
 };
 use crate::timer::Timers;
 
@@ -38,7 +38,9 @@ pub(crate) struct Sleep {
     sleepers: Mutex<Vec<Sleeper>>,
     sleeping: AtomicUsize,
     searching: AtomicUsize,
-    /// Those of the workers that will look for work soon.
+    /// All workers of the group.
+    workers: AtomicUsize,
+    /// Those of them that will look for work soon.
     up: AtomicUsize,
     awake: Arc<Awake>,
 }
@@ -69,9 +71,15 @@ impl Sleep {
             sleepers: Mutex::default(),
             sleeping: AtomicUsize::new(0),
             searching: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
             up: AtomicUsize::new(0),
             awake,
         }
+    }
+
+    /// So many workers are in the group.
+    pub(crate) fn set_workers(&self, workers: usize) {
+        self.workers.store(workers, Relaxed);
     }
 
     /// A worker begins to work, or goes on.
@@ -136,10 +144,16 @@ impl Sleep {
     /// After work was made: sees to it that someone finds it.
     pub(crate) fn work_made(&self) {
         fence(SeqCst);
-        if self.sleeping.load(SeqCst) == 0 || self.searching.load(SeqCst) > 0 {
+        if self.searching.load(SeqCst) > 0 {
             return;
         }
-        if self.up.load(SeqCst) > 0 && self.awake.are_enough() {
+        if self.sleeping.load(SeqCst) == 0 {
+            if self.workers.load(Relaxed) > 1 {
+                // All are at work. One that has the work in its queue may not return from its visit, and
+                // the others may always have enough to do.
+                self.awake.timers.hurry();
+            }
+        } else if self.up.load(SeqCst) > 0 && self.awake.are_enough() {
             self.awake.timers.hurry();
         } else {
             self.wake_one();

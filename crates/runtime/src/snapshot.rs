@@ -6,7 +6,7 @@ use std::time::Duration;
 use comporta_model::plan::Choice;
 
 use crate::latency::Latency;
-use crate::path::admit::Shed;
+use crate::stage::permits::Shed;
 
 /// How many events came to a queue, and how they ended. They never go back.
 ///
@@ -40,6 +40,10 @@ pub struct Counts {
     pub emitted: u64,
     /// Sent by this stage through a port that is not connected.
     pub unrouted: u64,
+    /// Copies, or events, that were not sent on because a `Clone` or a key function panicked.
+    pub lost: u64,
+    /// Put into the queue when the program started.
+    pub started: u64,
     /// Visits made.
     pub visits: u64,
     pub(crate) shed: [u64; Shed::ALL.len()],
@@ -102,6 +106,8 @@ pub struct StageSnapshot {
     pub failures_forgotten: u64,
     /// Whether it has seen its last event.
     pub ended: bool,
+    /// How many events it has sent to each stage it leads to, by name.
+    pub sent: Vec<(String, u64)>,
 }
 
 impl StageSnapshot {
@@ -123,6 +129,7 @@ impl StageSnapshot {
             failures_kept: 0,
             failures_forgotten: 0,
             ended: false,
+            sent: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ mod imp {
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
-    pub(crate) use std::sync::{Arc, Condvar, Mutex as RawMutex, MutexGuard};
+    pub(crate) use std::sync::{Arc, Condvar, Mutex as RawMutex, MutexGuard as RawGuard, OnceLock};
     pub(crate) use std::thread::{self, JoinHandle, Thread};
     pub(crate) use std::thread_local;
     pub(crate) fn spin() {
@@ -19,11 +19,11 @@ mod imp {
     pub(crate) use shuttle::sync::atomic::{
         AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
-    pub(crate) use shuttle::sync::{Condvar, Mutex as RawMutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Condvar, Mutex as RawMutex, MutexGuard as RawGuard};
     pub(crate) use shuttle::thread::{self, JoinHandle, Thread};
     pub(crate) use shuttle::thread_local;
     // Counts of references decide nothing here; and the model crate's handles are std's.
-    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::{Arc, OnceLock};
     pub(crate) fn spin() {
         shuttle::thread::yield_now();
     }
@@ -32,13 +32,20 @@ mod imp {
 pub(crate) use imp::*;
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A mutex without poisoning: handlers run outside every lock, so a panic cannot leave what a
-/// lock guards half changed.
+/// A mutex without poisoning: user code runs outside every lock, so a panic cannot leave what a
+/// lock guards half changed. In debug builds each thread counts the locks it holds, and user code
+/// asserts that there are none (see `user.rs`).
 #[derive(Default)]
 pub(crate) struct Mutex<T>(RawMutex<T>);
+
+/// Unlocks when it is dropped.
+pub(crate) struct MutexGuard<'a, T> {
+    raw: RawGuard<'a, T>,
+    held: Held,
+}
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -47,17 +54,55 @@ impl<T> Mutex<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let raw = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard { raw, held: Held::new() }
     }
+}
 
-    /// The lock, unless someone has it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+impl<T> std::ops::Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.raw
     }
+}
+
+impl<T> std::ops::DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.raw
+    }
+}
+
+#[cfg(debug_assertions)]
+imp::thread_local! {
+    static LOCKS_HELD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// One more lock is held by this thread, until this is dropped.
+struct Held(std::marker::PhantomData<*const ()>);
+
+impl Held {
+    #[inline(always)]
+    fn new() -> Self {
+        #[cfg(debug_assertions)]
+        LOCKS_HELD.with(|held| held.set(held.get() + 1));
+        Held(std::marker::PhantomData)
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        LOCKS_HELD.with(|held| held.set(held.get() - 1));
+    }
+}
+
+/// Asserts, in debug builds, that this thread holds no lock of the runtime.
+#[inline(always)]
+pub(crate) fn assert_unlocked() {
+    #[cfg(debug_assertions)]
+    LOCKS_HELD.with(|held| assert_eq!(held.get(), 0, "user code must not run under a lock"));
 }
 
 /// Waits on a condition variable, with a bound if there is one.
@@ -66,18 +111,23 @@ pub(crate) fn wait<'a, T>(
     guard: MutexGuard<'a, T>,
     bound: Option<Duration>,
 ) -> MutexGuard<'a, T> {
-    match bound {
-        None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
-        Some(bound) => condvar.wait_timeout(guard, bound).unwrap_or_else(PoisonError::into_inner).0,
-    }
+    let MutexGuard { raw, held } = guard;
+    let raw = match bound {
+        None => condvar.wait(raw).unwrap_or_else(PoisonError::into_inner),
+        Some(bound) => condvar.wait_timeout(raw, bound).unwrap_or_else(PoisonError::into_inner).0,
+    };
+    MutexGuard { raw, held }
 }
 
 /// A named thread.
-pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .expect("the operating system has room for one more thread")
+///
+/// # Errors
+/// The system has no room for one more.
+pub(crate) fn spawn(
+    name: String,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(body)
 }
 
 /// Alone on its cache lines (two of them: processors fetch them in pairs), so that what one core

@@ -16,13 +16,15 @@ use comporta_model::stage::{Cx, Host, Stage};
 use crate::app::{App, StartError};
 use crate::control::Control;
 use crate::core::Core;
+use crate::effects::Effects;
 use crate::env::Clock;
-use crate::failure::{Reason, guard};
-use crate::path::handle::Fault;
+use crate::failure::Reason;
 use crate::path::work::{Stepped, Worker, as_worker};
 use crate::running::{govern, ready};
 use crate::snapshot::Snapshot;
+use crate::stage::handle::Fault;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
+use crate::user;
 
 /// One stage by itself: push events, look at what it sent.
 ///
@@ -81,13 +83,13 @@ impl<S: Stage> Probe<S> {
     /// # Errors
     /// The error or panic of the handler.
     pub fn push(&mut self, event: S::In) -> Result<(), Reason> {
-        use crate::path::ports::{Mark, Withdraw};
+        use crate::stage::ports::{Mark, Withdraw};
         let mut slot = Some(event);
         let Probe { stage, out, cx, .. } = self;
         out.each(&mut Mark);
-        let result = match guard(|| stage.handle(Ev::lend(&mut slot), out, cx)) {
+        let result = match user::call(|| stage.handle(Ev::lend(&mut slot), out, cx)) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Reason::Error(error.to_string())),
+            Ok(Err(error)) => Err(Reason::Error(user::text(error))),
             Err(reason) => Err(reason),
         };
         if result.is_err() {
@@ -102,7 +104,7 @@ impl<S: Stage> Probe<S> {
     /// The error or panic of the handler.
     pub fn finish(&mut self) -> Result<(), Reason> {
         let Probe { stage, out, cx, .. } = self;
-        match guard(|| stage.finish(out, cx)) {
+        match user::call(|| stage.finish(out, cx)) {
             Ok(result) => result.map_err(|error| Reason::Error(error.to_string())),
             Err(reason) => Err(reason),
         }
@@ -198,9 +200,12 @@ impl Kit {
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
         let kit = Kit { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
-        let wakes = ready(&kit.core)?;
-        govern(&kit.core)?;
-        kit.core.dispatch(wakes);
+        let effects = ready(&kit.core)?;
+        if let Err(refused) = govern(&kit.core) {
+            effects.abandon();
+            return Err(refused);
+        }
+        kit.core.dispatch(effects);
         Ok(kit)
     }
 
@@ -270,11 +275,11 @@ impl Kit {
 
     /// Closes all sources and inputs.
     pub fn close(&mut self) {
-        let mut wakes = crate::path::admit::Wakes::default();
+        let mut effects = Effects::default();
         for node in self.core.nodes() {
-            node.close(&self.core, &mut wakes);
+            node.close(&self.core, &mut effects);
         }
-        self.core.dispatch(wakes);
+        self.core.dispatch(effects);
     }
 
     /// Whether every stage has ended, or a handler called `quit`.
@@ -367,12 +372,12 @@ impl Kit {
         let core = self.core.clone();
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
             .into_iter()
-            .partition(|worker| !worker.member().leaving.load(SeqCst));
+            .partition(|worker| !worker.handle().leaving.load(SeqCst));
         self.workers = stay;
         leave.into_iter().for_each(|worker| worker.leave(&core));
         for workers in &core.worker_groups {
             for member in workers.members().iter() {
-                let known = self.workers.iter().any(|w| Arc::ptr_eq(w.member(), member));
+                let known = self.workers.iter().any(|w| Arc::ptr_eq(w.handle(), member));
                 if !known {
                     self.workers.push(Worker::new(workers, member.clone()));
                 }
@@ -393,6 +398,7 @@ impl Kit {
 impl Drop for Kit {
     fn drop(&mut self) {
         self.core.stop(); // lets go of the instances
+        self.core.farewell();
     }
 }
 

@@ -1,15 +1,17 @@
-//! The threads of a run: hired and dismissed with the threads of pools; the clock among them, which
+//! The threads of a run: spawned and retired with the threads of pools; the clock among them, which
 //! fires timers and looks after the others: those that sleep although there is work, and those that do
 //! not return from a visit.
 
+use std::io;
 use std::time::Duration;
 
 use comporta_model::event::Time;
 
 use crate::core::{Core, PATIENCE};
+use crate::effects::Effects;
 use crate::path::work::Worker;
 use crate::pool::Pool;
-use crate::sync::{Arc, Relaxed, spawn};
+use crate::sync::{Arc, Relaxed, spawn, thread};
 use crate::timer::HURRY;
 use crate::workers::WorkerGroup;
 
@@ -17,50 +19,78 @@ use crate::workers::WorkerGroup;
 pub(crate) const LONG: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Hires `n` more workers for a workers and gives each a thread.
-    fn spawn_workers(self: &Arc<Self>, workers: usize, n: usize, stand_in: bool) {
+    /// Adds `n` workers to a group, each with a thread. Returns how many there are a thread for.
+    fn spawn_workers(self: &Arc<Self>, group: usize, n: usize, stand_in: bool) -> io::Result<()> {
         for _ in 0..n {
-            let member = self.worker_groups[workers].spawn_workers(stand_in);
+            let workers = &self.worker_groups[group];
+            let handle = workers.add(stand_in);
             if self.is_tested() {
                 continue; // the stepper steps it
             }
-            let name = format!(
-                "{}-{}-{}",
-                self.graph.name, self.worker_groups[workers].name, member.number
-            );
-            let worker = Worker::new(&self.worker_groups[workers], member);
-            self.thread(name, move |core| worker.run(core));
+            let name = format!("{}-{}-{}", self.graph.name, workers.name, handle.number);
+            let worker = Worker::new(workers, handle.clone());
+            if let Err(error) = self.spawn(name, move |core| worker.run(core)) {
+                workers.gone(&handle);
+                return Err(error);
+            }
         }
+        Ok(())
     }
 
-    /// Gives a pool so many threads more, and its workers with it.
-    pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) {
-        self.spawn_workers(pool.cluster, n, false);
-        let mut ready = Vec::new();
-        pool.add(n, &mut ready);
-        self.make_all_ready(ready);
+    /// Gives a pool so many threads more, and its group with it.
+    ///
+    /// # Errors
+    /// The system has no more threads; the pool has then as many as there were.
+    pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) -> Result<(), String> {
+        for added in 0..n {
+            let spawned = self.spawn_workers(pool.cluster, 1, false);
+            spawned.map_err(|error| {
+                format!("the system gave {added} of {n} threads more to `{}`: {error}", pool.name)
+            })?;
+            let mut ready = Vec::new();
+            pool.add(1, &mut ready);
+            self.make_all_ready(ready);
+        }
+        Ok(())
     }
 
-    /// Takes so many threads from a pool, and its workers with it. There are so many.
+    /// Takes so many threads from a pool, and its group with it. There are so many.
     pub(crate) fn cut_threads(&self, pool: &Pool, n: usize) {
         pool.cut(n);
-        self.worker_groups[pool.cluster].dismiss(n, false);
+        self.worker_groups[pool.cluster].retire(n, false);
     }
 
     /// A thread of this program, counted.
-    pub(crate) fn thread(
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn spawn(
         self: &Arc<Self>,
         name: String,
         body: impl FnOnce(&Arc<Core>) + Send + 'static,
-    ) {
-        self.run.lock().threads += 1;
+    ) -> io::Result<()> {
+        /// Counts the thread's end, however that comes.
+        struct Counted(Arc<Core>);
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                if thread::panicking() {
+                    self.0.report("a thread of the runtime failed: this is a bug".to_owned());
+                    self.0.stop();
+                }
+                self.0.run_state().threads -= 1;
+                self.0.changed.notify_all();
+            }
+        }
+        self.run_state().threads += 1;
         let core = self.clone();
-        drop(spawn(name, move || {
-            body(&core);
-            let mut run = core.run.lock();
-            run.threads -= 1;
-            core.changed.notify_all();
-        }));
+        let spawned = spawn(name, move || {
+            let counted = Counted(core);
+            body(&counted.0);
+        });
+        if spawned.is_err() {
+            self.run_state().threads -= 1;
+        }
+        spawned.map(drop)
     }
 
     /// The life of the clock thread: fires timers, and names handlers that are stuck.
@@ -88,23 +118,36 @@ impl Core {
         }
     }
 
-    /// Looks after those who were not woken because enough others are at work: whether these are.
-    fn look(&self, now: Time) {
+    /// Looks after those who were not woken because enough others are at work: whether these are. What
+    /// a visit that takes long has not begun goes back.
+    pub(crate) fn look(&self, now: Time) {
+        let mut effects = Effects::default();
         for workers in &self.worker_groups {
-            let members = workers.members();
+            let handles = workers.members();
             let mut away = false;
-            for member in members.iter() {
-                if member.note_long(now, LONG) {
+            for handle in handles.iter() {
+                if handle.note_long(now, LONG) {
                     workers.sleep.down();
                     away = true;
+                }
+                if handle.is_away() {
                     // It will not come to them soon, and others look there when they have nothing else.
-                    self.make_all_ready(member.local.take_all());
+                    self.make_all_ready(handle.local.take_all());
+                }
+                if handle.in_visit(now).is_some_and(|it| it > LONG)
+                    && let Some((stage, tray)) = handle.tray()
+                {
+                    self.node(stage).reclaim(self, &*tray, &mut effects);
+                }
+                if handle.tray().is_some() {
+                    self.timers.hurry();
                 }
             }
-            if !workers.shared.is_empty() || members.iter().any(|member| !member.local.is_empty()) {
+            if !workers.shared.is_empty() || handles.iter().any(|handle| !handle.local.is_empty()) {
                 if away { workers.sleep.work_left() } else { workers.sleep.work_made() }
             }
         }
+        self.dispatch(effects);
     }
 
     /// Stands in for workers that have been in one visit for too long.
@@ -115,7 +158,7 @@ impl Core {
         };
         for workers in &self.worker_groups {
             let stuck = self.stages_visited(workers, now, bound);
-            let stand_ins = workers.members().iter().filter(|member| member.stand_in).count();
+            let stand_ins = workers.members().iter().filter(|handle| handle.stand_in).count();
             for stage in stuck.iter().skip(stand_ins) {
                 let name = &self.graph.stages[*stage as usize].name;
                 tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
@@ -126,8 +169,11 @@ impl Core {
                 pool.set_stand_ins(here.count(), &mut ready);
             }
             self.make_all_ready(ready);
-            self.spawn_workers(workers.cluster, stuck.len().saturating_sub(stand_ins), true);
-            workers.dismiss(stand_ins.saturating_sub(stuck.len()), true);
+            let missing = stuck.len().saturating_sub(stand_ins);
+            if let Err(error) = self.spawn_workers(workers.cluster, missing, true) {
+                self.report(format!("no worker stands in for a stuck handler: {error}"));
+            }
+            workers.retire(stand_ins.saturating_sub(stuck.len()), true);
         }
     }
 

@@ -1,6 +1,7 @@
-//! Crews: the threads of a cluster, which share their work, whichever pool (`pool.rs`) it belongs to.
-//! Who is in a workers, who is to leave, and what each is doing.
+//! The workers of a cluster, which share their work, whichever pool (`pool.rs`) it belongs to: who they
+//! are, who is to leave, and what each is doing.
 
+use std::any::Any;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -34,6 +35,8 @@ struct Roster {
 
 /// One worker, as others see it.
 pub(crate) struct WorkerHandle {
+    /// Its cluster.
+    pub(crate) group: usize,
     pub(crate) number: usize,
     pub(crate) local: CachePadded<Local>,
     pub(crate) woken: Arc<Woken>,
@@ -42,9 +45,14 @@ pub(crate) struct WorkerHandle {
     /// found by the clock, to take long; to which stage.
     since: AtomicU64,
     pub(crate) stage: AtomicU32,
+    /// What its visit has not begun, if others may have it.
+    tray: Mutex<Option<(u32, AnyTray)>>,
     /// It stands in for a stuck one.
     pub(crate) stand_in: bool,
 }
+
+/// The tray of a visit, whatever its type.
+pub(crate) type AnyTray = Arc<dyn Any + Send + Sync>;
 
 const AWAY: u64 = 1 << 63;
 
@@ -59,6 +67,21 @@ impl WorkerHandle {
     /// It has ended its visit. Says whether that was known, or found, to take long.
     pub(crate) fn end(&self) -> bool {
         self.since.swap(0, SeqCst) & AWAY != 0
+    }
+
+    /// Shows what its visit has not begun, so that it can be taken back; or that there is nothing.
+    pub(crate) fn set_tray(&self, tray: Option<(u32, AnyTray)>) {
+        *self.tray.lock() = tray;
+    }
+
+    /// What its visit has not begun, and the stage it is of.
+    pub(crate) fn tray(&self) -> Option<(u32, AnyTray)> {
+        self.tray.lock().clone()
+    }
+
+    /// Whether the visit it is in is known, or was found, to take long.
+    pub(crate) fn is_away(&self) -> bool {
+        self.since.load(Relaxed) & AWAY != 0
     }
 
     /// For how long it has been in one visit.
@@ -112,27 +135,30 @@ impl WorkerGroup {
         self.roster.lock().members.clone()
     }
 
-    /// Adds a member to the workers; the caller gives it a thread.
-    pub(crate) fn spawn_workers(&self, stand_in: bool) -> Arc<WorkerHandle> {
+    /// Adds a worker; the caller gives it a thread.
+    pub(crate) fn add(&self, stand_in: bool) -> Arc<WorkerHandle> {
         let mut roster = self.roster.lock();
         let member = Arc::new(WorkerHandle {
+            group: self.cluster,
             number: roster.made,
             local: CachePadded::default(),
             woken: Arc::default(),
             leaving: AtomicBool::new(false),
             since: AtomicU64::new(0),
             stage: AtomicU32::new(0),
+            tray: Mutex::default(),
             stand_in,
         });
         roster.made += 1;
         let members = roster.members.iter().cloned().chain([member.clone()]).collect();
         roster.members = Arc::new(members);
+        self.sleep.set_workers(roster.members.len());
         self.epoch.fetch_add(1, SeqCst);
         member
     }
 
-    /// Tells `n` threads, or stand-ins, to leave, the last hired first.
-    pub(crate) fn dismiss(&self, n: usize, stand_ins: bool) {
+    /// Has `n` workers, or stand-ins, leave, the last added first.
+    pub(crate) fn retire(&self, n: usize, stand_ins: bool) {
         if n == 0 {
             return;
         }
@@ -157,6 +183,7 @@ impl WorkerGroup {
         let mut roster = self.roster.lock();
         let rest = roster.members.iter().filter(|other| !Arc::ptr_eq(other, member)).cloned();
         roster.members = Arc::new(rest.collect());
+        self.sleep.set_workers(roster.members.len());
         self.epoch.fetch_add(1, SeqCst);
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
 use comporta::{
@@ -318,39 +318,6 @@ fn a_handler_whose_drop_panics_lets_the_program_end() {
         let summary = ends(label, app.start(&plan.stage("work", |s| s.instances(3))).unwrap());
         ended_well(&summary, label);
         assert_eq!(stage(&summary.snapshot, "work").counts.handled, EVENTS, "{label}\n{summary}");
-    });
-}
-
-/// Cannot say how much it gathers.
-#[derive(Clone)]
-struct Secretive(Arc<AtomicBool>);
-
-impl Stage for Secretive {
-    type In = u64;
-    type Ports = Out<u64>;
-    fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, _: &Cx) -> Result {
-        self.0.store(true, SeqCst);
-        out.send(*n);
-        Ok(())
-    }
-    fn gathers(&self) -> Option<usize> {
-        assert!(!self.0.load(SeqCst), "that is a secret");
-        None
-    }
-}
-
-#[test]
-fn a_gathers_that_panics_costs_no_event() {
-    under_every_policy(|plan, label| {
-        let app = App::new("secretive");
-        let numbers = app.source("numbers", || 0..EVENTS);
-        let work = app.stage("work", Secretive(Arc::default()));
-        app.connect(numbers, work);
-        app.connect(work, app.sink("sink", |_: u64| ()));
-        let summary = ends(label, app.start(&plan).unwrap());
-        ended_well(&summary, label);
-        // Nothing else depends on the answer.
-        assert_eq!(stage(&summary.snapshot, "sink").counts.handled, EVENTS, "{label}\n{summary}");
     });
 }
 

@@ -73,44 +73,11 @@ fn windowed(numbers: u64, size: usize, seed: u64) -> Kit {
 }
 
 #[test]
-fn a_source_is_pulled_up_to_where_a_window_is_full() {
-    // 300 at a time; of 1,000, first the 512 of a visit and then the rest.
-    for (size, pulls) in [(300, 34), (1_000, 20)] {
-        let mut kit = windowed(10_000, size, 1);
-        assert!(kit.run());
-        let numbers = kit.snapshot().stage("numbers").unwrap().counts;
-        let least = numbers.visits - 1; // the last may find out that there is nothing more
-        assert!((least..=numbers.visits).contains(&pulls), "{size}: {numbers:?}");
-    }
-}
-
-#[test]
 fn a_source_is_not_pulled_for_a_few_events_because_windows_are_small() {
     let mut kit = windowed(10_000, 10, 1);
     assert!(kit.run());
     let numbers = kit.snapshot().stage("numbers").unwrap().counts;
     assert!(numbers.visits <= 10_000 / 512 + 2, "{numbers:?}");
-}
-
-#[test]
-fn who_begins_a_window_fills_it() {
-    // Pulls by one worker while the other has lines in hand that are not yet in the window. A worker
-    // that has followed what it did for long looks at what else waits, so there are some.
-    let (mut pulls, mut beside) = (0, 0);
-    for seed in 0..50 {
-        let mut kit = windowed(20_000, 1_000, seed);
-        let visits = |kit: &Kit, stage| kit.snapshot().stage(stage).unwrap().counts.visits;
-        let mut ahead = 0;
-        while kit.step() {
-            let (pulled, filled) = (visits(&kit, "numbers"), visits(&kit, "window"));
-            let now = pulled.saturating_sub(filled);
-            beside += u64::from(now > ahead && ahead > 0);
-            ahead = now;
-        }
-        assert!(kit.is_ended());
-        pulls += visits(&kit, "numbers");
-    }
-    assert!(beside * 20 < pulls, "{beside} of {pulls}");
 }
 
 #[test]

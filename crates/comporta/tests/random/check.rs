@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use comporta::{Shed, Snapshot, StageSnapshot};
 
-use crate::case::{Case, Change, EMITS_MAX, LinkCase, Shape, StageCase, Way};
+use crate::case::{Case, Change, EMITS_MAX, Shape, StageCase, Way};
 use crate::chooser::SEDA_CAPACITY;
 use crate::program::Ledger;
 
@@ -62,15 +62,10 @@ impl<'a> Watch<'a> {
         let whole = stage.batch == 1 || stage.ordered || matches!(stage.shape, Shape::Grouped(..));
         let put_back =
             if whole { 0 } else { self.most_instances(stage) * capacity.min(stage.batch) };
-        // A feeder that was alone reserves nothing: if instances are given to it while it runs, it and
-        // they may use the same room, once.
-        let mut feeders = self.case.links.iter().filter(|link| link.to.contains(&node));
-        let resized = |link: &LinkCase| self.case.stage(link.from).is_some_and(|s| s.resized);
-        let joined = if feeders.any(resized) { capacity } else { 0 };
-        let most = capacity + put_back + joined;
+        let most = capacity + put_back;
         assert!(seen.queued <= most, "more than {capacity} queued: {seen:?}");
         let feeders = self.case.links.iter().filter(|link| link.to.contains(&node));
-        let outboxes: usize = feeders.map(|link| self.outbox_most(link.from)).sum();
+        let outboxes: usize = feeders.map(|link| self.outbox_most(link.from, capacity)).sum();
         assert!(seen.outboxed <= outboxes, "more than {outboxes} in outboxes: {seen:?}");
     }
 
@@ -78,16 +73,16 @@ impl<'a> Watch<'a> {
         if stage.resized { 4 * (self.changes + 2) } else { stage.instances }
     }
 
-    /// How much a node may hold in outboxes for one queue.
-    fn outbox_most(&self, node: usize) -> usize {
-        let Some(stage) = self.case.stage(node) else { return 1 };
+    /// How much a node may hold in outboxes for one queue of this capacity: each sender the room that it
+    /// saw, which others may have used meanwhile, and what one event sends past that.
+    fn outbox_most(&self, node: usize, capacity: usize) -> usize {
+        let Some(stage) = self.case.stage(node) else { return capacity + 1 };
         let of_port =
             |port| self.case.links.iter().filter(move |l| l.from == node && l.port == port);
         let shares = of_port(0).flat_map(|l| &l.to).any(|to| of_port(1).any(|l| l.to.contains(to)));
-        // Only what one event sends past its room; but an ordered visit is sent as one, and what
-        // is sent in turn by two ports uses its room with the first.
+        // An ordered visit is sent as one, and each of two ports sees the same room.
         let events = if stage.ordered || shares { stage.batch } else { 1 };
-        self.most_instances(stage) * EMITS_MAX as usize * events
+        self.most_instances(stage) * (capacity + EMITS_MAX as usize * events)
     }
 
     /// What holds when nothing is left to do.

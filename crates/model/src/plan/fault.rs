@@ -131,6 +131,14 @@ pub enum PlanFault {
         /// The cluster.
         name: String,
     },
+    /// A name that plans and commands could not spell.
+    #[error(
+        "{name:?} cannot be the name of a cluster: use letters, digits, `_`, `-` and `.`, at least one"
+    )]
+    BadClusterName {
+        /// The name.
+        name: String,
+    },
     /// A local connector between two clusters.
     #[error(
         "`{from}` and `{to}` are joined by a local connector, and must be in one cluster: they are in `{a}` and `{b}`"
@@ -179,7 +187,9 @@ impl PlanFault {
             | PlanFault::BadParam { key, .. }
             | PlanFault::NoCluster { key, .. } => key.clone(),
             PlanFault::NotAChoice { .. } => String::new(),
-            PlanFault::NoPool { name, .. } | PlanFault::EmptyCluster { name } => {
+            PlanFault::NoPool { name, .. }
+            | PlanFault::EmptyCluster { name }
+            | PlanFault::BadClusterName { name } => {
                 format!("cluster.{name}")
             }
             PlanFault::NoConnector { name, .. } => format!("connector.{name}"),

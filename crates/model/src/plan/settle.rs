@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::graph::{Graph, Kind, StageSpec};
+use crate::graph::{Graph, Kind, StageSpec, is_name};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
@@ -250,6 +250,9 @@ impl Plan {
         let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
         let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
             let threads = plan.threads.unwrap_or(threads);
+            if !is_name(name) {
+                faults.push(PlanFault::BadClusterName { name: name.to_owned() });
+            }
             faults.extend(threads_allowed(name, threads).err());
             let said = plan.policy.clone().unwrap_or_else(|| Choice::new(defaults::POLICY));
             let key = format!("cluster.{name}.policy");

@@ -71,6 +71,7 @@ impl<T: Send + 'static> Stage for ByCount<T> {
     type In = T;
     type Ports = Out<Window<T>>;
     const STATEFUL: bool = true;
+    const BOUNDS_ITSELF: bool = true;
 
     fn init(&mut self, _: &Cx) -> Result {
         let open = steps(self.size as u64, self.step as u64, "events").map_err(Error::msg)?;
@@ -90,10 +91,6 @@ impl<T: Send + 'static> Stage for ByCount<T> {
             self.close(out);
         }
         Ok(())
-    }
-
-    fn gathers(&self) -> Option<usize> {
-        Some(self.size.saturating_sub(self.held.len()))
     }
 
     fn finish(&mut self, out: &mut Out<Window<T>>, _: &Cx) -> Result {

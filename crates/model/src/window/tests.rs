@@ -302,19 +302,3 @@ fn sizes_and_steps_that_make_no_sense_are_refused_with_what_would_do() {
     let nothing = by_time(|time: &i64| *time, ms(1)).held_max(0);
     assert!(Driven::new(nothing).err().unwrap().contains("may hold 0 events"));
 }
-
-// ------------------------------------------------------------------- what is gathered
-
-#[test]
-fn a_window_by_count_says_how_many_events_are_missing() {
-    let mut tumbling = Driven::new(by_count::<u64>(3)).unwrap();
-    let mut sliding = Driven::new(by_count::<u64>(3).sliding(1)).unwrap();
-    let mut missing = Vec::new();
-    for n in 0..4 {
-        missing.push((tumbling.stage.gathers(), sliding.stage.gathers()));
-        tumbling.push(n).unwrap();
-        sliding.push(n).unwrap();
-    }
-    let expected = [(3, 3), (2, 2), (1, 1), (3, 1)];
-    assert_eq!(missing, expected.map(|(tumbling, sliding)| (Some(tumbling), Some(sliding))));
-}

@@ -192,6 +192,7 @@ where
     type In = T;
     type Ports = Timed<T>;
     const STATEFUL: bool = true;
+    const BOUNDS_ITSELF: bool = true;
 
     fn init(&mut self, _: &Cx) -> Result {
         self.ms = self.spans().map_err(Error::msg)?;
@@ -222,11 +223,6 @@ where
         self.held.insert((time, self.arrived), event.take());
         self.arrived += 1;
         Ok(())
-    }
-
-    /// Who knows when the next event of another time comes.
-    fn gathers(&self) -> Option<usize> {
-        Some(usize::MAX)
     }
 
     fn finish(&mut self, out: &mut Timed<T>, _: &Cx) -> Result {

@@ -6,7 +6,7 @@ use shuttle::thread;
 
 use super::{Seen, explore, handled, in_order, run, summary};
 use crate::app::App;
-use crate::path::admit::Shed;
+use crate::stage::permits::Shed;
 
 /// Sends one less than it was given, until nothing is left.
 fn less(n: u32, out: &mut Out<u32>) {

@@ -14,7 +14,7 @@ use shuttle::thread;
 
 use super::{Seen, check, dawdle, explore, in_order, run, start};
 use crate::app::App;
-use crate::path::admit::Wakes;
+use crate::effects::Effects;
 
 /// Passes on what comes, and at the end says so.
 #[derive(Clone)]
@@ -123,7 +123,7 @@ fn a_source_closed_while_it_sleeps_survives_its_own_timer() {
         let told = Seen::new();
         let app = asking(Pull::After(Duration::from_secs(1)), &told);
         let (running, core) = start(app, &Plan::new().threads(2));
-        let mut wakes = Wakes::default();
+        let mut wakes = Effects::default();
         core.nodes().iter().for_each(|node| node.close(&core, &mut wakes));
         core.dispatch(wakes);
         core.clock.advance(Duration::from_secs(1));

@@ -10,7 +10,7 @@ use shuttle::thread;
 
 use super::{check, explore, handled, run, start, summary};
 use crate::app::App;
-use crate::path::ready::{Local, Shared, Task, Token, Turn};
+use crate::path::ready::{Local, Shared, Task, Token, When};
 use crate::path::visit_order::Cursor;
 use crate::sleep::{Awake, Sleep, Woken};
 
@@ -58,8 +58,8 @@ impl Pool {
                 }
                 let left = self.left.fetch_sub(1, SeqCst);
                 if left == 4 {
-                    self.locals[me].push(TOKEN, 0, Turn::Next);
-                    self.locals[me].push(TOKEN, 0, Turn::InLine);
+                    self.locals[me].push(TOKEN, When::Lifo);
+                    self.locals[me].push(TOKEN, When::Fifo);
                 } else if left == 1 {
                     self.sleep.wake_all();
                 }

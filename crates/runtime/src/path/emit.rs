@@ -1,87 +1,25 @@
-//! Hop 7, emit: hands what a visit sent to the queues it goes to, a chunk at a time; what finds no
-//! room stays in the outbox of its sender, who waits for one queue at a time.
-//! Before: `handle`. After: `admit` of the next stage.
-//! Invariant: what one sender sends into one queue arrives in the order sent, because nothing is
-//! sent past an outbox that is not empty.
-//! Long because the one allowance of a port spans every kind of route, and they must agree on it.
+//! Hop 7, emit: hands what a visit sent through its ports to the outlets it goes to, a chunk at a time.
+//! Before: `handle`. After: `outlet`, one for each queue that the sender reaches.
+//!
+//! What is sent through one port leaves in the order sent; where ports share a queue, or the exact order
+//! of tokens matters (`batch = 1`), so does what is sent through several.
 
-use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::any::{Any, TypeId};
+use std::collections::VecDeque;
+use std::sync::Weak;
 
-use comporta_model::chunk::{ChunkQueue, Slots};
-use comporta_model::event::Meta;
+use comporta_model::chunk::Slots;
+use comporta_model::event::{AckGroup, Meta};
 use comporta_model::graph::StageId;
 use comporta_model::plan::WhenFull;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
-use crate::path::admit::{Drawn, Shed, Wakes, Who};
-use crate::sync::{Arc, Mutex};
-
-/// The queue of a stage, as its senders see it.
-pub(crate) trait Inlet<T>: Send + Sync {
-    /// Reserves up to `want` places, where they are needed.
-    fn draw(&self, want: usize, by: &Drawing<'_>, rule: Option<WhenFull>) -> Drawn;
-    /// Takes a parcel. Says whether the sender now stands in line.
-    fn deliver(&self, core: &Core, parcel: Parcel<'_, T>, who: &Who, wakes: &mut Wakes) -> Line;
-    /// Takes more of an outbox, `room` places of which were granted. Says whether the sender
-    /// stands in line again.
-    fn offer(
-        &self,
-        core: &Core,
-        outbox: &mut ChunkQueue<T>,
-        room: usize,
-        who: &Who,
-        wakes: &mut Wakes,
-    ) -> Line;
-    /// Gives places back.
-    fn release(&self, room: usize, wakes: &mut Wakes);
-    /// Counts an event as offered and given back.
-    fn refuse(&self);
-    /// Gives up an outbox and the places granted to it: its events are cancelled.
-    fn abandon(&self, outbox: &mut ChunkQueue<T>, room: usize, wakes: &mut Wakes);
-}
-
-/// Who is about to send, and what.
-#[derive(Clone, Copy)]
-pub(crate) struct Drawing<'a> {
-    pub(crate) core: &'a Core,
-    pub(crate) who: &'a Who,
-    /// No other instance of the stage sends.
-    pub(crate) alone: bool,
-    /// What it will send with.
-    pub(crate) meta: &'a Meta,
-}
-
-/// Whether a sender stands in line for room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    No,
-    /// For a queue outside of the sender's cycle.
-    Outside,
-    /// For a queue of the cycle it belongs to itself.
-    Inside,
-}
-
-/// What a sender hands over at once.
-pub(crate) struct Parcel<'a, T> {
-    pub(crate) meta: &'a Meta,
-    pub(crate) filled: &'a mut Vec<Slots<T>>,
-    /// The last, not quite filled chunk; what comes back in it is storage to go on with.
-    pub(crate) last: &'a mut Slots<T>,
-    /// The sender has no storage of its own to go on with.
-    pub(crate) short: bool,
-    /// Told how much room there is afterwards.
-    pub(crate) left: &'a mut usize,
-    pub(crate) drawn: usize,
-    /// Places that a lone sender knew to be free.
-    pub(crate) counted: usize,
-    pub(crate) outbox: &'a mut ChunkQueue<T>,
-    /// What happens when there is no room, if that is not as the queue has it.
-    pub(crate) rule: Option<WhenFull>,
-    /// The sender waits for another queue already: it does not stand in line here too.
-    pub(crate) in_line: bool,
-}
+use crate::effects::{Effects, Visit};
+use crate::path::line::Place;
+use crate::path::outlet::{Outlet, Refusal, Sending, Sent};
+use crate::sync::Arc;
+use crate::user;
 
 /// Chooses an end by the event.
 pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
@@ -89,14 +27,24 @@ pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
 /// A connector as the program declared it, with its type.
 pub(crate) struct Edge<T> {
     pub(crate) to: Vec<StageId>,
-    pub(crate) route: EdgeRoute<T>,
+    pub(crate) route: Route<T>,
     pub(crate) copy: Option<fn(&T) -> T>,
 }
 
-pub(crate) enum EdgeRoute<T> {
+pub(crate) enum Route<T> {
     First,
     RoundRobin,
     ByKey(KeyFn<T>),
+}
+
+impl<T> Clone for Route<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Route::First => Route::First,
+            Route::RoundRobin => Route::RoundRobin,
+            Route::ByKey(key) => Route::ByKey(key.clone()),
+        }
+    }
 }
 
 /// A hash that is the same in every process, so that a key finds the same end after a restart.
@@ -107,552 +55,530 @@ pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
     hasher.finish()
 }
 
-#[repr(align(128))] // apart, as in `sync::CachePadded`: neighbours belong to other workers
-struct End<T> {
-    inlet: Arc<dyn Inlet<T>>,
-    drawn: usize,
-    /// There was no room at the last draw.
-    short: bool,
-    rejects: bool,
-    /// Who would not let it in at the last draw.
-    refused: Option<Shed>,
-    /// What happens when there is no room, if that is not as the queue has it.
-    rule: Option<WhenFull>,
-    /// The stage is the only one that leads to this queue.
-    sole: bool,
-    /// The room that was left after the last delivery, and that this visit counts on.
-    left: usize,
-    counted: usize,
-    outbox: Outbox<T>,
-    filled: Vec<Slots<T>>,
-    last: Slots<T>,
-}
-
-/// What found no room in a queue. The ends of an instance that lead to one queue share it, so that
-/// what is sent through one does not overtake what waits behind another.
-enum Outbox<T> {
-    Own(ChunkQueue<T>),
-    Shared(Arc<Mutex<ChunkQueue<T>>>),
-}
-
-/// The shared outboxes of an instance, by the stage they are for, with their types erased.
-type SharedOutboxes = HashMap<StageId, Box<dyn Any>>;
-
-impl<T: Send + 'static> Outbox<T> {
-    fn new(core: &Core, stage: u32, to: StageId, shared: &mut SharedOutboxes) -> Self {
-        if !core.reaches_twice(stage, to) {
-            return Outbox::Own(ChunkQueue::default());
-        }
-        let made = shared
-            .entry(to)
-            .or_insert_with(|| Box::new(Arc::new(Mutex::new(ChunkQueue::<T>::default()))));
-        let made = made.downcast_ref::<Arc<Mutex<ChunkQueue<T>>>>();
-        Outbox::Shared(made.expect("`connect` joins only what carries the same type").clone())
-    }
-
-    fn with<R>(&mut self, body: impl FnOnce(&mut ChunkQueue<T>) -> R) -> R {
-        match self {
-            Outbox::Own(queue) => body(queue),
-            Outbox::Shared(queue) => body(&mut queue.lock()),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Outbox::Own(queue) => queue.is_empty(),
-            Outbox::Shared(queue) => queue.lock().is_empty(),
-        }
-    }
-}
-
-struct Wire<T> {
-    route: EdgeRoute<T>,
-    turn: usize,
-    /// Each queue it leads to, once.
-    ends: Vec<End<T>>,
-    /// The ends as declared: an index into `ends` each.
-    turns: Vec<usize>,
-}
-
-/// One output port of one instance, joined to the queues it leads to.
-pub(crate) struct Link<T> {
-    wires: Vec<Wire<T>>,
-    copy: Option<fn(&T) -> T>,
-    /// The wire and end whose line the sender stands in.
-    waiting: Option<(usize, usize)>,
-    line: Line,
-    /// Events to be sent in turn with those of other ports.
-    staged: VecDeque<T>,
-    tap: Option<Tap<T>>,
-}
-
 /// Sees a copy of what a port sends; for tests.
 pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-impl<T: Send + 'static> Link<T> {
-    /// Joins port `port` of `stage`.
-    fn new(core: &Core, stage: u32, port: usize, shared: &mut SharedOutboxes) -> Self {
-        let edges = core.edges_of::<T>(stage, port);
-        let copy = edges.iter().find_map(|edge| edge.copy);
-        let rules = core.rules_of(stage, port);
-        let mut wire = |(number, edge): (usize, &&Edge<T>)| {
-            let mut queues: Vec<StageId> = edge.to.clone();
-            queues.sort_unstable();
-            queues.dedup();
-            let end = |to: &StageId| {
-                let sole = core.is_sole_sender(stage, *to);
-                let said = edge.to.iter().zip(rules.get(number).into_iter().flatten());
-                let rule = said.filter(|(end, _)| *end == to).find_map(|(_, rule)| *rule);
-                let outbox = Outbox::new(core, stage, *to, shared);
-                End::new(core.inlet::<T>(*to), rule, sole, outbox)
-            };
-            Wire {
-                route: match &edge.route {
-                    EdgeRoute::First => EdgeRoute::First,
-                    EdgeRoute::RoundRobin => EdgeRoute::RoundRobin,
-                    EdgeRoute::ByKey(key) => EdgeRoute::ByKey(key.clone()),
-                },
-                turn: 0,
-                ends: queues.iter().map(end).collect(),
-                turns: edge.to.iter().filter_map(|to| queues.binary_search(to).ok()).collect(),
+/// A connector of one port of one instance.
+struct Wire<T> {
+    route: Route<T>,
+    turn: usize,
+    /// Its ends as declared.
+    ends: Vec<End>,
+}
+
+/// The outlet that an end of a connector uses, and what happens when there is no room.
+#[derive(Clone, Copy)]
+struct End {
+    outlet: usize,
+    rule: Option<WhenFull>,
+}
+
+impl<T> Wire<T> {
+    /// The end that an event goes to.
+    fn choose(&mut self, event: &T) -> End {
+        let ends = self.ends.len();
+        let at = match &self.route {
+            Route::First => 0,
+            Route::RoundRobin => {
+                self.turn = (self.turn + 1) % ends;
+                self.turn
             }
+            Route::ByKey(key) => usize::try_from(key(event) % ends as u64).unwrap_or(0),
         };
-        let wires = edges.iter().enumerate().map(&mut wire).collect();
-        let tap = core.tap::<T>(stage, port);
-        Link { wires, copy, waiting: None, line: Line::No, staged: VecDeque::new(), tap }
+        self.ends[at]
     }
+}
 
-    fn ends(&mut self) -> impl Iterator<Item = &mut End<T>> {
-        self.wires.iter_mut().flat_map(|wire| &mut wire.ends)
-    }
+/// One output port of one sender.
+struct Link<T> {
+    wires: Vec<Wire<T>>,
+    copy: Option<fn(&T) -> T>,
+    tap: Option<Tap<T>>,
+    /// The bundle of outlets for its type.
+    bundle: usize,
+    /// Events to be sent in turn with those of other ports.
+    staged: VecDeque<T>,
+}
 
+/// The outlets of a sender that carry one type.
+type Bundle<T> = Vec<Outlet<T>>;
+
+impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
-    pub(crate) fn draw(&mut self, want: usize, by: &Drawing<'_>) -> (usize, usize) {
+    fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
-        for end in self.ends() {
-            if by.alone && end.sole && end.left >= want {
-                // Nobody else sends there: the room left after the last delivery can only have
-                // grown, and need not be asked for, nor reserved.
-                end.short = false;
-                end.refused = None;
-                end.counted = end.left;
-                room = room.min(end.left);
-                limit = limit.min(end.left);
-                continue;
-            }
-            let drawn = end.inlet.draw(want, by, end.rule);
-            end.drawn = drawn.places;
-            end.short = drawn.needed && drawn.places == 0;
-            end.rejects = drawn.rule == WhenFull::Reject;
-            end.refused = drawn.refused;
-            if drawn.needed {
-                room = room.min(drawn.room);
-            }
-            if drawn.needed && !end.rejects {
-                limit = limit.min(drawn.places);
-            }
+        for end in self.wires.iter().flat_map(|wire| &wire.ends) {
+            let there = outlets[end.outlet].room(core, meta, end.rule);
+            limit = limit.min(there.before_waiting);
+            room = room.min(there.before_refusing);
         }
         (limit, room)
     }
 
     /// Sends all that `out` holds.
-    fn flush(&mut self, out: &mut Out<T>, send: &mut Sending<'_>) {
-        let sent = out.len();
-        send.emitted += sent;
+    fn flush(&mut self, outlets: &mut Bundle<T>, out: &mut Out<T>, send: &mut Sending<'_>) -> bool {
+        send.sent.emitted += out.len();
         if let Some(tap) = &self.tap {
-            out.for_each(|event| tap(event));
+            let _ = user::call(|| out.for_each(|event| tap(event)));
         }
         let (mut filled, mut last) = out.take();
-        match self.wires.as_mut_slice() {
+        let mut waits = false;
+        match self.wires.as_slice() {
             [] => {
-                send.unrouted += sent;
-                filled.clear();
-                last.clear();
-            }
-            [Wire { route: EdgeRoute::First, ends, .. }] => {
-                if let Some(end) = ends.first_mut() {
-                    std::mem::swap(&mut end.filled, &mut filled);
-                    std::mem::swap(&mut end.last, &mut last);
-                    self.deliver(send);
-                    if let Some(end) = self.wires[0].ends.first_mut() {
-                        std::mem::swap(&mut end.filled, &mut filled);
-                        std::mem::swap(&mut end.last, &mut last);
-                    }
+                send.sent.unrouted += filled.iter().map(Vec::len).sum::<usize>() + last.len();
+                for slots in filled.iter_mut().chain([&mut last]) {
+                    send.visit.effects.discard_events(slots);
                 }
+                filled.clear();
+            }
+            [Wire { route: Route::First, ends, .. }] => {
+                let End { outlet, rule } = ends[0];
+                let outlet = &mut outlets[outlet];
+                outlet.rule = rule;
+                outlet.swap(&mut filled, &mut last);
+                waits = outlet.deliver(send);
+                outlet.swap(&mut filled, &mut last);
             }
             _ => {
-                for event in filled.drain(..).chain([std::mem::take(&mut last)]).flatten().flatten()
-                {
-                    self.address(event);
-                }
-                self.deliver(send);
+                let events = filled.drain(..).chain([std::mem::take(&mut last)]);
+                self.address(outlets, events.flatten().flatten(), send);
+                waits = deliver_all(outlets, send);
             }
         }
         if send.fills && last.capacity() == 0 {
-            last = send.wakes.cache.take();
+            last = send.visit.cache.take();
         }
         out.refill(filled, last);
+        waits
     }
 
-    /// Puts an event, or copies of it, with the ends it goes to.
-    fn address(&mut self, event: T) {
+    /// Stages each event, or copies of it, with the outlets it goes to. Key functions and `Clone` are
+    /// user code: one that panics costs the event it was called for.
+    fn address(
+        &mut self,
+        outlets: &mut Bundle<T>,
+        mut events: impl Iterator<Item = T>,
+        send: &mut Sending<'_>,
+    ) {
+        let user = send.visit.effects.hand_over(send.core);
+        while let Err(reason) = user.call(|| {
+            for event in events.by_ref() {
+                self.address_one(outlets, event);
+            }
+        }) {
+            send.sent.lost += 1;
+            send.core.report(format!("an event could not be sent on: {reason}"));
+        }
+    }
+
+    fn address_one(&mut self, outlets: &mut Bundle<T>, event: T) {
         let Some((final_wire, others)) = self.wires.split_last_mut() else { return };
         for wire in others {
             // Checked with the graph: a port with several connectors knows how to copy.
             if let Some(copy) = self.copy {
-                wire.put(copy(&event));
+                let copy = copy(&event);
+                let End { outlet, rule } = wire.choose(&copy);
+                outlets[outlet].rule = rule;
+                outlets[outlet].stage(copy);
             }
         }
-        final_wire.put(event);
+        let End { outlet, rule } = final_wire.choose(&event);
+        outlets[outlet].rule = rule;
+        outlets[outlet].stage(event);
     }
 
-    /// Hands over what stands with each end, and gives unused places back.
-    fn deliver(&mut self, send: &mut Sending<'_>) {
-        for (w, wire) in self.wires.iter_mut().enumerate() {
-            for (e, end) in wire.ends.iter_mut().enumerate() {
-                if end.drawn == 0 && end.filled.is_empty() && end.last.is_empty() {
-                    continue;
-                }
-                let End { inlet, drawn, outbox, filled, last, left, counted, rule, .. } = end;
-                let short = send.fills && send.wakes.cache.is_empty::<T>();
-                let line = outbox.with(|outbox| {
-                    let parcel = Parcel {
-                        meta: send.meta,
-                        filled,
-                        last,
-                        short,
-                        left,
-                        drawn: std::mem::take(drawn),
-                        counted: std::mem::take(counted),
-                        outbox,
-                        rule: *rule,
-                        in_line: send.line != Line::No,
-                    };
-                    inlet.deliver(send.core, parcel, send.who, send.wakes)
-                });
-                if line != Line::No {
-                    self.waiting = Some((w, e));
-                    self.line = line;
-                    send.line = line;
-                }
-            }
-        }
+    /// The outlet that has the event itself after [`address_one`](Self::address_one), rather than a copy.
+    fn last_end(&self) -> Option<&Wire<T>> {
+        self.wires.last()
     }
 }
 
-impl<T> Wire<T> {
-    fn put(&mut self, event: T) {
-        let turns = self.turns.len();
-        let at = match &self.route {
-            EdgeRoute::First => 0,
-            EdgeRoute::RoundRobin => {
-                self.turn = (self.turn + 1) % turns;
-                self.turn
-            }
-            EdgeRoute::ByKey(key) => usize::try_from(key(&event) % turns as u64).unwrap_or(0),
-        };
-        self.ends[self.turns[at]].last.push(Some(event));
+/// Hands over what is staged everywhere. Returns whether the sender now stands in line.
+fn deliver_all<T: Send + 'static>(outlets: &mut Bundle<T>, send: &mut Sending<'_>) -> bool {
+    let mut waits = false;
+    for outlet in outlets {
+        let stands = outlet.deliver(send);
+        send.waits |= stands;
+        waits |= stands;
     }
+    waits
 }
 
-impl<T: Send + 'static> End<T> {
-    fn new(
-        inlet: Arc<dyn Inlet<T>>,
-        rule: Option<WhenFull>,
-        sole: bool,
-        outbox: Outbox<T>,
-    ) -> Self {
-        End {
-            inlet,
-            rule,
-            drawn: 0,
-            short: false,
-            rejects: false,
-            refused: None,
-            sole,
-            left: 0,
-            counted: 0,
-            outbox,
-            filled: Vec::new(),
-            last: Vec::new(),
-        }
-    }
-
-    fn offer(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) -> Line {
-        let End { inlet, outbox, .. } = self;
-        outbox.with(|outbox| inlet.offer(core, outbox, room, who, wakes))
-    }
-}
-
-/// What a flush needs to know, and what it found out.
-pub(crate) struct Sending<'a> {
-    pub(crate) core: &'a Core,
-    pub(crate) meta: &'a Meta,
-    pub(crate) who: &'a Who,
-    pub(crate) wakes: &'a mut Wakes,
-    /// Whether the sender fills chunks of its own and so needs storage.
-    pub(crate) fills: bool,
-    pub(crate) line: Line,
-    pub(crate) emitted: usize,
-    pub(crate) unrouted: usize,
-}
-
-/// A link whose type is not known here.
-trait AnyLink: Send {
+/// The outlets of one type, whatever that is.
+trait AnyBundle: Send {
     fn as_any(&mut self) -> &mut dyn Any;
-    fn holds(&self) -> bool;
-    fn line(&self) -> Line;
-    fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes);
-    fn release(&mut self, wakes: &mut Wakes);
-    fn refuse(&self);
-    fn rejects(&self) -> bool;
-    fn refused(&self) -> Option<Shed>;
-    fn abandon(&mut self, room: usize, wakes: &mut Wakes);
+    /// The number of the outlet that the sender stands in line at, and whether inside its cycle.
+    fn standing(&self) -> Option<(usize, bool)>;
+    /// The number of an outlet whose outbox is not empty.
+    fn holding(&self) -> Option<usize>;
+    fn resume(&mut self, at: usize, links: (&Core, &Arc<Place>), granted: usize, visit: &mut Visit);
+    fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects);
 }
 
-impl<T: Send + 'static> AnyLink for Link<T> {
+impl<T: Send + 'static> AnyBundle for Bundle<T> {
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 
-    fn holds(&self) -> bool {
-        self.wires.iter().flat_map(|wire| &wire.ends).any(|end| !end.outbox.is_empty())
+    fn standing(&self) -> Option<(usize, bool)> {
+        let mut outlets = self.iter().enumerate();
+        outlets.find_map(|(at, outlet)| Some((at, outlet.standing()?.inside)))
     }
 
-    fn line(&self) -> Line {
-        self.line
+    fn holding(&self) -> Option<usize> {
+        self.iter().position(Outlet::holds)
     }
 
-    /// Goes on with the outboxes, the one waited for first; stops when it stands in line again.
-    fn resume(&mut self, core: &Core, room: usize, who: &Who, wakes: &mut Wakes) {
-        let granted = self.waiting.take();
-        self.line = Line::No;
-        if let Some((w, e)) = granted {
-            self.line = self.wires[w].ends[e].offer(core, room, who, wakes);
-            self.waiting = granted.filter(|_| self.line != Line::No);
-        }
-        for (w, wire) in self.wires.iter_mut().enumerate() {
-            for (e, end) in wire.ends.iter_mut().enumerate() {
-                if self.waiting.is_some() || end.outbox.is_empty() {
-                    continue;
-                }
-                self.line = end.offer(core, 0, who, wakes);
-                self.waiting = Some((w, e)).filter(|_| self.line != Line::No);
-            }
-        }
+    fn resume(
+        &mut self,
+        at: usize,
+        (core, place): (&Core, &Arc<Place>),
+        granted: usize,
+        visit: &mut Visit,
+    ) {
+        self[at].resume(core, place, granted, visit);
     }
 
-    /// Gives back every place drawn, sending nothing.
-    fn release(&mut self, wakes: &mut Wakes) {
-        for end in self.ends() {
-            let drawn = std::mem::take(&mut end.drawn);
-            if drawn > 0 {
-                end.inlet.release(drawn, wakes);
-            }
-        }
-    }
-
-    /// Counts a refusal with the ends that had no room at the last draw.
-    fn refuse(&self) {
-        let ends = self.wires.iter().flat_map(|wire| &wire.ends);
-        ends.filter(|end| end.short).for_each(|end| end.inlet.refuse());
-    }
-
-    fn rejects(&self) -> bool {
-        let mut ends = self.wires.iter().flat_map(|wire| &wire.ends);
-        ends.any(|end| end.short && end.rejects)
-    }
-
-    fn refused(&self) -> Option<Shed> {
-        let mut ends = self.wires.iter().flat_map(|wire| &wire.ends);
-        ends.find_map(|end| end.refused)
-    }
-
-    /// Leaves every line, giving up what stands in outboxes.
-    fn abandon(&mut self, room: usize, wakes: &mut Wakes) {
-        let waiting = self.waiting.take();
-        self.line = Line::No;
-        for (w, wire) in self.wires.iter_mut().enumerate() {
-            for (e, end) in wire.ends.iter_mut().enumerate() {
-                let room = if waiting == Some((w, e)) { room } else { 0 };
-                let End { inlet, outbox, .. } = end;
-                outbox.with(|outbox| inlet.abandon(outbox, room, wakes));
-            }
-        }
+    fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects) {
+        self.iter_mut().for_each(|outlet| outlet.give_up(core, place, effects));
     }
 }
 
-/// The links of all ports of one instance.
+/// Whether a sender stands in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InLine {
+    No,
+    /// For a queue outside of the sender's cycle.
+    Outside,
+    /// For a queue of the cycle it belongs to itself.
+    Inside,
+}
+
+/// All that joins the ports of one sender to the queues they lead to. Dropping it gives up what stands
+/// in outboxes, and the place in line.
 pub(crate) struct Links {
-    links: Vec<Box<dyn AnyLink>>,
-    /// Two ports lead to one queue, or the order of tokens matters: what they send must leave in
-    /// the order sent.
+    core: Weak<Core>,
+    place: Arc<Place>,
+    /// A `Link<T>` for each port.
+    links: Vec<Box<dyn Any + Send>>,
+    bundles: Vec<Box<dyn AnyBundle>>,
+    /// Two ports lead to one queue: what they send must leave in the order sent.
     in_turn: bool,
 }
 
 impl Links {
-    pub(crate) fn new<P: Ports>(core: &Core, stage: u32, ports: &mut P, exact: bool) -> Self {
+    pub(crate) fn new<P: Ports>(
+        core: &Arc<Core>,
+        stage: u32,
+        ports: &mut P,
+        exact: bool,
+        place: Arc<Place>,
+    ) -> Self {
         struct Join<'a> {
             core: &'a Core,
             stage: u32,
-            links: Vec<Box<dyn AnyLink>>,
-            shared: SharedOutboxes,
+            links: Vec<Box<dyn Any + Send>>,
+            bundles: Vec<(TypeId, Box<dyn AnyBundle>)>,
         }
         impl PortVisitor for Join<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                let link = Link::<T>::new(self.core, self.stage, index, &mut self.shared);
+                let known =
+                    self.bundles.iter().position(|(carries, _)| *carries == TypeId::of::<T>());
+                let bundle = known.unwrap_or_else(|| {
+                    self.bundles.push((TypeId::of::<T>(), Box::new(Bundle::<T>::new())));
+                    self.bundles.len() - 1
+                });
+                let outlets = typed::<Bundle<T>>(self.bundles[bundle].1.as_any());
+                let link = join::<T>(self.core, (self.stage, index), bundle, outlets);
                 self.links.push(Box::new(link));
             }
         }
-        let mut join = Join { core, stage, links: Vec::new(), shared: HashMap::new() };
+        let mut join = Join { core, stage, links: Vec::new(), bundles: Vec::new() };
         ports.each(&mut join);
         let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
-        Links { links: join.links, in_turn }
+        let bundles = join.bundles.into_iter().map(|(_, bundle)| bundle).collect();
+        Links { core: Arc::downgrade(core), place, links: join.links, bundles, in_turn }
     }
 
-    fn link<T: Send + 'static>(&mut self, index: usize) -> Option<&mut Link<T>> {
-        self.links.get_mut(index)?.as_any().downcast_mut::<Link<T>>()
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 
-    /// Before a visit: draws places for about `want` events and tells the ports.
-    pub(crate) fn draw<P: Ports>(
+    fn port<T: Send + 'static>(&mut self, index: usize) -> (&mut Link<T>, &mut Bundle<T>) {
+        let link = typed::<Link<T>>(&mut *self.links[index]);
+        let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
+        (link, outlets)
+    }
+
+    /// Before a visit: tells the ports how much room there seems to be for what will be sent with
+    /// `meta`. Admission controllers are asked, which are user code.
+    pub(crate) fn look_for_room<P: Ports>(
         &mut self,
+        core: &Core,
         ports: &mut P,
-        want: usize,
+        meta: &Meta,
         emit_max: usize,
-        by: Drawing<'_>,
     ) {
-        struct Draw<'a> {
-            links: &'a mut Links,
-            want: usize,
-            emit_max: usize,
-            by: Drawing<'a>,
-        }
-        impl PortVisitor for Draw<'_> {
+        struct Look<'a>(&'a mut Links, &'a Core, &'a Meta, usize);
+        impl PortVisitor for Look<'_> {
+            #[inline]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                if let Some(link) = self.links.link::<T>(index) {
-                    let (limit, room) = link.draw(self.want, &self.by);
-                    out.allow(limit, room, self.emit_max);
-                }
+                let Look(links, core, meta, emit_max) = self;
+                let (link, outlets) = links.port::<T>(index);
+                let (limit, room) = link.room(outlets, core, meta);
+                out.allow(limit, room, *emit_max);
             }
         }
-        ports.each(&mut Draw { links: self, want, emit_max, by });
+        ports.each(&mut Look(self, core, meta, emit_max));
     }
 
     /// After a visit: sends everything.
-    pub(crate) fn flush<P: Ports>(&mut self, ports: &mut P, send: &mut Sending<'_>) {
-        struct Flush<'a, 'b> {
-            links: &'a mut Links,
-            send: &'a mut Sending<'b>,
-        }
+    pub(crate) fn flush<P: Ports>(
+        &mut self,
+        core: &Core,
+        ports: &mut P,
+        meta: &Meta,
+        fills: bool,
+        visit: &mut Visit,
+    ) -> Sent {
+        struct Flush<'a, 'b>(&'a mut Links, Sending<'b>);
         impl PortVisitor for Flush<'_, '_> {
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                if let Some(link) = self.links.link::<T>(index) {
-                    link.flush(out, self.send);
-                }
+                let (link, outlets) = self.0.port::<T>(index);
+                self.1.waits |= link.flush(outlets, out, &mut self.1);
             }
         }
+        let outputs = meta.ack.as_ref().map(AckGroup::for_outputs);
+        let meta = &Meta { ack: outputs, ..meta.clone() };
+        let place = self.place.clone();
+        let now = visit.end.unwrap_or(visit.start);
+        let sent = Sent::default();
+        let mut send = Sending { core, meta, now, place: &place, visit, fills, waits: false, sent };
         if self.in_turn {
-            self.flush_in_turn(ports, send);
-        } else {
-            ports.each(&mut Flush { links: self, send });
+            self.flush_in_turn(ports, &mut send);
+            return send.sent;
         }
+        let mut flush = Flush(self, send);
+        ports.each(&mut flush);
+        flush.1.sent
     }
 
     /// Sends what several ports hold in the order in which it was sent.
     fn flush_in_turn<P: Ports>(&mut self, ports: &mut P, send: &mut Sending<'_>) {
-        struct Stage<'a> {
-            links: &'a mut Links,
-            runs: Vec<(u32, usize, usize)>,
-        }
-        impl PortVisitor for Stage<'_> {
-            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                self.runs.extend(out.runs().into_iter().map(|(turn, n)| (turn, index, n)));
-                if let Some(link) = self.links.link::<T>(index) {
-                    link.staged.extend(out.drain());
-                }
-            }
-        }
-        struct SendRun<'a, 'b> {
-            links: &'a mut Links,
-            send: &'a mut Sending<'b>,
+        /// So many events in a row were sent through one port.
+        struct Run {
+            turn: u32,
             port: usize,
             events: usize,
         }
-        impl PortVisitor for SendRun<'_, '_> {
-            fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                if index == self.port
-                    && let Some(link) = self.links.link::<T>(index)
-                {
-                    let run: Vec<T> = link.staged.drain(..self.events).collect();
-                    run.into_iter().for_each(|event| out.send(event));
-                    link.flush(out, self.send);
+        struct Stage<'a>(&'a mut Links, Vec<Run>);
+        impl PortVisitor for Stage<'_> {
+            fn port<T: Send + 'static>(&mut self, port: usize, out: &mut Out<T>) {
+                let runs = out.runs().into_iter();
+                self.1.extend(runs.map(|(turn, events)| Run { turn, port, events }));
+                self.0.port::<T>(port).0.staged.extend(out.drain());
+            }
+        }
+        struct SendRun<'a, 'b, 'c>(&'a mut Links, &'a mut Sending<'b>, &'c Run);
+        impl PortVisitor for SendRun<'_, '_, '_> {
+            fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
+                let SendRun(links, send, run) = self;
+                if index == run.port {
+                    let (link, outlets) = links.port::<T>(index);
+                    send.waits |= link.send_run(outlets, run.events, send);
                 }
             }
         }
-        let mut stage = Stage { links: self, runs: Vec::new() };
+        let mut stage = Stage(self, Vec::new());
         ports.each(&mut stage);
-        let mut runs = stage.runs;
-        runs.sort_unstable();
-        for (_, port, events) in runs {
-            ports.each(&mut SendRun { links: self, send, port, events });
+        let mut runs = stage.1;
+        runs.sort_unstable_by_key(|run| run.turn);
+        for run in &runs {
+            ports.each(&mut SendRun(self, send, run));
         }
-        // Ports that sent nothing may still have drawn places.
-        for port in 0..P::NAMES.len() {
-            ports.each(&mut SendRun { links: self, send, port, events: 0 });
-        }
-    }
-
-    /// Goes on with the outboxes after `room` places were granted. Says whether the sender stands
-    /// in line again; if not, all are empty.
-    pub(crate) fn resume(
-        &mut self,
-        core: &Core,
-        room: usize,
-        who: &Who,
-        wakes: &mut Wakes,
-    ) -> Line {
-        if let Some(link) = self.links.iter_mut().find(|link| link.line() != Line::No) {
-            link.resume(core, room, who, wakes);
-        }
-        loop {
-            let line = self.line();
-            if line != Line::No {
-                return line;
-            }
-            let Some(link) = self.links.iter_mut().find(|link| link.holds()) else { return line };
-            link.resume(core, 0, who, wakes);
-        }
-    }
-
-    /// Gives back every place drawn, sending nothing.
-    pub(crate) fn release(&mut self, wakes: &mut Wakes) {
-        self.links.iter_mut().for_each(|link| link.release(wakes));
-    }
-
-    /// Counts a refusal with the queues that had no room.
-    pub(crate) fn refuse(&self) {
-        self.links.iter().for_each(|link| link.refuse());
-    }
-
-    /// Whether a queue that had no room gives events back rather than keep senders waiting.
-    pub(crate) fn rejects(&self) -> bool {
-        self.links.iter().any(|link| link.rejects())
-    }
-
-    /// The admission controller that did not let an event in.
-    pub(crate) fn refused(&self) -> Option<Shed> {
-        self.links.iter().find_map(|link| link.refused())
-    }
-
-    /// Leaves every line, giving up what stands in outboxes and `room` places granted.
-    pub(crate) fn abandon(&mut self, room: usize, wakes: &mut Wakes) {
-        self.links.iter_mut().for_each(|link| link.abandon(room, wakes));
     }
 
     /// Whether the sender stands in line.
-    pub(crate) fn line(&self) -> Line {
-        self.links.iter().map(|link| link.line()).find(|line| *line != Line::No).unwrap_or(Line::No)
+    pub(crate) fn in_line(&self) -> InLine {
+        match self.bundles.iter().find_map(|bundle| bundle.standing()) {
+            None => InLine::No,
+            Some((_, true)) => InLine::Inside,
+            Some((_, false)) => InLine::Outside,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.bundles.iter().all(|b| b.standing().is_none() && b.holding().is_none())
+    }
+
+    /// Leaves the line, and gives up what stands in outboxes.
+    pub(crate) fn give_up(&mut self, core: &Core, effects: &mut Effects) {
+        for bundle in &mut self.bundles {
+            bundle.give_up(core, &self.place, effects);
+        }
+    }
+
+    /// Goes on with the outboxes after room was granted, the one waited for first. Returns whether the
+    /// sender stands in line again; if not, all are empty.
+    pub(crate) fn resume(&mut self, core: &Core, visit: &mut Visit) -> InLine {
+        let mut granted = self.place.take();
+        let waited = self.bundles.iter().enumerate();
+        let mut waited = waited.filter_map(|(b, bundle)| Some((b, bundle.standing()?.0)));
+        let mut next = waited.next();
+        while let Some((bundle, outlet)) = next {
+            let links = (core, &self.place);
+            self.bundles[bundle].resume(outlet, links, std::mem::take(&mut granted), visit);
+            let line = self.in_line();
+            if line != InLine::No {
+                return line;
+            }
+            let mut holding = self.bundles.iter().enumerate();
+            next = holding.find_map(|(b, bundle)| Some((b, bundle.holding()?)));
+        }
+        InLine::No
+    }
+}
+
+/// What callers outside do with the one port of an input.
+impl Links {
+    /// Sends one event if every queue it goes to has room for it.
+    pub(crate) fn try_send<T: Send + 'static>(
+        &mut self,
+        core: &Core,
+        event: T,
+        meta: &Meta,
+        visit: &mut Visit,
+    ) -> Result<Sent, Refused<T>> {
+        let place = self.place.clone();
+        let (link, outlets) = self.port::<T>(0);
+        link.address_one(outlets, event); // a panic is its caller's
+        let tried = outlets.iter_mut().enumerate();
+        let mut tried = tried.map(|(by, outlet)| (by, outlet.reserve(core, meta)));
+        let refused = tried.find_map(|(by, reserved)| Some((by, reserved.err()?)));
+        if let Some((by, refusal)) = refused {
+            let event = link.take_back(outlets, &mut visit.effects);
+            return Err(Refused { event, refusal, by });
+        }
+        Ok(send_staged(core, link, outlets, (&place, meta), visit))
+    }
+
+    /// Sends one event; what finds no room waits, and the caller stands in line.
+    pub(crate) fn send<T: Send + 'static>(
+        &mut self,
+        core: &Core,
+        event: T,
+        meta: &Meta,
+        visit: &mut Visit,
+    ) -> Sent {
+        let place = self.place.clone();
+        let (link, outlets) = self.port::<T>(0);
+        link.address_one(outlets, event);
+        send_staged(core, link, outlets, (&place, meta), visit)
+    }
+
+    /// Counts an event as given back, with the queue that had no room for it.
+    pub(crate) fn refuse<T: Send + 'static>(&mut self, by: usize) {
+        self.port::<T>(0).1[by].refuse();
+    }
+}
+
+/// An event that found no room.
+pub(crate) struct Refused<T> {
+    pub(crate) event: T,
+    pub(crate) refusal: Refusal,
+    /// The outlet that leads to the queue without room.
+    pub(crate) by: usize,
+}
+
+fn send_staged<T: Send + 'static>(
+    core: &Core,
+    link: &Link<T>,
+    outlets: &mut Bundle<T>,
+    (place, meta): (&Arc<Place>, &Meta),
+    visit: &mut Visit,
+) -> Sent {
+    let unrouted = usize::from(link.wires.is_empty());
+    let sent = Sent { emitted: 1, unrouted, lost: 0 };
+    let now = meta.enqueued;
+    let mut send = Sending { core, meta, now, place, visit, fills: true, waits: false, sent };
+    deliver_all(outlets, &mut send);
+    send.sent
+}
+
+impl<T: Send + 'static> Link<T> {
+    /// Takes the event back that was addressed last; copies are dropped later.
+    fn take_back(&self, outlets: &mut Bundle<T>, effects: &mut Effects) -> T {
+        let own = self.last_end().into_iter().flat_map(|wire| &wire.ends);
+        let mut event = None;
+        for end in own {
+            event = event.or_else(|| outlets[end.outlet].unstage());
+        }
+        for outlet in outlets {
+            let mut copies = outlet.unreserve(effects);
+            effects.discard_events(&mut copies);
+        }
+        event.expect("an event that was refused had been addressed to an outlet")
+    }
+
+    /// Sends the first so many of what is staged here. Returns whether the sender now stands in line.
+    fn send_run(&mut self, outlets: &mut Bundle<T>, events: usize, send: &mut Sending<'_>) -> bool {
+        send.sent.emitted += events;
+        let mut run: Slots<T> = self.staged.drain(..events).map(Some).collect();
+        if let Some(tap) = &self.tap {
+            let _ = user::call(|| run.iter().flatten().for_each(|event| tap(event)));
+        }
+        if self.wires.is_empty() {
+            send.sent.unrouted += events;
+            send.visit.effects.discard_events(&mut run);
+            return false;
+        }
+        self.address(outlets, run.into_iter().flatten(), send);
+        deliver_all(outlets, send)
+    }
+}
+
+/// Joins a port of a stage to outlets of its type.
+fn join<T: Send + 'static>(
+    core: &Core,
+    (stage, port): (u32, usize),
+    bundle: usize,
+    outlets: &mut Bundle<T>,
+) -> Link<T> {
+    let edges = core.edges_of::<T>(stage, port);
+    let rules = core.rules_of(stage, port);
+    let wires = edges.iter().enumerate().map(|(number, edge)| {
+        let ends = edge.to.iter().enumerate().map(|(end, to)| {
+            let known = outlets.iter().position(|outlet| outlet.to == to.0);
+            let outlet = known.unwrap_or_else(|| {
+                outlets.push(Outlet::new(to.0, core.inlet::<T>(*to), core.flow(stage, *to)));
+                outlets.len() - 1
+            });
+            End { outlet, rule: rules.get(number).and_then(|rules| rules[end]) }
+        });
+        Wire { route: edge.route.clone(), turn: 0, ends: ends.collect() }
+    });
+    Link {
+        wires: wires.collect(),
+        copy: edges.iter().find_map(|edge| edge.copy),
+        tap: core.tap::<T>(stage, port),
+        bundle,
+        staged: VecDeque::new(),
+    }
+}
+
+fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
+    value.downcast_mut().expect("`connect` joins only what carries the same type")
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if self.is_idle() {
+            return;
+        }
+        let Some(core) = self.core.upgrade() else { return };
+        let mut effects = Effects::default();
+        self.give_up(&core, &mut effects);
+        core.dispatch(effects);
     }
 }

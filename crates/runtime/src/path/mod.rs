@@ -1,34 +1,24 @@
-//! One event's by_order, a hop per file:
+//! One event's walk, a hop per file, with [`stage`](crate::stage) in the middle:
 //!
 //! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate, and as many as
-//!    [`pull_size`] says; [`push`] lets a program hand them in from outside, and [`caller`] is who
-//!    waits there.
-//! 2. [`admit`] decides at the queue's door: enter, wait, be refused or shed; [`gate`] asks the
-//!    stage's admission controller first, if it has one.
-//! 3. [`enqueue`] is the stage's queue and its instances, under the one lock a visit pays.
-//! 4. [`ready`] holds the tokens that say which stage has work; [`visit_order`] is the visit order.
+//!    [`pull_size`] says; [`push`] lets a program hand them in from outside.
+//! 2. [`stage::inlet`](crate::stage::inlet) decides what may enter a queue,
+//! 3. and puts it there.
+//! 4. [`ready`] holds the tokens that say which stage has work; [`visit_order`] is the order in which
+//!    workers visit stages, where a policy has one.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
-//! 6. [`handle`] runs the handler over a chunk, in a loop that knows its types; [`pace`] says for
-//!    how long, [`ports`] what is asked of its ports.
-//! 7. [`emit`] hands what was sent to the next queues, or keeps it in an outbox.
-//! 8. [`settle`] counts how each event ended and says what the instance does next; [`release`] lets
-//!    the results of an ordered stage out in order.
+//! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
+//! 7. [`emit`] hands what was sent to its outlets; [`outlet`] is one way to one queue, with what found
+//!    no room there; [`line`] is how a sender waits for some.
+//! 8. `stage::settle` counts how each event ended.
 
 pub(crate) mod source;
 pub(crate) mod schedule;
 pub(crate) mod pull_size;
 pub(crate) mod push;
-pub(crate) mod caller;
-pub(crate) mod gate;
-pub(crate) mod admit;
-pub(crate) mod enqueue;
 pub(crate) mod ready;
 pub(crate) mod visit_order;
 pub(crate) mod work;
-pub(crate) mod handle;
-pub(crate) mod group;
-pub(crate) mod pace;
-pub(crate) mod ports;
 pub(crate) mod emit;
-pub(crate) mod settle;
-pub(crate) mod release;
+pub(crate) mod outlet;
+pub(crate) mod line;

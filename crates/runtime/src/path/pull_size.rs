@@ -37,18 +37,19 @@ impl PullSize {
         self.events
     }
 
-    /// A pull brought so many events, in so much time.
-    pub(crate) fn note(&mut self, events: usize, took: Duration) {
+    /// A pull brought so many events, in so much time. Returns whether it waited for them.
+    pub(crate) fn note(&mut self, events: usize, took: Duration) -> bool {
         let each = u32::try_from(events).unwrap_or(u32::MAX).max(1);
         if took >= LONG && took / each >= LONG_EACH {
             *self = PullSize::new();
-            return;
+            return true;
         }
         self.missing = self.missing.saturating_sub(1);
         if self.missing == 0 {
             self.events = self.events.saturating_mul(2);
             self.missing = ALIKE;
         }
+        false
     }
 }
 

@@ -1,7 +1,8 @@
 //! Hop 1 for events from outside: a handle that pushes straight into the queues an input leads to.
-//! After: `admit`. A pusher that finds no room is told, waits on its thread, or waits as a future;
+//! After: `emit`. A pusher that finds no room is told, waits on its thread, or waits as a future;
 //! in line it is served like everybody else, first in first out.
 //! Invariant: an input ends when it is closed (or its last handle is gone) and no push is under way.
+//! A push is under way for as long as its [`Pushing`] lives, however it ends.
 
 use std::any::Any;
 use std::fmt;
@@ -9,18 +10,19 @@ use std::future::poll_fn;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-use comporta_model::event::{Meta, Time};
-use comporta_model::port::Out;
-use comporta_model::port::Ports;
+use comporta_model::event::Meta;
+use comporta_model::port::{Out, Ports};
 
 use crate::core::{Core, Node, Reading};
+use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
-use crate::path::admit::{Shed, Wakes, Who};
-use crate::path::caller::Caller;
-use crate::path::emit::{Drawing, Line, Links, Sending};
+use crate::path::emit::{InLine, Links, Refused};
+use crate::path::line::Place;
+use crate::path::outlet::{Refusal, Sent};
 use crate::path::ready::Task;
 use crate::path::work;
 use crate::snapshot::{Counts, StageSnapshot};
+use crate::stage::permits::Shed;
 use crate::sync::{AcqRel, Acquire, Arc, AtomicUsize, Mutex};
 
 /// Why an event was not taken, with the event.
@@ -106,17 +108,16 @@ impl<T> std::error::Error for PushError<T> {}
 /// ```
 pub struct Push<T: Send + 'static> {
     input: Arc<InputNode>,
-    door: Mutex<Option<Door<T>>>,
+    /// Links to the queues it leads to, kept for the next push.
+    spare: Mutex<Vec<Links>>,
     /// What it says of what it pushes, where that is not as the plan has it.
     tier: Option<u8>,
     within: Option<Duration>,
+    takes: std::marker::PhantomData<fn(T)>,
 }
 
-struct Door<T: Send + 'static> {
-    out: Out<T>,
-    links: Links,
-    who: Who,
-}
+/// Threads that push through one handle at once, and still find links that were kept.
+const SPARE_MAX: usize = 4;
 
 /// The input, as part of the graph.
 pub(crate) struct InputNode {
@@ -143,17 +144,11 @@ impl InputNode {
         })
     }
 
-    fn end_push(&self, core: &Core) {
-        if self.pushing.fetch_sub(1, AcqRel) == CLOSED + 1 {
-            self.end(core);
-        }
-    }
-
     fn end(&self, core: &Core) {
         if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
-            let mut wakes = Wakes::default();
-            core.stage_ended(self.id, &mut wakes);
-            core.dispatch(wakes);
+            let mut effects = Effects::default();
+            core.stage_ended(self.id, &mut effects);
+            core.dispatch(effects);
         }
     }
 
@@ -165,12 +160,62 @@ impl InputNode {
             self.end(&core);
         }
     }
+
+    /// What travels with an event that is pushed now.
+    fn meta(&self, core: &Core, tier: Option<u8>, within: Option<Duration>) -> Meta {
+        let said = &core.settings.stages[self.id as usize];
+        let now = core.clock.now();
+        let deadline = within.or(said.deadline).map(|within| now + within);
+        let tier = tier.unwrap_or(said.tier);
+        Meta { ingress: now, enqueued: now, deadline, tier, ..Meta::default() }
+    }
+
+    fn links<T: Send + 'static>(&self, core: &Arc<Core>) -> Links {
+        let mut out = <Out<T> as Ports>::new();
+        Links::new(core, self.id, &mut out, false, Place::of_caller())
+    }
+}
+
+/// A push that is under way: while there is one, its input does not end.
+struct Pushing {
+    core: Arc<Core>,
+    input: Arc<InputNode>,
+}
+
+impl Pushing {
+    /// Begins a push; gives the event back if that is too early or too late.
+    fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), PushError<T>> {
+        let Some(core) = input.core.get() else { return Err(PushError::NotStarted(event)) };
+        let Some(core) = core.upgrade() else { return Err(PushError::Closed(event)) };
+        let before = input.pushing.fetch_add(1, AcqRel);
+        let pushing = Pushing { core, input: input.clone() };
+        if before & (CLOSED | ENDED) == 0 {
+            Ok((pushing, event))
+        } else {
+            Err(PushError::Closed(event))
+        }
+    }
+
+    fn count(&self, sent: Sent) {
+        let mut counts = self.input.counts.lock();
+        counts.emitted += sent.emitted as u64;
+        counts.unrouted += sent.unrouted as u64;
+    }
+}
+
+impl Drop for Pushing {
+    fn drop(&mut self) {
+        if self.input.pushing.fetch_sub(1, AcqRel) == CLOSED + 1 {
+            self.input.end(&self.core);
+        }
+    }
 }
 
 impl<T: Send + 'static> Push<T> {
     pub(crate) fn new(input: Arc<InputNode>) -> Self {
         input.handles.fetch_add(1, AcqRel);
-        Push { input, door: Mutex::new(None), tier: None, within: None }
+        let takes = std::marker::PhantomData;
+        Push { input, spare: Mutex::default(), tier: None, within: None, takes }
     }
 
     /// How much what this handle pushes matters to admission, whatever the plan says of the input:
@@ -212,10 +257,8 @@ impl<T: Send + 'static> Push<T> {
     /// # Errors
     /// The event, when a queue it goes to is full or the input is closed.
     pub fn try_push(&self, event: T) -> Result<(), PushError<T>> {
-        self.with_input(event, |core, event| match self.enter(core, event) {
-            Ok(()) => Ok(()),
-            Err(full) => Err(self.refuse(full)),
-        })
+        let (pushing, event) = Pushing::begin(&self.input, event)?;
+        self.enter(&pushing, event).map_err(|full| self.refuse(full))
     }
 
     /// Pushes, waiting for room on this thread. In a handler, which must not hold its worker, it
@@ -224,24 +267,24 @@ impl<T: Send + 'static> Push<T> {
     /// # Errors
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
     pub fn push(&self, event: T) -> Result<(), PushError<T>> {
-        self.with_input(event, |core, event| {
-            let event = match self.enter(core, event) {
-                Ok(()) => return Ok(()),
-                Err(full) if full.rejects => return Err(self.refuse(full)),
-                Err(full) if work::is_worker() => {
-                    self.count_refusal();
-                    return Err(PushError::WouldBlock(full.event));
-                }
-                Err(full) => full.event,
-            };
-            let (caller, mut door) = self.stand_in_line(core, event);
-            loop {
-                let Some(room) = caller.wait() else { return Err(PushError::Cancelled) };
-                if door.go_on(core, room) {
-                    return Ok(());
-                }
+        let (pushing, event) = Pushing::begin(&self.input, event)?;
+        let event = match self.enter(&pushing, event) {
+            Ok(()) => return Ok(()),
+            Err(full) if full.refused.refusal != Refusal::Full => return Err(self.refuse(full)),
+            Err(full) if work::is_worker() || pushing.core.is_tested() => {
+                let PushError::Full(event) = self.refuse(full) else { unreachable!("it is full") };
+                return Err(PushError::WouldBlock(event));
             }
-        })
+            Err(full) => full.refused.event,
+        };
+        let mut waiting = self.stand_in_line(pushing, event);
+        while !waiting.is_done() {
+            if !waiting.links.place().wait() {
+                return Err(PushError::Cancelled);
+            }
+            waiting.go_on();
+        }
+        Ok(())
     }
 
     /// Pushes, waiting for room as a future. Dropping the future while it waits cancels the event.
@@ -249,27 +292,21 @@ impl<T: Send + 'static> Push<T> {
     /// # Errors
     /// The event, when the input is closed or a `reject` queue is full.
     pub async fn push_async(&self, event: T) -> Result<(), PushError<T>> {
-        let mut line = None;
-        self.with_input(event, |core, event| match self.enter(core, event) {
-            Ok(()) => Ok(()),
-            Err(full) if full.rejects => Err(self.refuse(full)),
-            Err(full) => {
-                // Under way for as long as it waits, so that the input does not end before.
-                self.input.pushing.fetch_add(1, AcqRel);
-                let (caller, door) = self.stand_in_line(core, full.event);
-                let (core, input) = (core.clone(), self.input.clone());
-                line = Some(Waiting { core, caller, door, input });
-                Ok(())
+        let (pushing, event) = Pushing::begin(&self.input, event)?;
+        let event = match self.enter(&pushing, event) {
+            Ok(()) => return Ok(()),
+            Err(full) if full.refused.refusal != Refusal::Full => return Err(self.refuse(full)),
+            Err(full) => full.refused.event,
+        };
+        let mut waiting = self.stand_in_line(pushing, event);
+        let place = waiting.links.place().clone();
+        while !waiting.is_done() {
+            if !poll_fn(|cx| place.poll(cx.waker())).await {
+                return Err(PushError::Cancelled);
             }
-        })?;
-        let Some(mut waiting) = line else { return Ok(()) };
-        loop {
-            let granted = poll_fn(|cx| waiting.caller.poll(cx.waker())).await;
-            let Some(room) = granted else { return Err(PushError::Cancelled) };
-            if waiting.door.go_on(&waiting.core, room) {
-                return Ok(());
-            }
+            waiting.go_on();
         }
+        Ok(())
     }
 
     /// Nothing more will be pushed, by any handle: the input ends once pushes under way have.
@@ -277,149 +314,78 @@ impl<T: Send + 'static> Push<T> {
         self.input.shut();
     }
 
-    /// Calls `body` with the input held open.
-    fn with_input(
-        &self,
-        event: T,
-        body: impl FnOnce(&Arc<Core>, T) -> Result<(), PushError<T>>,
-    ) -> Result<(), PushError<T>> {
-        let Some(core) = self.input.core.get() else { return Err(PushError::NotStarted(event)) };
-        let Some(core) = core.upgrade() else { return Err(PushError::Closed(event)) };
-        let open = self.input.pushing.fetch_add(1, AcqRel) & (CLOSED | ENDED) == 0;
-        let result = if open { body(&core, event) } else { Err(PushError::Closed(event)) };
-        self.input.end_push(&core);
-        result
-    }
-
     /// Hands the event over if every queue it goes to has room.
-    fn enter(&self, core: &Arc<Core>, event: T) -> Result<(), Full<T>> {
-        let mut wakes = Wakes::default();
-        let mut slot = self.door.lock();
-        let door = slot.get_or_insert_with(|| Door::new(core, self.input.id, Caller::new()));
-        let meta = self.meta(core);
-        let by = Drawing { core, who: &door.who, alone: false, meta: &meta };
-        door.links.draw(&mut door.out, 1, usize::MAX, by);
-        let result = match door.out.try_send(event) {
-            Ok(()) => {
-                let sent = door.flush(core, &meta, &mut wakes);
-                self.count(&sent);
+    fn enter(&self, pushing: &Pushing, event: T) -> Result<(), Full<T>> {
+        let core = &pushing.core;
+        let meta = self.input.meta(core, self.tier, self.within);
+        let spare = self.spare.lock().pop();
+        let mut links = spare.unwrap_or_else(|| self.input.links::<T>(core));
+        let mut visit = Visit::new(0, None);
+        let tried = links.try_send(core, event, &meta, &mut visit);
+        core.dispatch(visit.effects);
+        match tried {
+            Ok(sent) => {
+                pushing.count(sent);
+                self.keep(links);
                 Ok(())
             }
-            Err(event) => {
-                door.links.release(&mut wakes);
-                Err(Full { event, rejects: door.links.rejects(), by: door.links.refused() })
-            }
-        };
-        drop(slot);
-        core.dispatch(wakes);
-        result
-    }
-
-    /// Counts an event that is given back with the queues that had no room for it.
-    fn count_refusal(&self) {
-        if let Some(door) = &mut *self.door.lock() {
-            door.links.refuse();
+            Err(refused) => Err(Full { refused, links }),
         }
     }
 
+    fn keep(&self, links: Links) {
+        let mut spare = self.spare.lock();
+        if spare.len() < SPARE_MAX {
+            spare.push(links);
+        }
+    }
+
+    /// Counts an event that is given back with the queue that had no room for it.
     fn refuse(&self, full: Full<T>) -> PushError<T> {
-        self.count_refusal();
-        match full.by {
-            Some(by) => PushError::Refused(full.event, by),
-            None => PushError::Full(full.event),
+        let Full { refused: Refused { event, refusal, by }, mut links } = full;
+        links.refuse::<T>(by);
+        self.keep(links);
+        match refusal {
+            Refusal::Admission(by) => PushError::Refused(event, by),
+            Refusal::Full | Refusal::Rejected => PushError::Full(event),
         }
     }
 
-    /// What travels with an event that is pushed now.
-    fn meta(&self, core: &Core) -> Meta {
-        let said = &core.settings.stages[self.input.id as usize];
-        let now = core.clock.now();
-        let deadline = self.within.or(said.deadline).map(|within| now + within);
-        Meta { ingress: now, deadline, tier: self.tier.unwrap_or(said.tier), ..Meta::default() }
-    }
-
-    fn stand_in_line(&self, core: &Arc<Core>, event: T) -> (Arc<Caller>, Door<T>) {
-        let caller = Caller::new();
-        let mut door = Door::new(core, self.input.id, caller.clone());
-        let mut wakes = Wakes::default();
-        door.out.send(event);
-        let sent = door.flush(core, &self.meta(core), &mut wakes);
-        if sent.line == Line::No {
-            caller.grant(0); // there was room after all
-        }
-        self.count(&sent);
-        core.dispatch(wakes);
-        (caller, door)
-    }
-
-    fn count(&self, sent: &Entered) {
-        let mut counts = self.input.counts.lock();
-        counts.emitted += sent.emitted as u64;
-        counts.unrouted += sent.unrouted as u64;
+    fn stand_in_line(&self, pushing: Pushing, event: T) -> Waiting {
+        let core = &pushing.core;
+        let mut links = self.input.links::<T>(core);
+        let meta = self.input.meta(core, self.tier, self.within);
+        let mut visit = Visit::new(0, None);
+        let sent = links.send(core, event, &meta, &mut visit);
+        core.dispatch(visit.effects);
+        pushing.count(sent);
+        Waiting { links, pushing }
     }
 }
 
-/// An event that found no room, whether a queue it goes to rejects, and the admission controller
-/// that would not have it, if it was one.
+/// An event that found no room, with the links it was to take.
 struct Full<T> {
-    event: T,
-    rejects: bool,
-    by: Option<Shed>,
+    refused: Refused<T>,
+    links: Links,
 }
 
-struct Entered {
-    line: Line,
-    emitted: usize,
-    unrouted: usize,
+/// A push that waits for room. Dropped while it waits, it leaves the line and its event counts as
+/// cancelled; then the push is over.
+struct Waiting {
+    links: Links,
+    pushing: Pushing,
 }
 
-impl<T: Send + 'static> Door<T> {
-    fn new(core: &Core, id: u32, caller: Arc<Caller>) -> Self {
-        let mut out = <Out<T> as Ports>::new();
-        let links = Links::new(core, id, &mut out, false);
-        Door { out, links, who: Who::Caller(caller) }
+impl Waiting {
+    fn is_done(&self) -> bool {
+        self.links.in_line() == InLine::No
     }
 
-    fn flush(&mut self, core: &Core, meta: &Meta, wakes: &mut Wakes) -> Entered {
-        let mut sending = Sending {
-            core,
-            meta,
-            who: &self.who,
-            wakes,
-            fills: true,
-            line: Line::No,
-            emitted: 0,
-            unrouted: 0,
-        };
-        self.links.flush(&mut self.out, &mut sending);
-        Entered { line: sending.line, emitted: sending.emitted, unrouted: sending.unrouted }
-    }
-
-    /// Goes on with `room` more places; says whether all has entered.
-    fn go_on(&mut self, core: &Core, room: usize) -> bool {
-        let mut wakes = Wakes::default();
-        let line = self.links.resume(core, room, &self.who, &mut wakes);
-        core.dispatch(wakes);
-        line == Line::No
-    }
-}
-
-/// A future that waits for room. Dropped while it waits, it leaves the line and its event counts
-/// as cancelled.
-struct Waiting<T: Send + 'static> {
-    core: Arc<Core>,
-    caller: Arc<Caller>,
-    door: Door<T>,
-    input: Arc<InputNode>,
-}
-
-impl<T: Send + 'static> Drop for Waiting<T> {
-    fn drop(&mut self) {
-        let room = self.caller.leave();
-        let mut wakes = Wakes::default();
-        self.door.links.abandon(room, &mut wakes);
-        self.core.dispatch(wakes);
-        self.input.end_push(&self.core);
+    /// Goes on with the room that was granted.
+    fn go_on(&mut self) {
+        let mut visit = Visit::new(0, None);
+        self.links.resume(&self.pushing.core, &mut visit);
+        self.pushing.core.dispatch(visit.effects);
     }
 }
 
@@ -446,22 +412,22 @@ impl<T: Send + 'static> fmt::Debug for Push<T> {
 }
 
 impl Node for InputNode {
-    fn visit(&self, _: &Arc<Core>, _: Task, _: Time, _: &mut Wakes) {}
+    fn visit(&self, _: &Arc<Core>, _: Task, _: &mut Visit) {}
 
-    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> Result<(), String> {
+    fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
         let _ = self.core.set(Arc::downgrade(core));
         // Closed, or every handle dropped, before the start.
         if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
-            core.stage_ended(self.id, wakes);
+            core.stage_ended(self.id, effects);
         }
         Ok(())
     }
 
-    fn close(&self, _: &Core, _: &mut Wakes) {
+    fn close(&self, _: &Core, _: &mut Effects) {
         self.shut();
     }
 
-    fn cancel(&self) {
+    fn cancel(&self, _: &mut Effects) {
         self.pushing.fetch_or(CLOSED | ENDED, AcqRel);
     }
 

@@ -9,9 +9,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 
 use crate::path::visit_order::{Cursor, Fired, OrderedTokens, VisitOrder};
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Relaxed, SeqCst};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, SeqCst};
 
 /// Says that a stage has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,9 @@ pub(crate) enum Task {
     /// how many are good.
     Any,
     /// Room was granted to an instance that waited for it.
-    Resume { instance: u32, room: u32 },
+    Resume { instance: u32 },
+    /// Room was granted to results of an ordered stage that waited for it.
+    Release,
     /// An instance has waited long enough to try an event again.
     Retry { instance: u32 },
     /// An instance has seen its last event.
@@ -46,27 +49,15 @@ pub(crate) enum Task {
     Flush,
 }
 
-/// Priorities under stealing are kept in this many bands.
-const BANDS: usize = 4;
-
-fn band(priority: i32) -> usize {
-    match priority {
-        10.. => 0,
-        1..=9 => 1,
-        0 => 2,
-        _ => 3,
-    }
-}
-
 /// When a worker should come to one of its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum When {
     /// Before all that is there: its last visit woke the stage, and the events are in its cache.
-    Next,
+    Lifo,
     /// After what is there.
-    InLine,
+    Fifo,
     /// When there is nothing else: what a source would bring is in nobody's cache yet, and what is
-    /// there should leave first. Who steals takes this first, for the same reason.
+    /// there should leave first. A thief takes this first, for the same reason.
     Last,
 }
 
@@ -81,28 +72,21 @@ pub(crate) struct Local {
 struct LocalTokens {
     /// Its worker has left: nothing may be put here any more.
     closed: bool,
-    bands: [Band; BANDS],
+    /// The latest is taken first.
+    lifo: VecDeque<Token>,
+    fifo: VecDeque<Token>,
     last: VecDeque<Token>,
     /// Of those who want the oldest, the next begins with `last`: nothing is passed over for ever.
     last_first: bool,
 }
 
-#[derive(Default)]
-struct Band {
-    /// The latest is taken first.
-    next: VecDeque<Token>,
-    in_line: VecDeque<Token>,
-}
-
 impl LocalTokens {
     fn pop_latest(&mut self) -> Option<Token> {
-        let mut bands = self.bands.iter_mut();
-        bands.find_map(|band| band.next.pop_back().or_else(|| band.in_line.pop_front()))
+        self.lifo.pop_back().or_else(|| self.fifo.pop_front())
     }
 
     fn pop_oldest(&mut self) -> Option<Token> {
-        let mut bands = self.bands.iter_mut();
-        bands.find_map(|band| band.in_line.pop_front().or_else(|| band.next.pop_front()))
+        self.fifo.pop_front().or_else(|| self.lifo.pop_front())
     }
 
     fn pop_fairly(&mut self) -> Option<Token> {
@@ -118,24 +102,23 @@ impl LocalTokens {
 
 impl Local {
     /// Adds a token.
-    pub(crate) fn push(&self, token: Token, priority: i32, turn: Turn) {
+    pub(crate) fn push(&self, token: Token, when: When) {
         let mut tokens = self.tokens.lock();
-        let band = &mut tokens.bands[band(priority)];
-        match turn {
-            Turn::Next => band.next.push_back(token),
-            Turn::InLine => band.in_line.push_back(token),
-            Turn::Last => tokens.last.push_back(token),
+        match when {
+            When::Lifo => tokens.lifo.push_back(token),
+            When::Fifo => tokens.fifo.push_back(token),
+            When::Last => tokens.last.push_back(token),
         }
-        self.len.fetch_add(1, Relaxed);
+        self.len.fetch_add(1, SeqCst);
     }
 
     /// Adds a token from another worker; gives it back if the owner has left.
-    pub(crate) fn offer(&self, token: Token, priority: i32) -> Result<(), Token> {
+    pub(crate) fn offer(&self, token: Token) -> Result<(), Token> {
         let mut tokens = self.tokens.lock();
         if tokens.closed {
             return Err(token);
         }
-        tokens.bands[band(priority)].in_line.push_back(token);
+        tokens.fifo.push_back(token);
         self.len.fetch_add(1, SeqCst);
         Ok(())
     }
@@ -159,8 +142,7 @@ impl Local {
         all
     }
 
-    /// The worker's own next token: by bands, the latest in each; the oldest, or one that is to come
-    /// last, if `fair`. Also says how many are left.
+    /// The worker's own next token: the latest; the oldest, or one that is to come last, if `fair`. Also says how many are left.
     pub(crate) fn pop(&self, fair: bool) -> Option<(Token, usize)> {
         if self.is_empty() {
             return None;
@@ -208,6 +190,8 @@ struct SharedTokens {
     spare: VecDeque<Token>,
     /// Where workers visit stages in an order, what waits at each.
     by_order: Option<OrderedTokens>,
+    /// How often the first token has been overtaken.
+    overtaken: usize,
 }
 
 impl SharedTokens {
@@ -232,14 +216,17 @@ impl SharedTokens {
         self.pop_near(0, 1)
     }
 
-    /// The first token; or, of the first few, one whose events are in the cache of the worker that
+    /// The first token; or, of the first `few`, one whose events are in the cache of the worker that
     /// calls itself `home`: they stand within a visit or two of each other, and to move a chunk from
-    /// core to core costs more than to handle it.
+    /// core to core costs more than to handle it. The first is overtaken `few` times at most.
     fn pop_near(&mut self, home: u32, few: usize) -> Option<Token> {
-        let SharedTokens { plain, ranks, spare, .. } = self;
-        let near = |queue: &VecDeque<Token>| {
+        let SharedTokens { plain, ranks, spare, overtaken, .. } = self;
+        let mut near = |queue: &VecDeque<Token>| {
             let mut first = queue.iter().take(few);
-            first.position(|token| token.home != 0 && token.home == home).unwrap_or(0)
+            let near = first.position(|token| token.home != 0 && token.home == home);
+            let near = near.filter(|_| *overtaken < few).unwrap_or(0);
+            *overtaken = if near == 0 { 0 } else { *overtaken + 1 };
+            near
         };
         if let Some(mut first) = ranks.first_entry()
             && (first.key().0 > 0 || plain.is_empty())
@@ -251,7 +238,26 @@ impl SharedTokens {
             }
             return token;
         }
-        plain.remove(near(plain))
+        let at = near(plain);
+        plain.remove(at)
+    }
+
+    /// Moves the tokens of a stage to where its priority belongs now.
+    fn rank(&mut self, stage: u32, priority: i32) {
+        let mut moved = Vec::new();
+        let mut take = |queue: &mut VecDeque<Token>| {
+            queue.retain(|token| {
+                let stays = token.stage != stage;
+                if !stays {
+                    moved.push(*token);
+                }
+                stays
+            });
+        };
+        take(&mut self.plain);
+        self.ranks.values_mut().for_each(&mut take);
+        self.ranks.retain(|_, queue| !queue.is_empty());
+        moved.into_iter().for_each(|token| self.push(token, priority));
     }
 
     /// Everything, in the order in which it would be taken.
@@ -269,10 +275,16 @@ pub(crate) struct Popped {
     pub(crate) token: Option<Token>,
     /// How many are left.
     pub(crate) left: usize,
-    /// If it is the worker's focus in the visit order: how many events its visit may take, 0 for
-    /// no bound of the policy's.
-    pub(crate) focus: Option<usize>,
+    /// If it is the worker's focus in the visit order.
+    pub(crate) focus: Option<Focus>,
     pub(crate) fired: Fired,
+}
+
+/// A worker's focus in the visit order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Focus {
+    /// How many events its visit may take, if the policy has a bound.
+    pub(crate) limit: Option<NonZeroUsize>,
 }
 
 impl Shared {
@@ -305,7 +317,12 @@ impl Shared {
         self.len.fetch_add(before - tokens.len(), SeqCst);
     }
 
-    /// The next token for a worker that stands at `cursor`, one of a workers of so many.
+    /// The priority of a stage has changed: its tokens stand where they belong now.
+    pub(crate) fn rank(&self, stage: u32, priority: i32) {
+        self.tokens.lock().rank(stage, priority);
+    }
+
+    /// The next token for a worker that stands at `cursor`, one of so many.
     pub(crate) fn pop(&self, cursor: &mut Cursor, workers: usize, home: u32) -> Popped {
         // An empty round of a visit order is an event of its own: it may fire.
         if self.is_empty() && !self.ordered.load(SeqCst) {
@@ -319,7 +336,7 @@ impl Shared {
         {
             let step = by_order.step(cursor, workers, &mut popped.fired);
             popped.token = step.map(|(stage, _)| Token::new(stage, Task::Any));
-            popped.focus = step.map(|(_, limit)| limit);
+            popped.focus = step.map(|(_, limit)| Focus { limit: NonZeroUsize::new(limit) });
         }
         if popped.token.is_some() {
             popped.left = self.len.fetch_sub(1, SeqCst) - 1;
@@ -382,7 +399,7 @@ mod tests {
         for stage in [3, 1, 1, 2] {
             queue.push(any(stage), 0);
         }
-        let resume = Token::new(1, Task::Resume { instance: 0, room: 1 });
+        let resume = Token::new(1, Task::Resume { instance: 0 });
         queue.push(resume, 0);
         queue.set_visit_order(visit_order(&[1, 2, 3]), |_| 0);
         let first = queue.pop(&mut Cursor::default(), 1, 0);
@@ -398,25 +415,21 @@ mod tests {
     #[test]
     fn a_worker_that_has_left_is_given_nothing() {
         let local = Local::default();
-        local.push(any(1), 0, Turn::InLine);
-        local.push(any(4), 0, Turn::Last);
-        assert_eq!(local.offer(any(2), 0), Ok(()));
+        local.push(any(1), When::Fifo);
+        local.push(any(4), When::Last);
+        assert_eq!(local.offer(any(2)), Ok(()));
         assert_eq!(local.close(), [any(1), any(2), any(4)]);
-        assert_eq!(local.offer(any(3), 0), Err(any(3)));
+        assert_eq!(local.offer(any(3)), Err(any(3)));
         assert!(local.is_empty());
     }
 
     /// 1 and 2 in line, 3 and then 4 next, 5 last.
     fn some() -> Local {
         let local = Local::default();
-        for (stage, turn) in [
-            (5, Turn::Last),
-            (1, Turn::InLine),
-            (3, Turn::Next),
-            (2, Turn::InLine),
-            (4, Turn::Next),
-        ] {
-            local.push(any(stage), 0, turn);
+        for (stage, when) in
+            [(5, When::Last), (1, When::Fifo), (3, When::Lifo), (2, When::Fifo), (4, When::Lifo)]
+        {
+            local.push(any(stage), when);
         }
         local
     }
@@ -451,21 +464,35 @@ mod tests {
     #[test]
     fn a_thief_that_is_fair_does_not_pass_over_the_oldest_for_ever() {
         let local = Local::default();
-        local.push(any(1), 0, Turn::InLine);
+        local.push(any(1), When::Fifo);
         let mut stolen = Vec::new();
         for _ in 0..2 {
-            local.push(any(9), 0, Turn::Last); // a source that always has more
+            local.push(any(9), When::Last); // a source that always has more
             stolen.extend(local.steal(true).map(|token| token.stage));
         }
         assert!(stolen.contains(&1), "{stolen:?}");
     }
 
     #[test]
-    fn a_higher_band_goes_before_what_is_in_the_cache() {
-        let local = some();
-        local.push(any(6), 10, Turn::InLine);
-        local.push(any(7), -1, Turn::Next);
-        let popped = std::iter::from_fn(|| local.pop(false)).map(|(token, _)| token.stage);
-        assert_eq!(popped.collect::<Vec<_>>(), [6, 4, 3, 1, 2, 7, 5]);
+    fn the_first_token_is_overtaken_a_bounded_number_of_times() {
+        let queue = Shared::default();
+        queue.push(any(1), 0);
+        let mut taken = Vec::new();
+        for _ in 0..20 {
+            queue.push(Token { home: 7, ..any(2) }, 0);
+            taken.extend(queue.pop(&mut Cursor::default(), 2, 7).token.map(|token| token.stage));
+        }
+        assert_eq!(taken.iter().position(|stage| *stage == 1), Some(4), "{taken:?}");
+    }
+
+    #[test]
+    fn tokens_follow_the_priority_of_their_stage() {
+        let queue = Shared::default();
+        for (stage, priority) in [(1, 0), (2, 5), (1, 0), (3, 0)] {
+            queue.push(any(stage), priority);
+        }
+        queue.rank(1, 9);
+        queue.rank(2, -1);
+        assert_eq!(stages(&queue), [1, 1, 3, 2]);
     }
 }

@@ -1,5 +1,5 @@
-//! Hop 1, source: pulls a source for as many events as there is room for, and sends them.
-//! After: `admit`.
+//! Hop 1, source: pulls a source for as many events as there seems to be room for, and sends them.
+//! After: `emit`.
 //! A source is like an instance without a queue: ready, running, in line for room, asleep until a
 //! time, or awaiting an acknowledgement. It ends when it says so, fails, or the program drains.
 
@@ -13,41 +13,49 @@ use comporta_model::port::{Out, Ports};
 use comporta_model::source::{Demand, Pull, Source};
 
 use crate::core::{Core, Node, Reading};
-use crate::failure::{Failure, guard};
-use crate::path::admit::{Wakes, Who};
-use crate::path::emit::{Drawing, Line, Links, Sending};
+use crate::effects::{Effects, Visit};
+use crate::failure::Failure;
+use crate::path::emit::{InLine, Links};
+use crate::path::line::Place;
+use crate::path::outlet::Sent;
 use crate::path::pull_size::PullSize;
 use crate::path::ready::{Task, Token};
 use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
 use crate::sync::{Arc, CachePadded, Mutex};
-
-/// A source stops where the stage it leads to has gathered enough, but is not pulled for less than
-/// this: a pull and a visit would then cost more than events that are in another worker's cache.
-const GATHERED_MIN: usize = 128;
+use crate::user;
 
 /// Opens a source when the program starts.
 pub(crate) type Opener<S> = Box<dyn FnOnce() -> Result<S> + Send>;
 
 pub(crate) struct SourceNode<S: Source> {
-    pub(crate) id: u32,
-    pub(crate) name: Arc<str>,
+    id: u32,
+    name: Arc<str>,
+    limits: SourceLimits,
+    me: Weak<SourceNode<S>>,
+    opener: Mutex<Option<Opener<S>>>,
+    state: CachePadded<Mutex<State<S>>>,
+}
+
+/// What a plan says of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceLimits {
+    /// The most events of one pull.
     pub(crate) batch: usize,
-    /// Events a second at most.
-    pub(crate) rate: f64,
+    /// Events a second at most, if there is a bound.
+    pub(crate) rate: Option<f64>,
     pub(crate) tier: u8,
     /// Within which time what it sends should be done.
     pub(crate) within: Option<Duration>,
-    pub(crate) me: Weak<SourceNode<S>>,
-    pub(crate) opener: Mutex<Option<Opener<S>>>,
-    pub(crate) state: CachePadded<Mutex<SourceState<S>>>,
 }
 
-pub(crate) struct SourceState<S: Source> {
+struct State<S: Source> {
+    /// Taken out while it runs.
     task: Option<Box<SourceTask<S>>>,
     phase: Phase,
+    /// It is to end: the program drains.
     stop: bool,
-    early: Option<usize>,
+    /// What it is still to be told of.
     settled: Vec<Settled>,
     /// Groups not yet settled.
     groups: usize,
@@ -57,22 +65,6 @@ pub(crate) struct SourceState<S: Source> {
     busy_ns: u64,
 }
 
-impl<S: Source> Default for SourceState<S> {
-    fn default() -> Self {
-        SourceState {
-            task: None,
-            phase: Phase::Ready,
-            stop: false,
-            early: None,
-            settled: Vec::new(),
-            groups: 0,
-            closed: false,
-            counts: Counts::default(),
-            busy_ns: 0,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Ready,
@@ -80,17 +72,18 @@ enum Phase {
     InLine,
     Asleep,
     AwaitsAck,
+    /// It has ended, or the program goes on, or stops, without it.
     Ended,
 }
 
-#[repr(align(128))] // apart, as in `sync::CachePadded`: what it changes with every event is its own
+#[repr(align(128))] // as `sync::CachePadded`: what it changes with every event is its own
 struct SourceTask<S: Source> {
     source: S,
     out: Out<S::Item>,
     links: Links,
     group: u64,
-    /// What the last pull sent, and sent nowhere, not yet counted.
-    unseen: Option<(u64, u64)>,
+    /// What the last pull sent, not yet counted.
+    uncounted: Option<Sent>,
     /// Time spent in pulls, not yet counted.
     busy_ns: u64,
     /// What the last pull left behind, and until when there is nothing.
@@ -102,123 +95,159 @@ struct SourceTask<S: Source> {
 }
 
 impl<S: Source> SourceNode<S> {
+    pub(crate) fn new(
+        id: u32,
+        name: Arc<str>,
+        limits: SourceLimits,
+        opener: Opener<S>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| SourceNode {
+            id,
+            name,
+            limits,
+            me: me.clone(),
+            opener: Mutex::new(Some(opener)),
+            state: CachePadded::new(Mutex::new(State {
+                task: None,
+                phase: Phase::Ready,
+                stop: false,
+                settled: Vec::new(),
+                groups: 0,
+                closed: false,
+                counts: Counts::default(),
+                busy_ns: 0,
+            })),
+        })
+    }
+
     fn token(&self) -> Token {
         Token::new(self.id, Task::Any)
     }
 
-    fn pull(&self, core: &Arc<Core>, mut task: Box<SourceTask<S>>, now: Time, wakes: &mut Wakes) {
-        let who = Who::Instance { stage: self.id, instance: 0 };
+    fn pull(&self, core: &Arc<Core>, mut task: Box<SourceTask<S>>, visit: &mut Visit) {
         task.due = None;
-        let most = if wakes.limit == 0 { self.batch } else { self.batch.min(wakes.limit) };
-        let (mut ingress, mut most) = (now, most.min(task.pull_size.events()));
+        let mut most = visit.at_most(self.limits.batch).min(task.pull_size.events());
+        let mut ingress = visit.start;
         if let Some(schedule) = &mut task.schedule {
             // Not the time the visit began, as in `turn`.
             match schedule.due(core.clock.now()) {
                 Ok((since, events)) => (ingress, most) = (since, events.min(most)),
                 Err(wait) => {
                     task.left = Pull::After(wait);
-                    return self.place(core, task, Line::No, wakes);
+                    return self.place(core, task, InLine::No, visit);
                 }
             }
         }
-        // Where the next stage sends something: what comes after is for whoever pulls next.
-        let gathers = core.gathers_behind(self.id);
-        if gathers >= GATHERED_MIN {
-            most = most.min(gathers);
-        }
+        task.group += 1;
+        let group = S::ACKNOWLEDGED.then(|| self.open_group(core, task.group));
         let mut meta = Meta {
             ingress,
-            deadline: self.within.map(|within| ingress + within),
-            tier: self.tier,
-            ack: None,
-            home: wakes.home,
+            enqueued: visit.start,
+            deadline: self.limits.within.map(|within| ingress + within),
+            tier: self.limits.tier,
+            ack: group.clone(),
+            home: visit.home,
         };
-        let by = Drawing { core, who: &who, alone: true, meta: &meta };
-        task.links.draw(&mut task.out, most, usize::MAX, by);
+        visit.effects.hand_over(core);
+        let SourceTask { source, out, links, group: number, .. } = &mut *task;
+        links.look_for_room(core, out, &meta, usize::MAX);
         // One more than there is room for: it waits, and the source with it, as in a handler.
-        let events = task.out.allowance().saturating_add(1).min(most);
-        task.group += 1;
-        let group = S::ACKNOWLEDGED.then(|| {
-            self.state.lock().groups += 1;
-            let me = self.me.clone();
-            let core = Arc::downgrade(core);
-            AckGroup::open(task.group, move |settled| {
-                if let (Some(me), Some(core)) = (me.upgrade(), core.upgrade()) {
-                    me.settled(&core, settled);
-                }
-            })
-        });
-        let demand = Demand::new(events, now, task.group);
-        let SourceTask { source, out, .. } = &mut *task;
-        let pulled = guard(|| source.pull(out, demand));
-        let failure = match pulled {
-            Ok(Ok(left)) => {
-                task.left = left;
-                None
-            }
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(reason) => Some(reason.to_string()),
-        };
-        if let Some(message) = failure {
+        let events = out.allowance().saturating_add(1).min(most);
+        let demand = Demand::new(events, visit.start, *number);
+        let pulled = user::try_call(|| source.pull(out, demand));
+        task.left = pulled.unwrap_or_else(|message| {
             core.report(format!("the source `{}` failed: {message}", self.name));
-            task.left = Pull::End;
-        }
-        meta.ack = group.clone();
-        let mut sending = Sending {
-            core,
-            meta: &meta,
-            who: &who,
-            wakes,
-            fills: true,
-            line: Line::No,
-            emitted: 0,
-            unrouted: 0,
-        };
-        let SourceTask { links, out, .. } = &mut *task;
-        links.flush(out, &mut sending);
-        let (line, emitted, unrouted) = (sending.line, sending.emitted, sending.unrouted);
-        wakes.done = emitted;
+            Pull::End
+        });
         let end = core.clock.now();
-        wakes.now = Some(end);
-        let took = end.since(now);
-        task.pull_size.note(emitted, took);
+        visit.end = Some(end);
+        let took = end.since(visit.start);
+        meta.enqueued = end;
+        let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
+        visit.done = sent.emitted;
+        let waited = task.pull_size.note(sent.emitted, took);
         if let Some(schedule) = &mut task.schedule {
-            let idle = emitted < events || matches!(task.left, Pull::After(_) | Pull::AfterAck);
-            schedule.sent(emitted, idle);
+            let idle = waited || matches!(task.left, Pull::After(_) | Pull::AfterAck);
+            schedule.sent(sent.emitted, idle);
         }
-        task.unseen = Some((emitted as u64, unrouted as u64));
+        task.uncounted = Some(sent);
         task.busy_ns += took.as_nanos() as u64;
         match group {
-            // Nobody is told of nothing: it would be pulled again for it at once, and so for ever.
-            Some(_) if emitted == 0 => self.state.lock().groups -= 1,
+            // A group of no events is not reported: its source would be pulled again for it at once,
+            // and so for ever.
+            Some(_) if sent.emitted == 0 => self.state.lock().groups -= 1,
             Some(group) => group.settle(1, Fate::Handled), // what is left are its events
             None => {}
         }
-        self.place(core, task, line, wakes);
+        let in_line = task.links.in_line();
+        self.place(core, task, in_line, visit);
     }
 
-    /// Says what the source does next.
-    fn place(&self, core: &Core, mut task: Box<SourceTask<S>>, line: Line, wakes: &mut Wakes) {
+    fn open_group(&self, core: &Arc<Core>, number: u64) -> Arc<AckGroup> {
+        self.state.lock().groups += 1;
+        let me = self.me.clone();
+        let core = Arc::downgrade(core);
+        AckGroup::open(number, move |settled| {
+            if let (Some(me), Some(core)) = (me.upgrade(), core.upgrade()) {
+                me.settled(&core, settled);
+            }
+        })
+    }
+
+    /// Decides what the source does next.
+    fn place(&self, core: &Core, mut task: Box<SourceTask<S>>, in_line: InLine, visit: &mut Visit) {
         let mut state = self.state.lock();
-        if let Some((emitted, unrouted)) = task.unseen.take() {
+        if let Some(sent) = task.uncounted.take() {
             state.counts.visits += 1;
-            state.counts.emitted += emitted;
-            state.counts.unrouted += unrouted;
+            state.counts.emitted += sent.emitted as u64;
+            state.counts.unrouted += sent.unrouted as u64;
+            state.counts.lost += sent.lost as u64;
             state.busy_ns += std::mem::take(&mut task.busy_ns);
         }
         if state.phase == Phase::Ended {
-            wakes.trash.push(Box::new(task.source)); // stopped meanwhile
+            // The program went on without it, or was stopped: nobody waits for what it brought.
+            drop(state);
+            task.links.give_up(core, &mut visit.effects);
+            self.state.lock().task = Some(task);
             return;
         }
-        if line != Line::No {
+        if in_line != InLine::No {
             state.phase = Phase::InLine;
+            let place = task.links.place().clone();
             state.task = Some(task);
-            if let Some(room) = state.early.take() {
-                let task = Task::Resume { instance: 0, room: room as u32 };
-                wakes.tokens.push(Token::new(self.id, task));
+            if place.park() {
+                visit.effects.tokens.extend(place.token()); // room was granted meanwhile
             }
             return;
         }
+        let (phase, token) = self.next_phase(core, &mut state, &mut task);
+        state.phase = phase;
+        if token {
+            visit.effects.tokens.push(self.token());
+        }
+        let closes = task.left == Pull::End && !state.closed;
+        state.closed |= closes;
+        state.task = Some(task);
+        let ended = state.task.take_if(|_| phase == Phase::Ended);
+        drop(state);
+        if let Some(ended) = ended {
+            visit.effects.discard(ended);
+        }
+        if closes {
+            core.close_edges(self.id, &mut visit.effects);
+        }
+        if phase == Phase::Ended {
+            core.stage_gone(&mut visit.effects);
+        }
+    }
+
+    /// What comes after a pull whose events have all been delivered, and whether a token is due.
+    fn next_phase(
+        &self,
+        core: &Core,
+        state: &mut State<S>,
+        task: &mut SourceTask<S>,
+    ) -> (Phase, bool) {
         if state.stop {
             task.left = Pull::End;
         }
@@ -231,7 +260,7 @@ impl<S: Source> SourceNode<S> {
             task.due = Some(now + wait);
             core.timers.add(now + wait, self.token());
         }
-        let (phase, token) = match task.left {
+        match task.left {
             _ if !state.settled.is_empty() => (Phase::Ready, true),
             Pull::End if state.groups == 0 => (Phase::Ended, false),
             Pull::AfterAck if state.groups == 0 => (Phase::Ready, true), // nothing to wait for
@@ -240,24 +269,6 @@ impl<S: Source> SourceNode<S> {
             // The timer may have fired while the source heard what had settled.
             Pull::After(_) if task.due.is_some_and(|due| due <= now) => (Phase::Ready, true),
             Pull::After(_) => (Phase::Asleep, false),
-        };
-        state.phase = phase;
-        if token {
-            wakes.tokens.push(self.token());
-        }
-        let closes = task.left == Pull::End && !state.closed;
-        state.closed |= closes;
-        if phase == Phase::Ended {
-            wakes.trash.push(Box::new(task.source));
-        } else {
-            state.task = Some(task);
-        }
-        drop(state);
-        if closes {
-            core.close_edges(self.id, wakes);
-        }
-        if phase == Phase::Ended {
-            core.stage_gone();
         }
     }
 
@@ -272,8 +283,23 @@ impl<S: Source> SourceNode<S> {
         }
     }
 
+    /// Tells the source what has settled.
+    fn tell(
+        &self,
+        core: &Core,
+        task: &mut SourceTask<S>,
+        settled: impl IntoIterator<Item = Settled>,
+    ) {
+        for settled in settled {
+            if let Err(reason) = user::call(|| task.source.settled(settled)) {
+                core.report(format!("the source `{}` failed: {reason}", self.name));
+                task.left = Pull::End;
+            }
+        }
+    }
+
     /// The source takes a turn: hears what has settled, and is pulled.
-    fn turn(&self, core: &Arc<Core>, now: Time, wakes: &mut Wakes) {
+    fn turn(&self, core: &Arc<Core>, visit: &mut Visit) {
         let (mut task, settled, stop) = {
             let mut state = self.state.lock();
             if !matches!(state.phase, Phase::Ready | Phase::Asleep) {
@@ -283,90 +309,82 @@ impl<S: Source> SourceNode<S> {
             state.phase = Phase::Running;
             (task, std::mem::take(&mut state.settled), state.stop)
         };
-        for settled in settled {
-            let told = guard(|| task.source.settled(settled));
-            if let Err(reason) = told {
-                core.report(format!("the source `{}` failed: {reason}", self.name));
-                task.left = Pull::End;
-            }
+        if !settled.is_empty() {
+            visit.effects.hand_over(core);
+            self.tell(core, &mut task, settled);
         }
         // Not the time the visit began: that may lie before the timer that asked for it.
         let sleeps = task.due.is_some_and(|due| core.clock.now() < due);
         if stop || sleeps || task.left == Pull::End {
-            self.place(core, task, Line::No, wakes);
+            self.place(core, task, InLine::No, visit);
         } else {
-            self.pull(core, task, now, wakes);
+            self.pull(core, task, visit);
+        }
+    }
+
+    /// Room was granted.
+    fn resume(&self, core: &Arc<Core>, visit: &mut Visit) {
+        let (mut task, stop) = {
+            let mut state = self.state.lock();
+            if state.phase != Phase::InLine {
+                return; // the program was stopped
+            }
+            let Some(task) = state.task.take() else { return };
+            state.phase = Phase::Running;
+            (task, state.stop)
+        };
+        let in_line = task.links.resume(core, visit);
+        let goes_on = in_line == InLine::No && task.left == Pull::More && !stop;
+        if goes_on && task.schedule.is_none() {
+            self.pull(core, task, visit);
+        } else {
+            self.place(core, task, in_line, visit);
         }
     }
 }
 
 impl<S: Source> Node for SourceNode<S> {
-    fn visit(&self, core: &Arc<Core>, task: Task, now: Time, wakes: &mut Wakes) {
+    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
         match task {
-            Task::Resume { room, .. } => {
-                let (mut task, stop) = {
-                    let mut state = self.state.lock();
-                    let in_line = state.phase == Phase::InLine;
-                    match state.task.take_if(|_| in_line) {
-                        Some(task) => {
-                            state.phase = Phase::Running;
-                            (task, state.stop)
-                        }
-                        None => {
-                            state.early = Some(room as usize);
-                            return;
-                        }
-                    }
-                };
-                let who = Who::Instance { stage: self.id, instance: 0 };
-                let line = task.links.resume(core, room as usize, &who, wakes);
-                let goes_on = line == Line::No && task.left == Pull::More && !stop;
-                if goes_on && task.schedule.is_none() {
-                    self.pull(core, task, now, wakes);
-                } else {
-                    self.place(core, task, line, wakes);
-                }
-            }
-            _ => self.turn(core, now, wakes),
+            Task::Resume { .. } => self.resume(core, visit),
+            _ => self.turn(core, visit),
         }
     }
 
-    fn start(&self, core: &Arc<Core>, wakes: &mut Wakes) -> std::result::Result<(), String> {
-        let Some(opener) = self.opener.lock().take() else { return Ok(()) };
-        let source = match guard(opener) {
-            Ok(Ok(source)) => source,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(reason) => return Err(reason.to_string()),
-        };
+    fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> std::result::Result<(), String> {
+        let opener = self.opener.lock().take();
+        let Some(opener) = opener else { return Ok(()) };
+        let source = user::try_call(opener)?;
         let mut out = <Out<S::Item> as Ports>::new();
-        let links = Links::new(core, self.id, &mut out, false);
+        let place = Place::of_task(Token::new(self.id, Task::Resume { instance: 0 }));
+        let links = Links::new(core, self.id, &mut out, false, place);
         let task = SourceTask {
             source,
             out,
             links,
             group: 0,
-            unseen: None,
+            uncounted: None,
             busy_ns: 0,
             left: Pull::More,
             due: None,
             pull_size: if core.is_tested() { PullSize::unbounded() } else { PullSize::new() },
-            schedule: self.rate.is_finite().then(|| Schedule::new(self.rate)),
+            schedule: self.limits.rate.map(Schedule::new),
         };
         self.state.lock().task = Some(Box::new(task));
-        wakes.tokens.push(self.token());
+        effects.tokens.push(self.token());
         Ok(())
     }
 
-    fn close(&self, _: &Core, wakes: &mut Wakes) {
+    fn close(&self, _: &Core, effects: &mut Effects) {
         let mut state = self.state.lock();
         state.stop = true;
         if matches!(state.phase, Phase::Asleep | Phase::AwaitsAck) {
             state.phase = Phase::Ready;
-            wakes.tokens.push(self.token());
+            effects.tokens.push(self.token());
         }
     }
 
-    fn leave(&self, core: &Core, wakes: &mut Wakes) -> bool {
+    fn leave(&self, core: &Core, effects: &mut Effects) -> bool {
         let mut state = self.state.lock();
         if !state.stop || state.phase != Phase::Running {
             return false;
@@ -375,19 +393,27 @@ impl<S: Source> Node for SourceNode<S> {
         let closes = !std::mem::replace(&mut state.closed, true);
         drop(state);
         if closes {
-            core.close_edges(self.id, wakes);
+            core.close_edges(self.id, effects);
         }
-        core.stage_gone();
+        core.stage_gone(effects);
         true
     }
 
-    fn cancel(&self) {
-        let task = {
+    fn cancel(&self, _: &mut Effects) {
+        self.state.lock().phase = Phase::Ended;
+    }
+
+    fn farewell(&self, core: &Core, effects: &mut Effects) {
+        let (task, settled) = {
             let mut state = self.state.lock();
-            state.phase = Phase::Ended;
-            state.task.take()
+            (state.task.take(), std::mem::take(&mut state.settled))
         };
-        drop(task);
+        let Some(mut task) = task else { return };
+        task.links.give_up(core, effects); // the last of its groups settle with this
+        let late = std::mem::take(&mut self.state.lock().settled);
+        effects.hand_over(core);
+        self.tell(core, &mut task, settled.into_iter().chain(late));
+        effects.discard(task);
     }
 
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {

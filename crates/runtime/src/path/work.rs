@@ -5,8 +5,8 @@
 use std::cell::Cell;
 
 use crate::core::Core;
-use crate::path::admit::Wakes;
-use crate::path::ready::{Popped, Task, Token, Turn};
+use crate::effects::Visit;
+use crate::path::ready::{Focus, Popped, Task, Token, When};
 use crate::path::visit_order::{Cursor, Fired};
 use crate::sleep::YieldTimer;
 use crate::sync::{Acquire, Arc, SeqCst, thread_local};
@@ -18,7 +18,7 @@ const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
 /// A worker's home number holds its workers above this bit.
-const HOME_CREW_SHIFT: usize = 20;
+const HOME_GROUP_SHIFT: usize = 20;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,28 +31,23 @@ pub(crate) enum Stepped {
 
 /// One worker, as it sees itself.
 pub(crate) struct Worker {
-    /// The number of its workers, and who else is there.
+    /// The number of its group, and who else is there.
     workers: usize,
-    member: Arc<WorkerHandle>,
-    mates: Arc<Vec<Arc<WorkerHandle>>>,
+    handle: Arc<WorkerHandle>,
+    peers: Arc<Vec<Arc<WorkerHandle>>>,
     epoch: u64,
     picks: u32,
     followed: u32,
     searching: bool,
     /// The token to follow next. It is run at once, so nobody needs to find it.
     next: Option<Token>,
-    /// The token of the stage that feeds the next, which gathers: see [`Stage::gathers`]. It is run
-    /// when that has been visited, unless that sends something.
-    ///
-    /// [`Stage::gathers`]: comporta_model::stage::Stage::gathers
-    feeder: Option<Token>,
     /// Where it stands in the visit order, and whether its next visit is made there.
     cursor: Cursor,
-    focus: Option<usize>,
+    focus: Option<Focus>,
     /// The policy is still to be called for something: it went to use what it had in hand.
     word_left: bool,
     yield_timer: YieldTimer,
-    wakes: Wakes,
+    visit: Visit,
 }
 
 thread_local! {
@@ -73,27 +68,27 @@ pub(crate) fn as_worker<R>(body: impl FnOnce() -> R) -> R {
 }
 
 impl Worker {
-    pub(crate) fn member(&self) -> &Arc<WorkerHandle> {
-        &self.member
+    pub(crate) fn handle(&self) -> &Arc<WorkerHandle> {
+        &self.handle
     }
 
-    pub(crate) fn new(workers: &WorkerGroup, member: Arc<WorkerHandle>) -> Self {
-        let home = home(workers, &member);
+    pub(crate) fn new(workers: &WorkerGroup, handle: Arc<WorkerHandle>) -> Self {
+        let home = home(workers, &handle);
+        let visit = Visit::new(home, Some(handle.clone()));
         Worker {
             workers: workers.cluster,
-            member,
-            mates: Arc::default(),
+            handle,
+            peers: Arc::default(),
             epoch: 0,
             picks: 0,
             followed: 0,
             searching: false,
             next: None,
-            feeder: None,
             cursor: Cursor::default(),
             focus: None,
             word_left: false,
             yield_timer: YieldTimer::default(),
-            wakes: Wakes { home, ..Wakes::default() },
+            visit,
         }
     }
 
@@ -102,7 +97,7 @@ impl Worker {
         ON_WORKER.with(|on| on.set(true)); // the thread is its own
         let workers = &core.worker_groups[self.workers];
         workers.sleep.up();
-        while !core.is_stopped() && !self.member.leaving.load(SeqCst) {
+        while !core.is_stopped() && !self.handle.leaving.load(SeqCst) {
             match self.step(core) {
                 Stepped::Ran => self.give_way(core),
                 Stepped::Idle => self.idle(core, workers),
@@ -117,7 +112,7 @@ impl Worker {
         let workers = &core.worker_groups[self.workers];
         if self.epoch != workers.epoch() {
             self.epoch = workers.epoch();
-            self.mates = workers.members();
+            self.peers = workers.members();
         }
         let Some(token) = self.pick(core, workers) else { return Stepped::Idle };
         if std::mem::take(&mut self.searching) {
@@ -131,20 +126,22 @@ impl Worker {
     }
 
     /// Between visits, when it is time to, lets other threads have the processor; not if it is about
-    /// to sleep anyway, for who has given way is woken more slowly.
+    /// to sleep anyway, for a thread that has yielded is woken more slowly.
     fn give_way(&mut self, core: &Core) {
-        let Some(now) = self.wakes.now.filter(|now| self.yield_timer.asks(*now)) else { return };
+        let Some(now) = self.visit.end.filter(|now| self.yield_timer.asks(*now)) else { return };
         if self.next.is_none() && !self.sees_work(&core.worker_groups[self.workers]) {
             return;
         }
-        // Others may have what it has in hand.
-        if let Some(token) = self.feeder.take() {
-            self.put_back(core, token);
-        }
+        self.put_next_by(core);
+        self.visit.end = Some(self.yield_timer.give_way(now, || core.clock.now()));
+    }
+
+    /// Others may have what it has in hand: it will be away for a moment.
+    fn put_next_by(&mut self, core: &Core) {
         if let Some(token) = self.next.take() {
-            self.put_by(core, token, Turn::Next);
+            self.handle.local.push(token, When::Lifo);
         }
-        self.wakes.now = Some(self.yield_timer.give_way(now, || core.clock.now()));
+        core.worker_groups[self.workers].sleep.work_made();
     }
 
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
@@ -154,7 +151,7 @@ impl Worker {
             self.visit_in_pool(core, workers, token, focus);
         }
         if let Some(pool) = pool {
-            pool.leave(&core.pools, &mut self.wakes.tokens);
+            pool.leave(&core.pools, &mut self.visit.effects.tokens);
         }
         self.hand_on(core, workers, token.stage);
     }
@@ -164,109 +161,77 @@ impl Worker {
         core: &Arc<Core>,
         workers: &WorkerGroup,
         token: Token,
-        focus: Option<usize>,
+        focus: Option<Focus>,
     ) {
         let Ok(color) = core.colors.take(core.color(token.stage), token) else {
             return; // another stage of its color runs, and will make it ready again
         };
-        self.wakes.limit = focus.unwrap_or(0);
-        self.wakes.done = 0;
+        self.visit.limit = focus.and_then(|focus| focus.limit);
+        self.visit.done = 0;
         // The end of the last visit is the start of this one: a read of the clock is saved. A test
         // moves its clock between steps.
-        let lately = self.wakes.now.take().filter(|_| !core.is_tested());
-        let now = lately.unwrap_or_else(|| core.clock.now());
+        let lately = self.visit.end.take().filter(|_| !core.is_tested());
+        self.visit.start = lately.unwrap_or_else(|| core.clock.now());
         let slow = core.is_slow(token.stage);
-        self.member.begin(token.stage, now, slow);
+        self.handle.begin(token.stage, self.visit.start, slow);
         if slow {
             workers.sleep.down();
             if self.sees_work(workers) {
                 workers.sleep.work_left();
             }
         }
-        core.node(token.stage).visit(core, token.task, now, &mut self.wakes);
-        if self.member.end() {
+        core.node(token.stage).visit(core, token.task, &mut self.visit);
+        if self.handle.end() {
             workers.sleep.up();
         }
         if focus.is_some() {
-            self.cursor.spent += self.wakes.done;
+            self.cursor.spent += self.visit.done;
         }
-        core.colors.give(color, &mut self.wakes.tokens);
+        core.colors.give(color, &mut self.visit.effects.tokens);
     }
 
-    /// Puts what a visit woke where it will be found.
+    /// Puts what a visit made ready where it will be found.
     fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
-        core.resolve(&mut self.wakes);
-        let stealing = workers.own_queues();
-        let feeder = self.feeder.take();
-        let (mut again, mut woke) = (None, false);
-        let mut tokens = std::mem::take(&mut self.wakes.tokens);
+        core.resolve(&mut self.visit.effects);
+        let stealing = core.is_stealing(self.workers);
+        let mut again = None;
+        let mut tokens = std::mem::take(&mut self.visit.effects.tokens);
         if !stealing {
             self.put_in_line(core, workers, &mut tokens);
         }
         for token in tokens.drain(..) {
             if core.workers_of(token.stage) != self.workers || !stealing {
                 core.make_ready(token);
-                continue;
-            }
-            if token.home != 0
-                && token.home != self.wakes.home
-                && let Some(member) = self.mate(token.home)
-            {
+            } else if let Some(handle) = self.peer(token.home) {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them. It is awake, or whoever is woken takes it from there.
-                match member.local.offer(token, core.priority(token.stage)) {
+                match handle.local.offer(token) {
                     Ok(()) => workers.sleep.work_made(),
                     Err(token) => core.make_ready(token), // it has just left
                 }
-                continue;
-            }
-            if token.task != Task::Any {
-                self.put_by(core, token, Turn::InLine);
-            } else if token.stage != from {
-                woke = true;
-                if self.next.is_none() && self.may_follow(core) {
-                    self.next = Some(token);
-                } else {
-                    self.put_by(core, token, Turn::Next);
+            } else if token.task != Task::Any {
+                self.handle.local.push(token, When::Fifo);
+            } else if token.stage == from {
+                if let Some(other) = again.replace(token) {
+                    self.handle.local.push(other, When::Fifo);
                 }
-            } else if let Some(other) = again.replace(token) {
-                self.put_by(core, other, Turn::InLine);
+            } else if self.next.is_none() && self.followed < FOLLOW_MAX {
+                self.next = Some(token);
+            } else {
+                self.handle.local.push(token, When::Lifo);
             }
         }
-        self.wakes.tokens = tokens;
-        self.wakes.trash.clear();
-        if self.next.is_some_and(|next| core.gathers(next.stage) > 0) {
-            // It is fed until it sends something: what it sends is then made of what is in this
-            // worker's cache. Meanwhile nobody else pulls the stage that feeds it.
-            self.feeder = again.take();
-        } else if feeder.is_some() && !woke && self.may_follow(core) {
-            // It has gathered, and sent nothing yet.
-            self.next = again.take().or(feeder);
-            self.feeder = feeder.filter(|_| self.next != feeder);
-            return;
+        self.visit.effects.tokens = tokens;
+        if let Some(token) = again {
+            let when = if core.is_source(token.stage) { When::Last } else { When::Fifo };
+            self.handle.local.push(token, when);
         }
-        for token in feeder.into_iter().chain(again) {
-            self.put_back(core, token);
-        }
-    }
-
-    /// Whether it may go on with what it has in its cache, or should see what else waits.
-    fn may_follow(&self, core: &Core) -> bool {
-        self.followed < FOLLOW_MAX && !core.has_priorities()
-    }
-
-    fn put_by(&self, core: &Core, token: Token, turn: Turn) {
-        self.member.local.push(token, core.priority(token.stage), turn);
-    }
-
-    /// A stage that was just visited has more to do.
-    fn put_back(&self, core: &Core, token: Token) {
-        if !core.worker_groups[self.workers].own_queues() {
-            core.make_ready(token); // the policy has just changed
-        } else if core.is_source(token.stage) && !core.has_priorities() {
-            self.put_by(core, token, Turn::Last);
-        } else {
-            self.put_by(core, token, Turn::InLine);
+        if self.visit.effects.wants_user_code() {
+            // Wakers and the `Drop` of events are user code: nothing may be hidden in this worker's
+            // hands meanwhile.
+            self.put_next_by(core);
+            self.visit.effects.wake_callers();
+            self.visit.effects.empty_trash();
         }
     }
 
@@ -276,26 +241,29 @@ impl Worker {
     fn put_in_line(&self, core: &Core, workers: &WorkerGroup, tokens: &mut Vec<Token>) {
         workers.shared.push_all(tokens, |token| {
             let here = core.workers_of(token.stage) == self.workers;
-            here.then(|| core.priority(token.stage))
+            here.then(|| core.priorities.of(token.stage))
         });
-        if !self.member.local.is_empty() {
+        if !self.handle.local.is_empty() {
             workers.sleep.work_made(); // it takes from its own queue first
         }
     }
 
-    /// The worker of this workers that calls itself `home`.
-    fn mate(&self, home: u32) -> Option<&Arc<WorkerHandle>> {
-        let number = (home as usize).checked_sub(1 + (self.workers << HOME_CREW_SHIFT))?;
-        let at = self.mates.binary_search_by_key(&number, |member| member.number).ok()?;
-        Some(&self.mates[at]).filter(|member| !member.leaving.load(Acquire))
+    /// The worker of this group that calls itself `home`, if it is another.
+    fn peer(&self, home: u32) -> Option<&Arc<WorkerHandle>> {
+        if home == 0 || home == self.visit.home {
+            return None;
+        }
+        let number = (home as usize).checked_sub(1 + (self.workers << HOME_GROUP_SHIFT))?;
+        let at = self.peers.binary_search_by_key(&number, |handle| handle.number).ok()?;
+        Some(&self.peers[at]).filter(|handle| !handle.leaving.load(Acquire) && !handle.is_away())
     }
 
     /// The next token of this worker's own queue, the shared one, or another worker's.
     fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
-        if let Some(token) = self.next.take().or_else(|| self.feeder.take()) {
+        if let Some(token) = self.next.take() {
             self.followed += 1;
-            if !self.member.local.is_empty() {
+            if !self.handle.local.is_empty() {
                 workers.sleep.work_made();
             }
             return Some(token);
@@ -303,12 +271,12 @@ impl Worker {
         let own = |worker: &mut Self| {
             let fair = worker.followed >= FOLLOW_MAX;
             worker.followed = if fair { 0 } else { worker.followed + 1 };
-            worker.member.local.pop(fair)
+            worker.handle.local.pop(fair)
         };
         let mut fired = Fired::default();
         let mut shared = |worker: &mut Self| {
             let popped =
-                workers.shared.pop(&mut worker.cursor, worker.mates.len(), worker.wakes.home);
+                workers.shared.pop(&mut worker.cursor, worker.peers.len(), worker.visit.home);
             let Popped { token, left, focus, fired: now } = popped;
             (worker.focus, fired) = (focus, now);
             token.map(|token| (token, left))
@@ -333,34 +301,34 @@ impl Worker {
     }
 
     fn steal(&self) -> Option<Token> {
-        let n = self.mates.len();
+        let n = self.peers.len();
         let start = self.picks as usize;
         let fair = self.picks.is_multiple_of(FOLLOW_MAX);
-        (0..n).map(|i| &self.mates[(start + i) % n]).find_map(|member| member.local.steal(fair))
+        (0..n).map(|i| &self.peers[(start + i) % n]).find_map(|handle| handle.local.steal(fair))
     }
 
     fn sees_work(&self, workers: &WorkerGroup) -> bool {
-        !workers.shared.is_empty() || self.mates.iter().any(|member| !member.local.is_empty())
+        !workers.shared.is_empty() || self.peers.iter().any(|handle| !handle.local.is_empty())
     }
 
     /// Looks around for a moment, then sleeps until there is work.
     fn idle(&mut self, core: &Core, workers: &WorkerGroup) {
-        self.wakes.now = None; // time passes
+        self.visit.end = None; // time passes
         if !self.searching {
-            self.searching = workers.sleep.begin_search(self.mates.len());
+            self.searching = workers.sleep.begin_search(self.peers.len());
         }
         if self.searching && workers.sleep.linger(|| self.sees_work(workers)) {
             return;
         }
-        workers.sleep.announce(&self.member.woken, std::mem::take(&mut self.searching));
+        workers.sleep.announce(&self.handle.woken, std::mem::take(&mut self.searching));
         workers.sleep.down(); // before the last look: who makes work relies on those that are up
         // The workers may have changed since the last look: a new member's queue counts too.
-        self.mates = workers.members();
-        let stay = self.sees_work(workers) || core.is_stopped() || self.member.leaving.load(SeqCst);
+        self.peers = workers.members();
+        let stay = self.sees_work(workers) || core.is_stopped() || self.handle.leaving.load(SeqCst);
         if stay {
-            self.searching = workers.sleep.cancel(&self.member.woken);
+            self.searching = workers.sleep.cancel(&self.handle.woken);
         } else {
-            workers.sleep.commit(&self.member.woken);
+            workers.sleep.commit(&self.handle.woken);
             self.searching = true;
         }
         workers.sleep.up();
@@ -369,7 +337,7 @@ impl Worker {
     /// Leaves for good.
     pub(crate) fn leave(mut self, core: &Arc<Core>) {
         let workers = &core.worker_groups[self.workers];
-        workers.gone(&self.member);
+        workers.gone(&self.handle);
         self.put_down(core, workers);
         if self.word_left && !core.is_stopped() {
             core.policy_hosts[workers.cluster].focused(core, Fired::default(), false);
@@ -381,14 +349,13 @@ impl Worker {
         if std::mem::take(&mut self.searching) {
             workers.sleep.end_search();
         }
-        let in_hand = self.next.take().into_iter().chain(self.feeder.take());
-        in_hand.for_each(|token| core.make_ready(token));
-        self.member.local.close().into_iter().for_each(|token| core.make_ready(token));
+        self.next.take().into_iter().for_each(|token| core.make_ready(token));
+        self.handle.local.close().into_iter().for_each(|token| core.make_ready(token));
         workers.sleep.work_made();
     }
 }
 
 /// By what others know a worker: see [`Token::home`].
-fn home(workers: &WorkerGroup, member: &WorkerHandle) -> u32 {
-    u32::try_from(1 + (workers.cluster << HOME_CREW_SHIFT) + member.number).unwrap_or(0)
+fn home(workers: &WorkerGroup, handle: &WorkerHandle) -> u32 {
+    u32::try_from(1 + (workers.cluster << HOME_GROUP_SHIFT) + handle.number).unwrap_or(0)
 }

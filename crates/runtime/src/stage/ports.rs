@@ -12,7 +12,7 @@ impl PortVisitor for Mark {
 }
 
 /// More was sent than there is room for.
-pub(crate) struct Over(pub(crate) bool);
+pub(super) struct Over(pub(super) bool);
 impl PortVisitor for Over {
     #[inline(always)]
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
@@ -21,7 +21,7 @@ impl PortVisitor for Over {
 }
 
 /// One event sent more than it may.
-pub(crate) struct Flooded(pub(crate) bool);
+pub(super) struct Flooded(pub(super) bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
@@ -36,16 +36,8 @@ impl PortVisitor for Withdraw {
     }
 }
 
-/// Events given back by `try_send`.
-pub(crate) struct Refused(pub(crate) usize);
-impl PortVisitor for Refused {
-    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        self.0 += out.refused();
-    }
-}
-
 /// Room without end, but for what one event may send.
-pub(crate) struct Unbounded(pub(crate) usize);
+pub(super) struct Unbounded(pub(super) usize);
 impl PortVisitor for Unbounded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         out.allow(usize::MAX, usize::MAX, self.0);

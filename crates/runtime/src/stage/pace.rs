@@ -1,5 +1,5 @@
-//! How long a visit takes: the pace of an instance, learnt from its visits, and the looks at the
-//! clock that end a visit whose time is up.
+//! How long a visit takes: the pace of an instance and of its stage, learnt from visits, and the looks at
+//! the clock that end a visit whose time is up.
 //! Used by `handle`; `settle` sizes the next visits by it.
 
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::core::Core;
 
 /// How long a visit should take at most: long against what a visit costs (well under a
 /// microsecond) and short against what a person or a deadline notices.
-pub(crate) const QUANTUM: Duration = Duration::from_micros(100);
+pub(super) const QUANTUM: Duration = Duration::from_micros(100);
 
-/// Below this mean service time the clock is first read after `PROBE_LATE` events rather than after
+/// Below this mean service time the clock is first read after `CHECK_LATE` events rather than after
 /// 1: a read costs about 28 ns, which would show against a handler of a few.
-const PROBE_EARLY_NS: u64 = 250;
-const PROBE_LATE: usize = 256;
+const CHECK_EARLY_NS: u64 = 250;
+const CHECK_LATE: usize = 256;
 
 /// How long an event takes, learnt from visits.
 #[derive(Default)]
-pub(crate) struct Pace {
+pub(super) struct Pace {
     mean_ns: u64,
     /// Nanoseconds per event of the last three visits; 0 where there was none.
     lately: [u64; 3],
@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// A visit spent so much time on so many events.
-    pub(crate) fn note(&mut self, taken: Duration, events: usize) {
+    pub(super) fn note(&mut self, taken: Duration, events: usize) {
         let taken = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns += taken;
         let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
@@ -39,21 +39,60 @@ impl Pace {
     }
 
     /// Time spent in visits since this was last asked.
-    pub(crate) fn take_busy_ns(&mut self) -> u64 {
+    pub(super) fn take_busy_ns(&mut self) -> u64 {
         std::mem::take(&mut self.busy_ns)
     }
 
     /// The mean, the latest counting most; 0 before the first visit.
-    pub(crate) fn mean_ns(&self) -> u64 {
+    pub(super) fn mean_ns(&self) -> u64 {
         self.mean_ns
     }
 
     /// The median of the last visits. A visit in which the machine ran something else for some
     /// milliseconds moves the mean a thousandfold, and says nothing about the next.
-    pub(crate) fn usual_ns(&self) -> u64 {
+    pub(super) fn usual_ns(&self) -> u64 {
         let mut sorted = self.lately;
         sorted.sort_unstable();
         if sorted[1] == 0 { sorted[2] } else { sorted[1] }
+    }
+}
+
+/// The pace of a stage, from the visits of all its instances.
+pub(super) struct StagePace {
+    /// Events per visit.
+    stride: usize,
+    /// Nanoseconds an event usually takes.
+    usual_ns: u64,
+    /// Time spent in handlers.
+    busy_ns: u64,
+}
+
+impl StagePace {
+    /// Before the first visit: visits may take `batch` events.
+    pub(super) fn new(batch: usize) -> Self {
+        StagePace { stride: batch, usual_ns: 0, busy_ns: 0 }
+    }
+
+    /// Learns from a visit of an instance; visits take `batch` events at most.
+    pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
+        self.busy_ns += pace.take_busy_ns();
+        // By what is usual: events that leave in pieces after one slow visit stay so for the rest
+        // of their way.
+        self.usual_ns = pace.usual_ns();
+        let fits = QUANTUM.as_nanos() as u64 / self.usual_ns.max(1);
+        self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
+    }
+
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub(super) fn usual(&self) -> Duration {
+        Duration::from_nanos(self.usual_ns)
+    }
+
+    pub(super) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.busy_ns)
     }
 }
 
@@ -64,8 +103,8 @@ impl Pace {
 /// pace it had, then the machine was away and not the handler slow, and to stop would gain nothing
 /// and leave the events in two pieces for the rest of their way. The look-outs begin anew with the
 /// next event, so a handler that did become slow costs one event more.
-pub(crate) struct Probe {
-    pub(crate) next: usize,
+pub(super) struct QuantumCheck {
+    next: usize,
     /// When, and at which event, the count of look-outs began.
     start: Time,
     from: usize,
@@ -74,16 +113,27 @@ pub(crate) struct Probe {
     pardoned: bool,
 }
 
-impl Probe {
-    pub(crate) fn new(start: Time, pace: &Pace) -> Self {
-        let early = pace.mean_ns() > PROBE_EARLY_NS || pace.mean_ns() == 0;
-        let next = if early { 1 } else { PROBE_LATE };
-        Probe { next, start, from: 0, pace_ns: pace.usual_ns(), pardoned: false }
+impl QuantumCheck {
+    pub(super) fn new(start: Time, pace: &Pace) -> Self {
+        let early = pace.mean_ns() > CHECK_EARLY_NS || pace.mean_ns() == 0;
+        let next = if early { 1 } else { CHECK_LATE };
+        QuantumCheck { next, start, from: 0, pace_ns: pace.usual_ns(), pardoned: false }
+    }
+
+    /// Does not look at the clock at all.
+    pub(super) fn never(start: Time, pace: &Pace) -> Self {
+        QuantumCheck { next: usize::MAX, ..QuantumCheck::new(start, pace) }
+    }
+
+    /// After which event of the visit to look next.
+    #[inline]
+    pub(super) fn next(&self) -> usize {
+        self.next
     }
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn is_late(&mut self, core: &Core, at: usize, left: usize) -> bool {
+    pub(super) fn is_late(&mut self, core: &Core, at: usize, left: usize) -> bool {
         self.judge(core.clock.now(), at, left)
     }
 
@@ -99,7 +149,7 @@ impl Probe {
         if self.pardoned || self.pace_ns == 0 || left as u64 > fits {
             return true;
         }
-        *self = Probe { next: at + 1, start: now, from: at, pardoned: true, ..*self };
+        *self = QuantumCheck { next: at + 1, start: now, from: at, pardoned: true, ..*self };
         false
     }
 }
@@ -138,10 +188,10 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn probe(usual_ns: u64) -> Probe {
+    fn check(usual_ns: u64) -> QuantumCheck {
         let mut pace = Pace::default();
         note(&mut pace, usual_ns);
-        Probe::new(Time::ZERO, &pace)
+        QuantumCheck::new(Time::ZERO, &pace)
     }
 
     fn at_ns(ns: u64) -> Time {
@@ -150,28 +200,28 @@ mod tests {
 
     #[test]
     fn a_fast_visit_that_is_late_all_of_a_sudden_goes_on() {
-        let mut probe = probe(4);
-        assert_eq!(probe.next, PROBE_LATE);
-        assert!(!probe.judge(at_ns(5 * MS), 128, 128));
-        assert_eq!(probe.next, 129);
-        assert!(!probe.judge(at_ns(5 * MS + 4), 129, 127));
-        assert_eq!(probe.next, 130);
-        assert!(!probe.judge(at_ns(5 * MS + 8), 130, 126));
-        assert_eq!(probe.next, 132);
+        let mut check = check(4);
+        assert_eq!(check.next, CHECK_LATE);
+        assert!(!check.judge(at_ns(5 * MS), 128, 128));
+        assert_eq!(check.next, 129);
+        assert!(!check.judge(at_ns(5 * MS + 4), 129, 127));
+        assert_eq!(check.next, 130);
+        assert!(!check.judge(at_ns(5 * MS + 8), 130, 126));
+        assert_eq!(check.next, 132);
     }
 
     #[test]
     fn a_handler_that_became_slow_costs_one_event_more() {
-        let mut probe = probe(4);
-        assert!(!probe.judge(at_ns(128 * MS), 128, 128));
-        assert!(probe.judge(at_ns(129 * MS), 129, 127));
+        let mut check = check(4);
+        assert!(!check.judge(at_ns(128 * MS), 128, 128));
+        assert!(check.judge(at_ns(129 * MS), 129, 127));
     }
 
     #[test]
     fn a_visit_is_not_pardoned_before_its_pace_is_known_or_where_the_rest_does_not_fit() {
-        let mut first = Probe::new(Time::ZERO, &Pace::default());
+        let mut first = QuantumCheck::new(Time::ZERO, &Pace::default());
         assert!(first.judge(at_ns(MS), 1, 255));
-        let mut slow = probe(1_000); // 100 fit a visit
+        let mut slow = check(1_000); // 100 fit a visit
         assert!(!slow.judge(at_ns(1_000), 1, 255));
         assert!(!slow.judge(at_ns(2_000), 2, 254));
         assert!(slow.judge(at_ns(MS), 4, 101));
@@ -179,11 +229,11 @@ mod tests {
 
     #[test]
     fn the_clock_is_looked_at_after_1_2_4_and_8_events() {
-        let mut probe = Probe::new(Time::ZERO, &Pace::default());
+        let mut check = QuantumCheck::new(Time::ZERO, &Pace::default());
         for (at, next) in [(1, 2), (2, 4), (4, 8), (8, 16)] {
-            assert_eq!(probe.next, at);
-            assert!(!probe.judge(at_ns(1), at, 100));
-            assert_eq!(probe.next, next);
+            assert_eq!(check.next, at);
+            assert!(!check.judge(at_ns(1), at, 100));
+            assert_eq!(check.next, next);
         }
     }
 }

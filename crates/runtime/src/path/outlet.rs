@@ -1,0 +1,270 @@
+//! One way from a sender to one queue: what is staged for it, what found no room there (the outbox),
+//! and the place in line. Every kind of sender has its outlets: an instance, a source, a releaser, a
+//! caller outside. After: `stage::inlet`, the other end.
+//!
+//! Invariants: what one sender sends into one queue arrives in the order sent, because nothing is sent
+//! past an outbox that is not empty. A sender stands in line for one queue at a time. Giving up, which
+//! leaves the line and cancels the outbox, is what dropping a sender's [`Links`] does.
+//!
+//! [`Links`]: crate::path::emit::Links
+
+use comporta_model::chunk::{ChunkQueue, Slots};
+use comporta_model::event::{Meta, Time};
+use comporta_model::plan::WhenFull;
+
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::path::line::Place;
+use crate::stage::permits::Shed;
+use crate::sync::{Arc, AtomicU64, Relaxed};
+
+/// Where an outlet leads: the queue of a stage. Everything goes by message, so that the other side may
+/// be elsewhere.
+pub(crate) trait Inlet<T>: Send + Sync {
+    /// How much room there seems to be, for events like those of `meta`.
+    fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room;
+    /// Takes a parcel: what may not enter is shed, or waits in the parcel's outbox; then the sender
+    /// stands in line, if it may.
+    fn offer(&self, core: &Core, parcel: Parcel<'_, T>, visit: &mut Visit) -> Option<Standing>;
+    /// Takes more of an outbox after a grant; returns where the sender stands in line again.
+    fn resume(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<T>,
+        place: &Arc<Place>,
+        granted: usize,
+        visit: &mut Visit,
+    ) -> Option<Standing>;
+    /// Takes a sender out of the line, and cancels what it had in its outbox.
+    fn leave(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<T>,
+        place: &Place,
+        standing: Option<Standing>,
+        effects: &mut Effects,
+    );
+    /// Reserves a place for a caller, who sends at once.
+    fn reserve(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        rule: Option<WhenFull>,
+    ) -> Result<Reserved, Refusal>;
+    /// Gives back what was reserved.
+    fn release(&self, reserved: Reserved, effects: &mut Effects);
+    /// Counts an event as offered and given back.
+    fn refuse(&self);
+}
+
+/// How much room a queue seems to have. It is read without a lock, and may have changed since.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// So many can be sent before some would have to wait.
+    pub(crate) before_waiting: usize,
+    /// So many can be sent before some would be refused or wait.
+    pub(crate) before_refusing: usize,
+}
+
+/// Places reserved for a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved(pub(crate) usize);
+
+/// Why a caller's event cannot enter now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There is no room; the caller may wait for some.
+    Full,
+    /// There is no room, and the queue rejects.
+    Rejected,
+    /// The admission controller does not let it in.
+    Admission(Shed),
+}
+
+/// Where a sender stands in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// It belongs to the same cycle as the queue.
+    pub(crate) inside: bool,
+    /// Its number in the line.
+    pub(crate) number: u64,
+}
+
+/// What a sender hands over at once.
+pub(crate) struct Parcel<'a, T> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) now: Time,
+    pub(crate) filled: &'a mut Vec<Slots<T>>,
+    /// The last, not quite filled chunk; what comes back in it is storage to go on with.
+    pub(crate) last: &'a mut Slots<T>,
+    /// The sender has no storage of its own to go on with.
+    pub(crate) short: bool,
+    /// Places that a caller has reserved; for others there are none.
+    pub(crate) reserved: Option<Reserved>,
+    pub(crate) outbox: &'a mut ChunkQueue<T>,
+    /// What happens when there is no room, if that is not as the queue has it.
+    pub(crate) rule: Option<WhenFull>,
+    pub(crate) place: &'a Arc<Place>,
+    /// The sender waits for another queue already, and does not stand in line here too.
+    pub(crate) waits_elsewhere: bool,
+}
+
+/// See the header.
+#[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
+pub(crate) struct Outlet<T> {
+    pub(crate) to: u32,
+    inlet: Arc<dyn Inlet<T>>,
+    /// Events sent this way, by all instances of the sender.
+    sent: Arc<AtomicU64>,
+    /// What happens when there is no room, if that is not as the queue has it.
+    pub(crate) rule: Option<WhenFull>,
+    outbox: ChunkQueue<T>,
+    standing: Option<Standing>,
+    reserved: Option<Reserved>,
+    filled: Vec<Slots<T>>,
+    last: Slots<T>,
+}
+
+impl<T: Send + 'static> Outlet<T> {
+    pub(crate) fn new(to: u32, inlet: Arc<dyn Inlet<T>>, sent: Arc<AtomicU64>) -> Self {
+        Outlet {
+            to,
+            inlet,
+            sent,
+            rule: None,
+            outbox: ChunkQueue::default(),
+            standing: None,
+            reserved: None,
+            filled: Vec::new(),
+            last: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room {
+        self.inlet.room(core, meta, rule)
+    }
+
+    /// Stages an event.
+    #[inline]
+    pub(crate) fn stage(&mut self, event: T) {
+        self.last.push(Some(event));
+    }
+
+    /// Takes the event staged last back.
+    pub(crate) fn unstage(&mut self) -> Option<T> {
+        self.last.pop().flatten()
+    }
+
+    /// Exchanges what is staged, and its storage, for the given.
+    #[inline]
+    pub(crate) fn swap(&mut self, filled: &mut Vec<Slots<T>>, last: &mut Slots<T>) {
+        std::mem::swap(&mut self.filled, filled);
+        std::mem::swap(&mut self.last, last);
+    }
+
+    fn staged(&self) -> usize {
+        self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
+    }
+
+    /// Hands over what is staged. Returns whether the sender now stands in line here.
+    pub(crate) fn deliver(&mut self, send: &mut Sending<'_>) -> bool {
+        let staged = self.staged();
+        if staged == 0 {
+            return false;
+        }
+        self.sent.fetch_add(staged as u64, Relaxed);
+        let parcel = Parcel {
+            meta: send.meta,
+            now: send.now,
+            filled: &mut self.filled,
+            last: &mut self.last,
+            short: send.fills && send.visit.cache.is_empty::<T>(),
+            reserved: self.reserved.take(),
+            outbox: &mut self.outbox,
+            rule: self.rule,
+            place: send.place,
+            waits_elsewhere: send.waits,
+        };
+        let standing = self.inlet.offer(send.core, parcel, send.visit);
+        debug_assert!(self.filled.is_empty() && self.last.is_empty(), "a parcel was not emptied");
+        if standing.is_some() {
+            self.standing = standing;
+        }
+        standing.is_some()
+    }
+
+    /// Reserves a place for the one event that is staged.
+    pub(crate) fn reserve(&mut self, core: &Core, meta: &Meta) -> Result<(), Refusal> {
+        if self.staged() > 0 {
+            self.reserved = Some(self.inlet.reserve(core, meta, self.rule)?);
+        }
+        Ok(())
+    }
+
+    /// Gives back what was reserved, and what was staged.
+    pub(crate) fn unreserve(&mut self, effects: &mut Effects) -> Slots<T> {
+        if let Some(reserved) = self.reserved.take() {
+            self.inlet.release(reserved, effects);
+        }
+        std::mem::take(&mut self.last)
+    }
+
+    /// Counts the event that is staged as offered and given back.
+    pub(crate) fn refuse(&self) {
+        self.inlet.refuse();
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether the sender stands in line here, and whether the queue belongs to its cycle.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        self.standing
+    }
+
+    /// Goes on with the outbox, `granted` places of which were granted.
+    pub(crate) fn resume(
+        &mut self,
+        core: &Core,
+        place: &Arc<Place>,
+        granted: usize,
+        visit: &mut Visit,
+    ) {
+        self.standing = None; // whoever granted took it out of the line
+        self.standing = self.inlet.resume(core, &mut self.outbox, place, granted, visit);
+    }
+
+    /// Leaves the line, and gives up what stands in the outbox.
+    pub(crate) fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects) {
+        let standing = self.standing.take();
+        if standing.is_some() || self.holds() {
+            self.inlet.leave(core, &mut self.outbox, place, standing, effects);
+        }
+    }
+}
+
+/// What a sender knows while it sends, and what it finds out.
+pub(crate) struct Sending<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) meta: &'a Meta,
+    pub(crate) now: Time,
+    pub(crate) place: &'a Arc<Place>,
+    pub(crate) visit: &'a mut Visit,
+    /// Whether the sender fills chunks of its own and so needs storage.
+    pub(crate) fills: bool,
+    /// The sender stands in line.
+    pub(crate) waits: bool,
+    pub(crate) sent: Sent,
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) emitted: usize,
+    /// Of these, through a port that is not connected.
+    pub(crate) unrouted: usize,
+    /// Copies, or events, that a `Clone` or a key function that panicked has cost.
+    pub(crate) lost: usize,
+}

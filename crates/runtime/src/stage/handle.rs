@@ -1,0 +1,438 @@
+//! Hop 6, handle: a visit runs the handler of one instance over its batch.
+//! Before: `take`. After: `emit`, then `settle`.
+//! The loop knows its types; locks, clock reads, the panic guard, counters and wake-ups are paid
+//! per visit. A visit stops when its events are spent, when it sent more than there is room for, or
+//! when its time is up.
+//! Invariant: `at` is the event being handled, also after a panic.
+
+use std::collections::VecDeque;
+use std::mem::needs_drop;
+use std::time::Duration;
+
+use comporta_model::chunk::Chunk;
+use comporta_model::error::Error;
+use comporta_model::event::Meta;
+use comporta_model::plan::OnPanic;
+use comporta_model::port::Ports;
+use comporta_model::stage::{Cx, Handler, Host};
+
+use super::pace::{Pace, QUANTUM, QuantumCheck};
+use super::ports::{Flooded, Mark, Over, Unbounded, Withdraw};
+use super::take::Batch;
+use super::tray::Tray;
+use super::{CopyFn, Stage};
+use crate::core::Core;
+use crate::effects::Visit;
+use crate::failure::Reason;
+use crate::path::emit::Links;
+use crate::path::line::Place;
+use crate::path::ready::{Task, Token};
+use crate::sync::Arc;
+use crate::user;
+
+/// One instance of a stage: a handler with its state, its ports and where they lead.
+#[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
+pub(super) struct Instance<H: Handler> {
+    pub(super) index: u32,
+    /// None where a stub stands in for the stage.
+    pub(super) handler: Option<H>,
+    pub(super) ports: H::Ports,
+    pub(super) links: Links,
+    pub(super) cx: Cx,
+    pub(super) pending: Option<Pending<H::Item>>,
+    /// Copies of the events being handled, if the stage retains.
+    kept: Vec<H::Item>,
+    pub(super) pace: Pace,
+    pub(super) finishing: bool,
+}
+
+/// A batch that waits until one of its events may be tried again.
+pub(super) struct Pending<T> {
+    pub(super) batch: Batch<T>,
+    pub(super) wait: Duration,
+}
+
+/// How the events of a visit ended.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) handled: usize,
+    pub(super) failed: usize,
+    pub(super) retried: usize,
+}
+
+impl Tally {
+    pub(super) fn ended(&self) -> usize {
+        self.handled + self.failed
+    }
+}
+
+/// A failure asked for by a test.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    Error(String),
+    Panic(String),
+}
+
+/// Failures asked for by a test, in the order in which they are to come.
+pub(super) type Faults = VecDeque<Fault>;
+
+enum Stop {
+    Spent,
+    Full,
+    Late,
+    Quit,
+    Failed(Error),
+}
+
+/// A visit that has run.
+pub(super) struct Ran<T> {
+    pub(super) batch: Batch<T>,
+    /// Events spent in this visit, and how many of the chunk in hand.
+    pub(super) spent: usize,
+    pub(super) at: usize,
+    /// The event at `at` is to be tried again after this.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// What a visit does after a failure.
+enum Next {
+    On,
+    Wait(Duration),
+    Stop,
+}
+
+impl<H: Handler> Instance<H> {
+    pub(super) fn make(core: &Arc<Core>, stage: &Stage<H>, index: u32) -> Result<Self, String> {
+        let host: Arc<dyn Host> = core.clone();
+        let cx = Cx::new(stage.rules.name.clone(), index as usize, host);
+        let handler = if stage.rules.stub { None } else { Some(stage.make_handler(&cx)?) };
+        let mut ports = H::Ports::new();
+        let place = Place::of_task(Token::new(stage.id, Task::Resume { instance: index }));
+        let links = Links::new(core, stage.id, &mut ports, stage.rules.batch == 1, place);
+        Ok(Instance {
+            index,
+            handler,
+            ports,
+            links,
+            cx,
+            pending: None,
+            kept: Vec::new(),
+            pace: Pace::default(),
+            finishing: false,
+        })
+    }
+
+    /// Events it holds that are in flight.
+    pub(super) fn held(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| {
+            let settled = pending.batch.ticket.map_or(0, |_| pending.batch.tally.ended());
+            pending.batch.chunk.len() + settled
+        })
+    }
+
+    /// Runs the handler over the events from `at` on; `before` were spent before the first of `slots`.
+    #[inline(never)]
+    fn run(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        before: usize,
+        check: &mut QuantumCheck,
+        retain: Option<CopyFn<H::Item>>,
+        core: &Core,
+    ) -> Stop {
+        if self.handler.is_none() {
+            slots[*at..].fill_with(|| None);
+            *at = slots.len();
+        }
+        while *at < slots.len() {
+            // The clock is looked at between spans, so that the loop inside stays small.
+            let span = check.next().saturating_sub(before).max(*at + 1);
+            let until = slots.len().min(if H::GROUPED { slots.len() } else { span });
+            let stop = if H::IN_PLACE && retain.is_none() {
+                self.run_in_place(&mut slots[..until], at)
+            } else {
+                self.run_span(&mut slots[..until], at, retain)
+            };
+            if let Some(stop) = stop {
+                return stop;
+            }
+            if *at < slots.len() && check.is_late(core, before + *at, slots.len() - *at) {
+                return Stop::Late;
+            }
+        }
+        Stop::Spent
+    }
+
+    /// In place, what is handled is what is sent, and the handler sees nothing but its event.
+    #[inline(always)]
+    fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
+        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
+        let room = handler.allowance(ports);
+        let until = slots.len().min(room.saturating_add(1));
+        let tried_again = cx.attempt() > 1;
+        for slot in slots.get_mut(*at..until).unwrap_or_default() {
+            if let Err(error) = handler.call(std::slice::from_mut(slot), ports, cx) {
+                return Some(Stop::Failed(error));
+            }
+            *at += 1;
+            if tried_again {
+                cx.set_attempt(1); // of the events after it
+            }
+        }
+        (*at > room).then_some(Stop::Full)
+    }
+
+    #[inline(always)]
+    fn run_span(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        retain: Option<CopyFn<H::Item>>,
+    ) -> Option<Stop> {
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
+        let mut again = cx.attempt() > 1;
+        while *at < slots.len() {
+            let end = if H::GROUPED { slots.len() } else { *at + 1 };
+            ports.each(&mut Mark);
+            if let Some(copy) = retain {
+                kept.clear();
+                kept.extend(slots[*at..end].iter().flatten().map(copy));
+            }
+            if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
+                return Some(Stop::Failed(error));
+            }
+            let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
+            ports.each(&mut over);
+            if over.0 {
+                let mut flooded = Flooded(false);
+                ports.each(&mut flooded);
+                if flooded.0 {
+                    return Some(Stop::Failed(Error::msg("flood")));
+                }
+            }
+            if needs_drop::<H::Item>() && !H::IN_PLACE {
+                slots[*at..end].fill_with(|| None);
+            }
+            *at = end;
+            if again {
+                cx.set_attempt(1);
+                again = false;
+            }
+            if over.0 {
+                return Some(Stop::Full);
+            }
+            if cx.is_quitting() {
+                return Some(Stop::Quit);
+            }
+        }
+        None
+    }
+
+    /// Sends on what was handled in place, one event at a time, and takes the next from the tray.
+    fn refill(&mut self, chunk: &mut Chunk<H::Item>, tray: &Tray<H::Item>) -> bool {
+        if H::IN_PLACE
+            && let Some(handler) = &mut self.handler
+        {
+            for event in chunk.slots_mut().iter_mut().filter_map(Option::take) {
+                handler.pass_one(event, &mut self.ports);
+            }
+        }
+        let next = tray.next();
+        let more = next.is_some();
+        chunk.reset(next);
+        more
+    }
+}
+
+impl<H: Handler> Stage<H> {
+    pub(super) fn make_handler(&self, cx: &Cx) -> Result<H, String> {
+        let made = user::try_call(|| {
+            let mut handler = (self.maker)(cx)?;
+            handler.init(cx)?;
+            Ok(handler)
+        })?;
+        Ok(made)
+    }
+
+    /// Whether a test has asked for failures: then each visit takes one event.
+    pub(super) fn has_faults(&self, core: &Core) -> bool {
+        core.is_tested() && !self.faults.lock().is_empty()
+    }
+
+    /// The failure that a test has asked for next, if there is an event to fail.
+    fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
+        if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
+    }
+
+    /// How many events one event may lead to.
+    pub(super) fn emit_max(&self) -> usize {
+        if H::BOUNDS_ITSELF { usize::MAX } else { self.rules.emit_max }
+    }
+
+    /// Runs an instance over a batch, sends what it emits, and settles.
+    pub(super) fn run(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        mut batch: Batch<H::Item>,
+        visit: &mut Visit,
+    ) {
+        if let Some(tray) = &batch.tray {
+            core.show_tray(visit, self.id, tray.clone());
+        }
+        let meta = &batch.chunk.meta;
+        instance.cx.set_origin(meta.ingress, meta.deadline, meta.tier);
+        let user = visit.effects.hand_over(core);
+        let Instance { ports, links, pace, .. } = &mut *instance;
+        let mut check = QuantumCheck::new(visit.start, pace);
+        if batch.ticket.is_some() {
+            // Its events left the queue in order and must be handled together.
+            check = QuantumCheck::never(visit.start, pace);
+            ports.each(&mut Unbounded(self.emit_max()));
+        } else {
+            links.look_for_room(core, ports, meta, self.emit_max());
+        }
+        let failed_before = batch.tally.failed;
+        let (mut before, mut at) = (0, 0);
+        let retry_after = loop {
+            let Batch { chunk, tray, .. } = &mut batch;
+            let fault = self.next_fault(core, at < chunk.len() || tray.is_some());
+            let stop = user.call(|| match fault {
+                None => {
+                    let spent = (&mut before, &mut at);
+                    self.run_batch(&mut instance, chunk, tray.as_deref(), spent, &mut check, core)
+                }
+                Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
+                Some(Fault::Panic(message)) => std::panic::panic_any(message),
+            });
+            let reason = match stop {
+                Ok(Stop::Failed(error)) => Reason::Error(user::text(error)),
+                Ok(_) => break None,
+                Err(panic) => panic,
+            };
+            match self.failed(core, &mut instance, &mut batch, &mut at, reason) {
+                Next::On => {}
+                // It would not end, nor let others run: it takes its turn with them.
+                Next::Wait(wait) if wait.is_zero() => {
+                    let late = core.clock.now().since(visit.start) > QUANTUM;
+                    if core.is_stopped() || (late && batch.ticket.is_none()) {
+                        break Some(wait);
+                    }
+                }
+                Next::Wait(wait) => break Some(wait),
+                // The events of a ticket are handled together: it gets a new allowance.
+                Next::Stop if batch.ticket.is_some() => {
+                    instance.ports.each(&mut Unbounded(self.emit_max()));
+                }
+                Next::Stop => break None,
+            }
+        };
+        let spent = before + at;
+        batch.tally.handled += spent - (batch.tally.failed - failed_before);
+        self.conclude(core, instance, Ran { batch, spent, at, retry_after }, visit);
+    }
+
+    /// Runs the handler over the chunk in hand, and then over what stands in the tray.
+    #[inline]
+    fn run_batch(
+        &self,
+        instance: &mut Instance<H>,
+        chunk: &mut Chunk<H::Item>,
+        tray: Option<&Tray<H::Item>>,
+        (before, at): (&mut usize, &mut usize),
+        check: &mut QuantumCheck,
+        core: &Core,
+    ) -> Stop {
+        let retain = self.rules.retain;
+        loop {
+            let stop = instance.run(chunk.slots_mut(), at, *before, check, retain, core);
+            let Some(tray) = tray.filter(|_| matches!(stop, Stop::Spent)) else { return stop };
+            if *at > 0 && *before + *at >= check.next() {
+                let left = tray.left();
+                if left > 0 && check.is_late(core, *before + *at, left) {
+                    return Stop::Late;
+                }
+            }
+            *before += std::mem::take(at);
+            if !instance.refill(chunk, tray) {
+                return Stop::Spent;
+            }
+            if core.is_stopped() {
+                return Stop::Quit;
+            }
+        }
+    }
+
+    /// The event at `at` failed: withdraws what it sent and decides what becomes of it.
+    fn failed(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        batch: &mut Batch<H::Item>,
+        at: &mut usize,
+        reason: Reason,
+    ) -> Next {
+        let mut flooded = Flooded(false);
+        instance.ports.each(&mut flooded);
+        let withdrawn = user::call(|| instance.ports.each(&mut Withdraw));
+        if withdrawn.is_err() {
+            instance.ports.each(&mut Withdraw); // what is left, if a `Drop` panicked
+        }
+        let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
+        if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
+            self.reset(instance);
+        }
+        let attempt = instance.cx.attempt();
+        let meta = batch.chunk.meta.clone();
+        let slots = batch.chunk.slots_mut();
+        let end = if H::GROUPED { slots.len() } else { *at + 1 };
+        let failed = &mut slots[*at..end];
+        if failed.iter().any(Option::is_none) {
+            let kept = std::mem::take(&mut instance.kept);
+            let _ = user::call(|| {
+                for (slot, copy) in failed.iter_mut().zip(kept) {
+                    *slot = Some(copy);
+                }
+            });
+        }
+        let whole = failed.iter().all(Option::is_some);
+        if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
+            batch.tally.retried += 1;
+            instance.cx.set_attempt(attempt + 1);
+            return Next::Wait(wait);
+        }
+        instance.cx.set_attempt(1);
+        batch.tally.failed += failed.len();
+        self.set_aside(core, failed, (reason, attempt), &meta);
+        *at = end;
+        // A flood took the allowance of the visit with it.
+        if flooded.0 { Next::Stop } else { Next::On }
+    }
+
+    /// Keeps failed events, with their reason.
+    fn set_aside(
+        &self,
+        core: &Core,
+        failed: &mut [Option<H::Item>],
+        (reason, attempts): (Reason, u32),
+        meta: &Meta,
+    ) {
+        let now = core.clock.now();
+        for slot in failed {
+            let event = slot.take();
+            let forgotten = self.failures.lock().push(reason.clone(), attempts, now, event, meta);
+            user::discard(forgotten);
+        }
+    }
+
+    /// Makes a handler anew after a panic.
+    fn reset(&self, instance: &mut Instance<H>) {
+        match self.make_handler(&instance.cx) {
+            Ok(handler) => user::discard(instance.handler.replace(handler)),
+            Err(error) => tracing::warn!(
+                stage = %self.rules.name, %error, "an instance could not be made anew after a panic"
+            ),
+        }
+    }
+}

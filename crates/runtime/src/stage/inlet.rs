@@ -1,0 +1,396 @@
+//! Hop 2 as senders see it: the way into the queue of a stage.
+//! Before: `outlet` of the sender. After: `permits`, `queue`, and a token.
+
+use comporta_model::chunk::{ChunkQueue, Slots};
+use comporta_model::event::{Fate, Meta, Time};
+use comporta_model::plan::WhenFull;
+use comporta_model::stage::Handler;
+use comporta_policy::admission::Ask;
+
+use super::gate::Arrivals;
+use super::permits::{Rest, Shed, Verdict};
+use super::queue::Side;
+use super::{Phase, Stage, State, age, settle_ack};
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::path::line::Place;
+use crate::path::outlet::{Inlet, Parcel, Refusal, Reserved, Room, Standing};
+use crate::sync::{Arc, Relaxed};
+
+impl<H: Handler> Inlet<H::Item> for Stage<H> {
+    #[inline]
+    fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room {
+        let free = self.room.free.load(Relaxed);
+        if self.gate.is_present() {
+            return self.room_by_gate(core, meta, free);
+        }
+        match rule.unwrap_or_else(|| self.room.when_full()) {
+            WhenFull::Block => Room { before_waiting: free, before_refusing: free },
+            WhenFull::Reject => Room { before_waiting: usize::MAX, before_refusing: free },
+            _ => Room { before_waiting: usize::MAX, before_refusing: usize::MAX },
+        }
+    }
+
+    fn offer(
+        &self,
+        core: &Core,
+        mut parcel: Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) -> Option<Standing> {
+        let asked = match parcel.reserved {
+            None if self.gate.is_present() => self.ask_gate(core, &mut parcel, visit),
+            _ => None,
+        };
+        let effects = &mut visit.effects;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let n = parcel.len();
+        if let Some(group) = &parcel.meta.ack {
+            group.join(n as u64);
+        }
+        let before = state.counts.arrived;
+        let standing = match state.phase {
+            Phase::Open => self.let_in(core, state, &mut parcel, effects),
+            phase => {
+                turn_away(state, phase, &mut parcel, effects);
+                None
+            }
+        };
+        let arrived = (state.counts.arrived - before) as usize;
+        drop(guard);
+        if let Some(asked) = asked {
+            effects.hand_over(core);
+            self.gate.entered(&asked, arrived);
+        }
+        standing
+    }
+
+    fn resume(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<H::Item>,
+        place: &Arc<Place>,
+        granted: usize,
+        visit: &mut Visit,
+    ) -> Option<Standing> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase != Phase::Open {
+            // A stop has counted what waited for this queue as cancelled.
+            state.permits.release(granted);
+            discard_all(outbox, &mut visit.effects);
+            return None;
+        }
+        let inside = state.permits.is_inside(place);
+        let queued = state.queue.len();
+        let mut enter = state.permits.readmit(queued, outbox.len(), granted, inside);
+        state.outboxed -= enter;
+        let now = core.clock.now();
+        while enter > 0
+            && let Some(mut chunk) = outbox.pop(enter)
+        {
+            enter -= chunk.len();
+            chunk.meta.enqueued = now;
+            let meta = chunk.meta.clone();
+            let storage = state.queue.push(&meta, chunk.into_events(), true);
+            outbox.recycle(storage);
+        }
+        let mut standing = None;
+        if !outbox.is_empty() {
+            standing = Some(self.stand_in_line(core, state, place, outbox.len()));
+        }
+        self.after_change(core, state, &mut visit.effects);
+        standing
+    }
+
+    fn leave(
+        &self,
+        core: &Core,
+        outbox: &mut ChunkQueue<H::Item>,
+        place: &Place,
+        standing: Option<Standing>,
+        effects: &mut Effects,
+    ) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if let Some(standing) = standing {
+            state.permits.leave(place, standing);
+        }
+        while let Some(chunk) = outbox.pop(usize::MAX) {
+            let n = chunk.len();
+            if state.phase != Phase::Cancelled {
+                state.outboxed -= n;
+                state.counts.cancelled += n as u64;
+            }
+            self.cycle_ended(state, n, effects);
+            settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+            effects.discard_events(&mut chunk.into_events());
+        }
+        self.pass_room(core, state, effects);
+        self.publish_room(state);
+        self.note_over(state, effects);
+    }
+
+    fn reserve(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        rule: Option<WhenFull>,
+    ) -> Result<Reserved, Refusal> {
+        if self.gate.is_present() {
+            let ask = {
+                let state = self.state.lock();
+                let asks = state.phase == Phase::Open && !state.permits.is_disabled();
+                asks.then(|| state.arrivals(core.clock.now(), 1).ask(meta))
+            };
+            if let Some(ask) = ask {
+                match self.gate.admit(&ask) {
+                    Some((0, reason)) => {
+                        self.gate.entered(&ask, 0);
+                        return Err(Refusal::Admission(reason));
+                    }
+                    _ => self.gate.entered(&ask, 1),
+                }
+            }
+        }
+        let mut state = self.state.lock();
+        let queued = state.queue.len();
+        let reserved = match state.phase {
+            Phase::Open => state.permits.reserve(queued, rule),
+            _ => Ok(Reserved(0)), // it is turned away when it comes
+        };
+        self.publish_room(&state);
+        reserved
+    }
+
+    fn release(&self, Reserved(places): Reserved, effects: &mut Effects) {
+        let mut state = self.state.lock();
+        state.permits.release(places);
+        let queued = state.queue.len();
+        state.permits.pass_on(queued, effects);
+        self.publish_room(&state);
+    }
+
+    fn refuse(&self) {
+        let mut state = self.state.lock();
+        state.counts.offered += 1;
+        state.counts.refused += 1;
+    }
+}
+
+impl<H: Handler> Stage<H> {
+    /// As [`room`](Inlet::room), where an admission controller has a say.
+    #[cold]
+    fn room_by_gate(&self, core: &Core, meta: &Meta, free: usize) -> Room {
+        let ask = self.state.lock().arrivals(core.clock.now(), free.max(1)).ask(meta);
+        let allowed = self.gate.admit(&ask).map_or(free, |(allowed, _)| allowed);
+        Room { before_waiting: free, before_refusing: free.min(allowed) }
+    }
+
+    /// Asks the admission controller about a parcel, outside of the lock. Whom it does not let in is
+    /// counted as shed, and leaves the parcel.
+    fn ask_gate(
+        &self,
+        core: &Core,
+        parcel: &mut Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) -> Option<Ask> {
+        let n = parcel.len();
+        let ask = {
+            let state = self.state.lock();
+            if state.phase != Phase::Open || state.permits.is_disabled() || n == 0 {
+                return None;
+            }
+            state.arrivals(core.clock.now(), n).ask(parcel.meta)
+        };
+        visit.effects.hand_over(core);
+        let (allowed, reason) = self.gate.admit(&ask)?;
+        if allowed < n {
+            let mut refused = parcel.split_off(allowed);
+            refused.iter_mut().for_each(|slots| visit.effects.discard_events(slots));
+            if let Some(group) = &parcel.meta.ack {
+                group.join((n - allowed) as u64);
+            }
+            let mut state = self.state.lock();
+            state.counts.offered += (n - allowed) as u64;
+            state.shed(reason, parcel.meta, n - allowed);
+        }
+        Some(ask)
+    }
+
+    /// Takes a parcel as far as there is room; returns where its sender stands in line for the rest.
+    fn let_in(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        parcel: &mut Parcel<'_, H::Item>,
+        effects: &mut Effects,
+    ) -> Option<Standing> {
+        let n = parcel.len();
+        let places = parcel.reserved.map_or(0, |Reserved(places)| places);
+        state.permits.release(places);
+        let inside = state.permits.is_inside(parcel.place);
+        let verdict = if n <= places {
+            Verdict { enter: n, rest: Rest::Waits } // whoever came in between waits behind it
+        } else if parcel.outbox.is_empty() {
+            state.permits.admit(state.queue.len(), n, inside, parcel.rule)
+        } else {
+            Verdict { enter: 0, rest: Rest::Waits } // behind an outbox: these wait too
+        };
+        state.counts.offered += n as u64;
+        let meta = Meta { enqueued: parcel.now, ..parcel.meta.clone() };
+        let short = parcel.short;
+        parcel.take(verdict.enter, |slots| state.queue.push(&meta, slots, short));
+        let rest = n - verdict.enter;
+        let mut arrived = n;
+        let mut standing = None;
+        match verdict.rest {
+            Rest::Oldest => {
+                let surplus = state.permits.surplus(state.queue.len());
+                let gone = state.shed_queued(Shed::Oldest, surplus, Side::Oldest, effects);
+                state.counts.arrived += n as u64; // before the cycle hears of those that are gone
+                arrived = 0;
+                if let Some(cycle) = &state.cycle {
+                    cycle.arrived(n);
+                }
+                self.cycle_ended(state, gone, effects);
+            }
+            _ if rest == 0 => {}
+            Rest::Shed(reason) => {
+                arrived = verdict.enter;
+                parcel.discard(effects);
+                state.shed(reason, &meta, rest);
+            }
+            Rest::Waits => {
+                parcel.keep(&meta);
+                state.outboxed += rest;
+                if !parcel.waits_elsewhere {
+                    let want = parcel.outbox.len();
+                    standing = Some(self.stand_in_line(core, state, parcel.place, want));
+                }
+            }
+        }
+        state.counts.arrived += arrived as u64;
+        if let Some(cycle) = &state.cycle {
+            cycle.arrived(arrived);
+        }
+        self.after_change(core, state, effects);
+        standing
+    }
+
+    /// Puts a sender in line, lending the stage its priority.
+    fn stand_in_line(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        place: &Arc<Place>,
+        want: usize,
+    ) -> Standing {
+        let standing = state.permits.stand(place, want);
+        core.waiting_changed(self.id, || state.permits.waiting_stages());
+        standing
+    }
+}
+
+/// The stage has ended, or the program was stopped: what comes still is counted.
+fn turn_away<H: Handler>(
+    state: &mut State<H>,
+    phase: Phase,
+    parcel: &mut Parcel<'_, H::Item>,
+    effects: &mut Effects,
+) {
+    let n = parcel.len();
+    if let Some(Reserved(places)) = parcel.reserved {
+        state.permits.release(places);
+    }
+    state.counts.offered += n as u64;
+    parcel.discard(effects);
+    if phase == Phase::Cancelled {
+        state.counts.arrived += n as u64;
+        state.counts.cancelled += n as u64;
+        settle_ack(parcel.meta.ack.as_ref(), n, Fate::Cancelled);
+    } else {
+        state.shed(Shed::Ended, parcel.meta, n);
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// What the admission controller is asked about `n` events that arrive.
+    fn arrivals(&self, now: Time, n: usize) -> Arrivals {
+        let oldest = self.queue.oldest();
+        Arrivals {
+            now,
+            n,
+            queued: self.queue.len() + self.outboxed,
+            in_flight: self.in_flight,
+            capacity: self.permits.capacity(),
+            instances: self.instances.count(),
+            oldest: oldest.map_or(std::time::Duration::ZERO, |(meta, _)| age(meta, now)),
+        }
+    }
+}
+
+fn discard_all<T: Send + 'static>(outbox: &mut ChunkQueue<T>, effects: &mut Effects) {
+    while let Some(chunk) = outbox.pop(usize::MAX) {
+        effects.discard_events(&mut chunk.into_events());
+    }
+}
+
+impl<T: Send + 'static> Parcel<'_, T> {
+    fn len(&self) -> usize {
+        self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
+    }
+
+    /// Moves the first `max` events out with `enter`, chunk by chunk.
+    fn take(&mut self, mut max: usize, mut enter: impl FnMut(Slots<T>) -> Slots<T>) {
+        let mut whole = 0;
+        while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
+            max -= chunk.len();
+            whole += 1;
+        }
+        for chunk in self.filled.drain(..whole) {
+            let _ = enter(chunk);
+        }
+        if max == 0 {
+            return;
+        }
+        let chunk = self.filled.first_mut().unwrap_or(self.last);
+        if max < chunk.len() {
+            let rest = chunk.split_off(max);
+            let _ = enter(std::mem::replace(chunk, rest));
+        } else if !chunk.is_empty() {
+            *chunk = enter(std::mem::take(chunk));
+        }
+    }
+
+    /// Keeps what is left in the outbox.
+    fn keep(&mut self, meta: &Meta) {
+        let mut rest = std::mem::take(self.filled);
+        for slots in rest.drain(..) {
+            let _ = self.outbox.push(meta, slots, false);
+        }
+        *self.filled = rest;
+        if !self.last.is_empty() {
+            *self.last = self.outbox.push(meta, std::mem::take(self.last), self.short);
+        }
+    }
+
+    /// Splits off all but the first `n` events.
+    fn split_off(&mut self, n: usize) -> Vec<Slots<T>> {
+        let mut kept: Vec<Slots<T>> = Vec::new();
+        self.take(n, |slots| {
+            kept.push(slots);
+            Slots::new()
+        });
+        let mut rest = std::mem::replace(self.filled, kept);
+        rest.push(std::mem::take(self.last));
+        rest
+    }
+
+    fn discard(&mut self, effects: &mut Effects) {
+        for slots in self.filled.iter_mut().chain([&mut *self.last]) {
+            effects.discard_events(slots);
+        }
+        self.filled.clear();
+    }
+}

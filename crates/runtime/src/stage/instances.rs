@@ -1,0 +1,155 @@
+//! The instances of a stage, and the tokens that stand for those with something to do.
+//!
+//! An instance is owned, not locked: idle ones stand in `idle`, waiting ones in `parked`, a running one
+//! belongs to its visit. So none can run twice at once, and its state is where it stands.
+//! Invariant: events that can be taken and an instance that is idle imply a good token (`claims`), which
+//! is one that some ready queue holds. A token too many finds no claim, and is dropped.
+
+use std::collections::HashMap;
+
+use comporta_model::stage::Handler;
+
+use super::handle::Instance;
+
+pub(super) struct Instances<H: Handler> {
+    idle: Vec<Box<Instance<H>>>,
+    parked: HashMap<u32, Box<Instance<H>>>,
+    claims: usize,
+    count: usize,
+    wanted: usize,
+    /// Those no longer counted that have yet to finish.
+    retiring: usize,
+    made: u32,
+}
+
+impl<H: Handler> Instances<H> {
+    /// None yet, and so many wanted.
+    pub(super) fn new(wanted: usize) -> Self {
+        Instances {
+            idle: Vec::new(),
+            parked: HashMap::new(),
+            claims: 0,
+            count: 0,
+            wanted,
+            retiring: 0,
+            made: 0,
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    pub(super) fn set_wanted(&mut self, wanted: usize) {
+        self.wanted = wanted;
+    }
+
+    /// A number for a new one.
+    pub(super) fn next_index(&mut self) -> u32 {
+        self.made += 1;
+        self.made - 1
+    }
+
+    /// Adds new ones, idle.
+    pub(super) fn add(&mut self, mut made: Vec<Box<Instance<H>>>) {
+        self.count += made.len();
+        self.wanted = self.wanted.max(self.count);
+        self.idle.append(&mut made);
+    }
+
+    // --- tokens
+
+    /// Good tokens there should be and are not yet, if so many visits could be made.
+    pub(super) fn claims_missing(&self, visits: usize) -> usize {
+        visits.min(self.idle.len()).saturating_sub(self.claims)
+    }
+
+    pub(super) fn add_claims(&mut self, n: usize) {
+        self.claims += n;
+    }
+
+    /// Uses a good token up; returns `false` if there is none: the token was a copy.
+    pub(super) fn use_claim(&mut self) -> bool {
+        let good = self.claims > 0;
+        self.claims -= usize::from(good);
+        good
+    }
+
+    /// Drops all good tokens; returns how many there were.
+    pub(super) fn take_claims(&mut self) -> usize {
+        std::mem::take(&mut self.claims)
+    }
+
+    /// Drops the good tokens that no idle instance stands for; returns how many.
+    pub(super) fn drop_surplus_claims(&mut self) -> usize {
+        let surplus = self.claims.saturating_sub(self.idle.len());
+        self.claims -= surplus;
+        surplus
+    }
+
+    // --- from state to state
+
+    pub(super) fn take_idle(&mut self) -> Option<Box<Instance<H>>> {
+        self.idle.pop()
+    }
+
+    pub(super) fn put_idle(&mut self, instance: Box<Instance<H>>) {
+        self.idle.push(instance);
+    }
+
+    pub(super) fn park(&mut self, instance: Box<Instance<H>>) {
+        self.parked.insert(instance.index, instance);
+    }
+
+    pub(super) fn unpark(&mut self, index: u32) -> Option<Box<Instance<H>>> {
+        self.parked.remove(&index)
+    }
+
+    /// Takes out an idle instance if there are more than wanted; it is to finish.
+    pub(super) fn retire_one(&mut self) -> Option<Box<Instance<H>>> {
+        if self.count <= self.wanted {
+            return None;
+        }
+        let instance = self.idle.pop()?;
+        self.count -= 1;
+        self.retiring += 1;
+        Some(instance)
+    }
+
+    /// One that was retired has finished.
+    pub(super) fn retired(&mut self) {
+        self.retiring -= 1;
+    }
+
+    /// Whether all there are are idle, and none is about to go.
+    pub(super) fn at_rest(&self) -> bool {
+        self.retiring == 0 && self.idle.len() == self.count
+    }
+
+    /// The stage ends: takes out the idle ones. Returns how many have yet to finish, with those that
+    /// wait elsewhere or are on their way out.
+    pub(super) fn finish(&mut self) -> (usize, Vec<Box<Instance<H>>>) {
+        let left = self.count + std::mem::take(&mut self.retiring);
+        (left, std::mem::take(&mut self.idle))
+    }
+
+    /// None is left.
+    pub(super) fn ended(&mut self) {
+        self.count = 0;
+    }
+
+    /// The program stops: takes out all that are not in a visit.
+    pub(super) fn cancel(&mut self) -> Vec<Box<Instance<H>>> {
+        self.claims = 0;
+        let parked = std::mem::take(&mut self.parked).into_values();
+        std::mem::take(&mut self.idle).into_iter().chain(parked).collect()
+    }
+}

@@ -1,0 +1,362 @@
+//! A stage that runs: its queue, who may enter it, its instances, and the visits they make. All that
+//! changes stands under one lock, in parts that know nothing of each other:
+//!
+//! 1. [`inlet`] is what senders reach it by: asks [`gate`], the admission controller, then
+//! 2. [`permits`], which decides who enters and holds those who wait, then
+//! 3. [`queue`], and makes the tokens that [`instances`] says are due; [`groups`] says when a batch is.
+//! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun.
+//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`ports`] is what it asks of the
+//!    ports.
+//! 6. [`settle`] counts how each event ended, and where the instance goes; [`order`] lets the results of
+//!    an ordered stage out in order.
+//! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
+//!
+//! Invariant: no user code runs under the lock. What must be dropped goes into the visit's effects.
+
+pub(crate) mod inlet;
+pub(crate) mod gate;
+pub(crate) mod permits;
+pub(crate) mod queue;
+mod instances;
+pub(crate) mod groups;
+mod take;
+mod tray;
+pub(crate) mod handle;
+mod pace;
+pub(crate) mod ports;
+mod settle;
+mod order;
+mod node;
+
+use comporta_model::event::{AckGroup, Fate, Meta, Time};
+use comporta_model::plan::{OnPanic, Retry, WhenFull};
+use comporta_model::stage::{Cx, Handler};
+
+use crate::core::Core;
+use crate::cycle::Cycle;
+use crate::effects::Effects;
+use crate::failure::Failures;
+use crate::latency::Latency;
+use crate::path::ready::{Task, Token};
+use crate::snapshot::Counts;
+use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
+use gate::Gate;
+use groups::{Gathering, GroupSize};
+use handle::Faults;
+use instances::Instances;
+use order::Order;
+use permits::{Permits, Shed};
+use queue::{EventQueue, Side};
+
+/// Makes the handler of an instance.
+pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
+
+/// Copies an event.
+pub(crate) type CopyFn<T> = fn(&T) -> T;
+
+/// A stage that runs.
+pub(crate) struct Stage<H: Handler> {
+    id: u32,
+    rules: Rules<H::Item>,
+    maker: Maker<H>,
+    state: CachePadded<Mutex<State<H>>>,
+    room: CachePadded<RoomHint>,
+    gate: Gate,
+    /// How it is handed groups; known from the first instance on.
+    group: OnceLock<GroupSize>,
+    failures: Mutex<Failures<H::Item>>,
+    order: Option<Order<H::Ports>>,
+    faults: Mutex<Faults>,
+}
+
+/// What is fixed about a stage.
+pub(crate) struct Rules<T> {
+    pub(crate) name: Arc<str>,
+    pub(crate) batch: usize,
+    pub(crate) retry: Retry,
+    /// How many events one event may lead to.
+    pub(crate) emit_max: usize,
+    pub(crate) on_panic: OnPanic,
+    /// Its events must be handled as they came, or it has state that may depend on it.
+    pub(crate) in_order: bool,
+    /// Nothing leads on from it: what it handled has left the program.
+    pub(crate) last: bool,
+    /// It swallows its events: no handler is made.
+    pub(crate) stub: bool,
+    /// How to copy an event, if the stage retains.
+    pub(crate) retain: Option<CopyFn<T>>,
+}
+
+/// What a stage is made of.
+pub(crate) struct Parts<H: Handler> {
+    pub(crate) id: u32,
+    pub(crate) rules: Rules<H::Item>,
+    pub(crate) maker: Maker<H>,
+    pub(crate) group: Option<GroupSize>,
+    pub(crate) ordered: bool,
+    pub(crate) queue: Box<dyn EventQueue<H::Item>>,
+    pub(crate) capacity: usize,
+    pub(crate) when_full: WhenFull,
+    pub(crate) cycle: Option<Arc<Cycle>>,
+    /// Producers outside of a cycle.
+    pub(crate) producers: usize,
+    pub(crate) instances: usize,
+    pub(crate) failures_max: usize,
+    pub(crate) controller: Option<gate::Controller>,
+}
+
+/// Everything of a stage that changes.
+struct State<H: Handler> {
+    queue: Box<dyn EventQueue<H::Item>>,
+    permits: Permits,
+    instances: Instances<H>,
+    gathering: Gathering,
+    tickets: order::Tickets,
+    counts: Counts,
+    /// Events that wait in the outboxes of their senders.
+    outboxed: usize,
+    /// Events taken from the queue and not settled.
+    in_flight: usize,
+    pace: pace::StagePace,
+    /// How long what it handled had been in the program, if nothing leads on from it.
+    latency: Latency,
+    cycle: Option<Arc<Cycle>>,
+    /// Producers that have not ended; those of a cycle are counted with it.
+    producers: usize,
+    phase: Phase,
+}
+
+/// How far a stage is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// So many instances have yet to finish.
+    Finishing(usize),
+    Ended,
+    /// Stopped before its end.
+    Cancelled,
+}
+
+/// How much room there is, for senders that ask without the lock.
+#[derive(Default)]
+struct RoomHint {
+    free: AtomicUsize,
+    when_full: AtomicUsize,
+}
+
+impl RoomHint {
+    fn publish(&self, free: usize) {
+        // Read by every sender at each of its visits, and mostly the same.
+        if self.free.load(Relaxed) != free {
+            self.free.store(free, Relaxed);
+        }
+    }
+
+    fn set_when_full(&self, when_full: WhenFull) {
+        let at = WhenFull::ALL.iter().position(|(known, _)| *known == when_full);
+        self.when_full.store(at.unwrap_or(0), Relaxed);
+    }
+
+    fn when_full(&self) -> WhenFull {
+        WhenFull::ALL[self.when_full.load(Relaxed)].0
+    }
+}
+
+impl<H: Handler> Stage<H> {
+    pub(crate) fn new(parts: Parts<H>) -> Self {
+        let Parts { id, rules, maker, group, ordered, mut queue, capacity, when_full, .. } = parts;
+        let gate = Gate::new(parts.controller);
+        queue.set_guarded(gate.is_present());
+        let queued = queue.len();
+        if let Some(cycle) = &parts.cycle {
+            cycle.arrived(queued);
+        }
+        let counts = Counts {
+            offered: queued as u64,
+            arrived: queued as u64,
+            started: queued as u64,
+            ..Counts::default()
+        };
+        let permits = Permits::new(capacity, when_full, parts.cycle.clone(), H::GROUPED);
+        let room = CachePadded::new(RoomHint::default());
+        room.publish(permits.hint(queued));
+        room.set_when_full(when_full);
+        let known_group = OnceLock::new();
+        if let Some(size) = group {
+            let _ = known_group.set(size);
+        }
+        Stage {
+            id,
+            maker,
+            state: CachePadded::new(Mutex::new(State {
+                queue,
+                permits,
+                instances: Instances::new(parts.instances),
+                gathering: Gathering::default(),
+                tickets: order::Tickets::default(),
+                counts,
+                outboxed: 0,
+                in_flight: 0,
+                pace: pace::StagePace::new(rules.batch),
+                latency: Latency::default(),
+                cycle: parts.cycle,
+                producers: parts.producers,
+                phase: Phase::Open,
+            })),
+            rules,
+            room,
+            gate,
+            group: known_group,
+            failures: Mutex::new(Failures::new(parts.failures_max)),
+            order: ordered.then(Order::new),
+            faults: Mutex::default(),
+        }
+    }
+
+    /// After any change of the queue or of who may enter it: tells those who ask without the lock.
+    #[inline]
+    fn publish_room(&self, state: &State<H>) {
+        self.room.publish(state.permits.hint(state.queue.len()));
+    }
+
+    /// Makes the tokens that are due: see [`instances`].
+    fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        let takeable = state.queue.takeable();
+        let visits = match self.group.get() {
+            None => takeable.div_ceil(state.pace.stride()),
+            Some(size) => state.gathering.visits(takeable, *size, state.is_last_call()),
+        };
+        let visits = match &self.order {
+            Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
+            None => visits,
+        };
+        let missing = state.instances.claims_missing(visits);
+        if missing == 0 {
+            return;
+        }
+        state.instances.add_claims(missing);
+        // Single events are taken in the exact order of their coming, wherever they are.
+        let oldest = state.queue.oldest().filter(|_| self.rules.batch > 1);
+        let home = oldest.map_or(0, |(meta, _)| meta.home);
+        for _ in 0..missing {
+            if let Some(cycle) = &state.cycle {
+                cycle.activate();
+            }
+            effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
+        }
+    }
+
+    /// Events may have come, places may have been given back.
+    fn after_change(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        if state.permits.has_waiters() {
+            self.pass_room(core, state, effects);
+            if let Some(cycle) = state.cycle.as_ref().filter(|cycle| cycle.is_stuck()) {
+                effects.stuck = Some(cycle.clone()); // what came from outside took the room
+            }
+        }
+        self.note_group(core, state);
+        self.claim(state, effects);
+        self.publish_room(state);
+    }
+
+    /// Gives the room there is to those who wait for it.
+    fn pass_room(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        if state.permits.has_waiters() {
+            state.permits.pass_on(state.queue.len(), effects);
+            core.waiting_changed(self.id, || state.permits.waiting_stages());
+        }
+    }
+
+    /// Sees to it that the group that gathers is handed over in time.
+    fn note_group(&self, core: &Core, state: &mut State<H>) {
+        let Some(size) = self.group.get() else { return };
+        let timer = state.gathering.note(state.queue.len(), *size, core.clock.now());
+        if let Some(due) = timer {
+            core.timers.add(due, Token::new(self.id, Task::Flush));
+        }
+    }
+
+    /// `n` events ended: tells the cycle they belong to.
+    fn cycle_ended(&self, state: &State<H>, n: usize, effects: &mut Effects) {
+        if let Some(cycle) = &state.cycle
+            && cycle.ended(n)
+        {
+            effects.over.push(self.id);
+        }
+    }
+
+    /// Notes that the stage may have seen its last event.
+    fn note_over(&self, state: &State<H>, effects: &mut Effects) {
+        if state.is_over() {
+            effects.over.push(self.id);
+        }
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// Whether no more events will come.
+    fn is_last_call(&self) -> bool {
+        self.cycle.is_none() && self.producers == 0
+    }
+
+    /// Whether the stage has seen its last event, and all it sent has left it.
+    fn is_over(&self) -> bool {
+        let fed = match &self.cycle {
+            Some(cycle) => !cycle.is_over(),
+            None => self.producers > 0 || self.in_flight + self.queue.len() + self.outboxed > 0,
+        };
+        self.phase == Phase::Open
+            && !fed
+            && !self.tickets.is_releasing()
+            && self.instances.at_rest()
+    }
+
+    /// Something of its cycle can act no more.
+    fn deactivate(&self, effects: &mut Effects) {
+        if let Some(cycle) = &self.cycle
+            && cycle.deactivate()
+        {
+            effects.stuck = Some(cycle.clone());
+        }
+    }
+
+    /// Counts events as shed when they arrived.
+    fn shed(&mut self, reason: Shed, meta: &Meta, n: usize) {
+        self.counts.shed[reason as usize] += n as u64;
+        settle_ack(meta.ack.as_ref(), n, Fate::Shed);
+    }
+
+    /// Counts events as shed after they had arrived.
+    fn shed_late(&mut self, reason: Shed, meta: &Meta, n: usize) {
+        self.counts.shed_late += n as u64;
+        self.shed(reason, meta, n);
+    }
+
+    /// Sheds up to `n` queued events from one end. Returns how many there were.
+    fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
+        let mut shed = 0;
+        while shed < n
+            && let Some(chunk) = self.queue.take(n - shed, from)
+        {
+            shed += chunk.len();
+            self.shed_late(reason, &chunk.meta, chunk.len());
+            effects.discard_events(&mut chunk.into_events());
+        }
+        shed
+    }
+}
+
+/// Tells the acknowledgement group of events how they ended.
+fn settle_ack(ack: Option<&Arc<AckGroup>>, n: usize, fate: Fate) {
+    if let Some(group) = ack {
+        group.settle(n as u64, fate);
+    }
+}
+
+/// The age of what shares `meta`, in the queue it is in.
+fn age(meta: &Meta, now: Time) -> std::time::Duration {
+    now.since(meta.enqueued)
+}

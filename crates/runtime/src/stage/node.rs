@@ -1,0 +1,321 @@
+//! What the rest of the runtime asks of a stage: to make a visit, to begin and to end, its numbers, and
+//! live change.
+
+use std::any::{Any, TypeId};
+
+use comporta_model::event::{Fate, Meta};
+use comporta_model::plan::WhenFull;
+use comporta_model::stage::Handler;
+
+use super::gate::Controller;
+use super::groups::GroupSize;
+use super::handle::{Fault, Instance};
+use super::permits::Shed;
+use super::queue::Side;
+use super::tray::Tray;
+use super::{Phase, Stage, settle_ack};
+use crate::core::{Core, Node, Reading};
+use crate::effects::{Effects, Visit};
+use crate::failure::Failure;
+use crate::path::outlet::Inlet;
+use crate::path::ready::Task;
+use crate::snapshot::StageSnapshot;
+use crate::sync::Arc;
+use crate::user;
+
+impl<H: Handler> Stage<H> {
+    /// Adds instances: made, initialised, idle. All of them, or none.
+    fn add_instances(
+        &self,
+        core: &Arc<Core>,
+        n: usize,
+        effects: &mut Effects,
+    ) -> Result<(), String> {
+        let mut made = Vec::new();
+        for _ in 0..n {
+            let index = self.state.lock().instances.next_index();
+            let instance = Instance::make(core, self, index)?;
+            self.learn_group(&instance)?;
+            made.push(Box::new(instance));
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase != Phase::Open {
+            effects.discard(made);
+            return Err("the stage has ended".to_owned());
+        }
+        state.instances.add(made);
+        self.claim(state, effects);
+        Ok(())
+    }
+
+    /// What a factory makes may be handed groups: how large they are is known only then.
+    fn learn_group(&self, instance: &Instance<H>) -> Result<(), String> {
+        let Some(handler) = instance.handler.as_ref().filter(|_| H::GROUPED) else { return Ok(()) };
+        let said = user::call(|| handler.group()).map_err(|reason| reason.to_string())?;
+        let Some((events, wait)) = said else { return Ok(()) };
+        let said = GroupSize { events, wait };
+        if *self.group.get_or_init(|| said) != said {
+            return Err("its instances want groups of different sizes".to_owned());
+        }
+        let capacity = self.state.lock().permits.capacity();
+        if events == 0 {
+            return Err("groups of 0 events: use at least 1".to_owned());
+        }
+        if events > capacity {
+            return Err(format!("groups of {events} events do not fit its queue of {capacity}"));
+        }
+        Ok(())
+    }
+}
+
+impl<H: Handler> Node for Stage<H> {
+    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
+        match task {
+            Task::Any => self.visit_events(core, visit),
+            Task::Resume { instance } => self.resume(core, instance, visit),
+            Task::Release => self.resume_results(core, visit),
+            Task::Retry { instance } => self.retry(core, instance, visit),
+            Task::Finish { instance } => self.finish(core, instance, visit),
+            Task::Flush => {
+                let mut guard = self.state.lock();
+                let state = &mut *guard;
+                state.gathering.timer_fired(state.queue.len(), core.clock.now());
+                self.after_change(core, state, &mut visit.effects);
+            }
+        }
+    }
+
+    fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
+        let wanted = self.state.lock().instances.wanted();
+        self.add_instances(core, wanted, effects)?;
+        self.note_group(core, &mut self.state.lock()); // an autostart event may be alone
+        Ok(())
+    }
+
+    fn inlet(self: Arc<Self>) -> Box<dyn Any> {
+        let inlet: Arc<dyn Inlet<H::Item>> = self;
+        Box::new(inlet)
+    }
+
+    fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
+        let tray = tray.downcast_ref::<Tray<H::Item>>();
+        if let Some(rest) = tray.and_then(Tray::take_rest) {
+            let mut visit = Visit::new(0, None);
+            self.reclaim(core, rest, &mut visit);
+            effects.take(&mut visit.effects);
+        }
+    }
+
+    fn close_edge(&self, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.producers -= 1;
+        self.claim(state, effects); // the last group need not wait any longer
+        self.note_over(state, effects);
+    }
+
+    fn may_finish(&self) -> bool {
+        let state = self.state.lock();
+        state.phase != Phase::Open || state.is_over()
+    }
+
+    fn begin_finish(&self, core: &Core, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.is_over() {
+            return;
+        }
+        for _ in 0..state.instances.take_claims() {
+            state.deactivate(effects); // whatever tokens are left find nothing and are dropped
+        }
+        // In a cycle some may still wait for room outside of it, or be on their way out: they are
+        // waited for.
+        let (left, idle) = state.instances.finish();
+        state.phase = Phase::Finishing(left);
+        for instance in idle {
+            self.dismiss(state, instance, effects);
+        }
+        if left == 0 {
+            state.phase = Phase::Ended;
+            drop(guard);
+            core.stage_ended(self.id, effects);
+        }
+    }
+
+    fn cancel(&self, effects: &mut Effects) {
+        // Called once at the stop and once more when the workers are gone, for what visits that
+        // were running left behind.
+        let ordered = self.order.as_ref().map_or(0, |order| order.cancel(effects));
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase == Phase::Ended {
+            return;
+        }
+        state.phase = Phase::Cancelled;
+        state.in_flight -= ordered;
+        let mut cancelled = std::mem::take(&mut state.outboxed) + ordered;
+        while let Some(chunk) = state.queue.take(usize::MAX, Side::Oldest) {
+            cancelled += chunk.len();
+            settle_ack(chunk.meta.ack.as_ref(), chunk.len(), Fate::Cancelled);
+            effects.discard_events(&mut chunk.into_events());
+        }
+        state.counts.cancelled += cancelled as u64;
+        for instance in state.instances.cancel() {
+            state.cancel_held(&instance);
+            effects.discard(instance);
+        }
+        let callers = state.permits.send_away();
+        drop(guard);
+        callers.iter().for_each(|caller| caller.close());
+    }
+
+    fn break_cycle(&self, core: &Core, effects: &mut Effects) -> bool {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.permits.has_waiters_inside() {
+            return false;
+        }
+        // Until one of the waiters can go on: places may be promised to a sender outside.
+        let waiting = state.permits.waiting_stages().len();
+        while state.permits.waiting_stages().len() == waiting
+            && state.shed_queued(Shed::Cycle, 1, Side::Newest, effects) > 0
+        {
+            self.cycle_ended(state, 1, effects);
+            self.pass_room(core, state, effects);
+        }
+        self.publish_room(state);
+        true
+    }
+
+    fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
+        let (failures_kept, failures_forgotten) = {
+            let failures = self.failures.lock();
+            (failures.len(), failures.forgotten())
+        };
+        let admission = self.gate.snapshot();
+        let state = self.state.lock();
+        StageSnapshot {
+            counts: state.counts,
+            queued: state.queue.len(),
+            in_flight: state.in_flight,
+            outboxed: state.outboxed,
+            capacity: state.permits.capacity(),
+            instances: state.instances.count(),
+            idle: state.instances.idle(),
+            admission,
+            busy: state.pace.busy(),
+            latency: state.latency.clone(),
+            failures_kept,
+            failures_forgotten,
+            ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),
+            ..StageSnapshot::blank(name, priority)
+        }
+    }
+
+    fn waiting_stages(&self) -> Vec<u32> {
+        self.state.lock().permits.waiting_stages()
+    }
+
+    fn set_capacity(&self, core: &Core, capacity: usize, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.permits.set_capacity(capacity);
+        self.pass_room(core, &mut guard, effects);
+        self.publish_room(&guard);
+    }
+
+    fn capacity_min(&self) -> usize {
+        self.group.get().map_or(1, |size| size.events)
+    }
+
+    fn set_enabled(&self, enabled: bool) {
+        let mut state = self.state.lock();
+        state.permits.set_disabled(!enabled);
+        self.publish_room(&state);
+    }
+
+    fn set_controller(&self, controller: Option<Controller>) {
+        self.state.lock().queue.set_guarded(controller.is_some());
+        self.gate.set(controller);
+    }
+
+    fn set_when_full(&self, when_full: WhenFull) {
+        let mut state = self.state.lock();
+        state.permits.set_when_full(when_full);
+        self.room.set_when_full(when_full);
+    }
+
+    fn reading(&self) -> Reading {
+        let state = self.state.lock();
+        Reading {
+            queued: state.queue.len(),
+            arrived: state.counts.arrived,
+            processed: state.counts.handled + state.counts.failed,
+            instances: if state.phase == Phase::Open { state.instances.wanted() } else { 0 },
+            free: state.instances.idle(),
+            capacity: state.permits.capacity(),
+            enabled: !state.permits.is_disabled(),
+        }
+    }
+
+    fn set_instances(
+        &self,
+        core: &Arc<Core>,
+        wanted: usize,
+        effects: &mut Effects,
+    ) -> Result<(), String> {
+        let missing = {
+            let state = self.state.lock();
+            if state.phase != Phase::Open {
+                return Err("the stage has ended".to_owned());
+            }
+            wanted.saturating_sub(state.instances.count())
+        };
+        self.add_instances(core, missing, effects)?;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.instances.set_wanted(wanted);
+        self.retire_surplus(state, effects);
+        Ok(())
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        self.failures.lock().list()
+    }
+
+    fn take_failures(&self, item: TypeId) -> Box<dyn Any> {
+        if item != TypeId::of::<H::Item>() {
+            return Box::new(()); // who asks for another type takes nothing
+        }
+        Box::new(self.failures.lock().drain())
+    }
+
+    fn replay(&self, core: &Core, max: usize, effects: &mut Effects) -> usize {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.phase != Phase::Open {
+            return 0;
+        }
+        let room = state.permits.unpromised(state.queue.len());
+        let replayed = self.failures.lock().take_replayable(max.min(room));
+        let n = replayed.len();
+        let now = core.clock.now();
+        for (meta, event) in replayed {
+            let meta = Meta { enqueued: now, ..meta };
+            let _ = state.queue.push(&meta, vec![Some(event)], false);
+        }
+        if let Some(cycle) = &state.cycle {
+            cycle.arrived(n);
+        }
+        let counts = &mut state.counts;
+        for count in [&mut counts.offered, &mut counts.arrived, &mut counts.replayed] {
+            *count += n as u64;
+        }
+        self.after_change(core, state, effects);
+        n
+    }
+
+    fn inject(&self, fault: Fault) {
+        self.faults.lock().push_back(fault);
+    }
+}

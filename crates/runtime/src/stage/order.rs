@@ -1,0 +1,204 @@
+//! Hop 8 of an ordered stage: its visits take tickets with their events and deposit what they sent; the
+//! results leave in the order of tickets. Whoever deposits what is next in order lets it out, with those
+//! that waited for it.
+//! Before: `handle`. After: `emit`, then `settle`.
+//! Invariant: deposits leave in the order of their tickets, one at a time.
+
+use std::collections::BTreeMap;
+
+use comporta_model::event::{Fate, Meta};
+use comporta_model::port::Ports;
+use comporta_model::stage::Handler;
+
+use super::handle::{Instance, Tally};
+use super::{Stage, settle_ack};
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::path::emit::{InLine, Links};
+use crate::path::line::Place;
+use crate::path::ready::{Task, Token};
+use crate::sync::{Arc, Mutex};
+
+/// How many visits, for each instance, may be ahead of the oldest: enough that none idles behind a slow
+/// one, and a bound on what waits to be let out.
+const AHEAD: usize = 4;
+
+/// The tickets of an ordered stage, under its lock.
+#[derive(Default)]
+pub(super) struct Tickets {
+    next: u64,
+    /// Given out, and not yet let out.
+    out: usize,
+    /// Results wait for room.
+    releasing: bool,
+}
+
+impl Tickets {
+    pub(super) fn take(&mut self) -> u64 {
+        self.out += 1;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// How many visits may begin.
+    pub(super) fn allowed(&self, instances: usize) -> usize {
+        (instances * AHEAD).saturating_sub(self.out)
+    }
+
+    pub(super) fn is_releasing(&self) -> bool {
+        self.releasing
+    }
+}
+
+/// What waits to be let out.
+pub(super) struct Order<P>(Mutex<State<P>>);
+
+struct State<P> {
+    next: u64,
+    deposits: BTreeMap<u64, Deposit<P>>,
+    spare: Vec<P>,
+    /// The releaser: none before it is first needed, taken out while it runs.
+    links: Option<Box<Links>>,
+    /// Somebody lets results out, or they wait for room.
+    busy: bool,
+}
+
+struct Deposit<P> {
+    ports: P,
+    meta: Meta,
+    tally: Tally,
+}
+
+impl<P: Ports> Order<P> {
+    pub(super) fn new() -> Self {
+        Order(Mutex::new(State {
+            next: 0,
+            deposits: BTreeMap::new(),
+            spare: Vec::new(),
+            links: None,
+            busy: false,
+        }))
+    }
+
+    /// The program was stopped: drops everything. Returns how many events that were in flight it held.
+    pub(super) fn cancel(&self, effects: &mut Effects) -> usize {
+        let mut state = self.0.lock();
+        let (deposits, links) = (std::mem::take(&mut state.deposits), state.links.take());
+        drop(state);
+        let mut held = 0;
+        for (_, Deposit { ports, meta, tally }) in deposits {
+            held += tally.ended();
+            settle_ack(meta.ack.as_ref(), tally.ended(), Fate::Cancelled);
+            effects.discard(ports);
+        }
+        effects.discard(links);
+        held
+    }
+
+    /// The next deposit, if it is there; else the releaser goes, and leaves its links.
+    fn next(&self, links: &mut Option<Box<Links>>) -> Option<Deposit<P>> {
+        let mut state = self.0.lock();
+        let next = state.next;
+        let deposit = state.deposits.remove(&next);
+        if deposit.is_some() {
+            state.next += 1;
+        } else {
+            state.busy = false;
+            state.links = links.take();
+        }
+        deposit
+    }
+}
+
+impl<H: Handler> Stage<H> {
+    /// A visit leaves what it sent. Returns whether it can leave now and nobody else sees to it: then
+    /// the caller must, by [`release_results`](Self::release_results).
+    #[must_use]
+    pub(super) fn deposit(
+        &self,
+        instance: &mut Instance<H>,
+        ticket: u64,
+        tally: Tally,
+        meta: Meta,
+    ) -> bool {
+        let Some(order) = &self.order else { return false };
+        let mut state = order.0.lock();
+        let fresh = state.spare.pop().unwrap_or_else(H::Ports::new);
+        let ports = std::mem::replace(&mut instance.ports, fresh);
+        state.deposits.insert(ticket, Deposit { ports, meta, tally });
+        if ticket != state.next || state.busy {
+            return false;
+        }
+        state.busy = true;
+        drop(state);
+        if let Some(cycle) = &self.state.lock().cycle {
+            cycle.activate();
+        }
+        true
+    }
+
+    /// Room was granted to results that waited for it.
+    pub(super) fn resume_results(&self, core: &Arc<Core>, visit: &mut Visit) {
+        let Some(order) = &self.order else { return };
+        let taken = order.0.lock().links.take();
+        let Some(mut links) = taken else { return }; // the program was stopped
+        if links.resume(core, visit) == InLine::No {
+            self.state.lock().tickets.releasing = false;
+            self.release(core, links, visit);
+        } else {
+            self.park_results(links, visit);
+        }
+    }
+
+    /// Lets deposits out in order, as long as there are and find room.
+    pub(super) fn release_results(&self, core: &Arc<Core>, visit: &mut Visit) {
+        let Some(order) = &self.order else { return };
+        let links = order.0.lock().links.take().unwrap_or_else(|| {
+            let place = Place::of_task(Token::new(self.id, Task::Release));
+            let exact = self.rules.batch == 1;
+            Box::new(Links::new(core, self.id, &mut H::Ports::new(), exact, place))
+        });
+        self.release(core, links, visit);
+    }
+
+    fn release(&self, core: &Arc<Core>, links: Box<Links>, visit: &mut Visit) {
+        let Some(order) = &self.order else { return };
+        let mut links = Some(links);
+        while let Some(mut deposit) = order.next(&mut links) {
+            let Some(own) = &mut links else { return };
+            let sent = own.flush(core, &mut deposit.ports, &deposit.meta, true, visit);
+            let waits = own.in_line() != InLine::No;
+            let Deposit { ports, meta, tally } = deposit;
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            self.count(core, state, &meta, (tally, sent), visit);
+            state.tickets.out -= 1;
+            state.tickets.releasing = waits;
+            self.cycle_ended(state, tally.ended(), &mut visit.effects);
+            self.claim(state, &mut visit.effects);
+            let usual = state.pace.usual();
+            drop(guard);
+            self.tell(core, &meta, tally, usual, visit);
+            order.0.lock().spare.push(ports);
+            if waits && let Some(links) = links {
+                return self.park_results(links, visit);
+            }
+        }
+        let state = self.state.lock();
+        state.deactivate(&mut visit.effects);
+        self.note_over(&state, &mut visit.effects);
+    }
+
+    /// What is let out waits for room.
+    fn park_results(&self, links: Box<Links>, visit: &mut Visit) {
+        let Some(order) = &self.order else { return };
+        let (place, in_line) = (links.place().clone(), links.in_line());
+        order.0.lock().links = Some(links);
+        if place.park() {
+            visit.effects.tokens.extend(place.token()); // room was granted meanwhile
+        }
+        if in_line == InLine::Inside {
+            self.state.lock().deactivate(&mut visit.effects);
+        }
+    }
+}

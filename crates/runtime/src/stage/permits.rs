@@ -1,0 +1,371 @@
+//! Hop 2, admit: who may enter a queue. Decides how many of the events that arrive enter, and what
+//! becomes of the others; holds those who wait for room, first in first out.
+//! Before: `inlet`, under whose lock all of this happens. After: `queue`.
+//!
+//! Invariants: `queued + reserved <= capacity`, unless the capacity was lowered below them or a visit
+//! put back what it did not come to; room is granted to those who wait before anyone else gets some;
+//! whoever leaves room while others wait passes it on.
+
+use comporta_model::plan::WhenFull;
+
+use crate::cycle::Cycle;
+use crate::effects::Effects;
+use crate::path::line::{Line, Place, Waiter};
+use crate::path::outlet::{Refusal, Reserved, Standing};
+use crate::sync::Arc;
+
+/// Why an event was shed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Shed {
+    /// The queue was full, under `reject`.
+    Rejected,
+    /// The queue was full, under `drop-newest`.
+    Newest,
+    /// The queue was full, under `drop-oldest`.
+    Oldest,
+    /// The queue was disabled.
+    Disabled,
+    /// A cycle was stuck.
+    Cycle,
+    /// The stage had ended: sent by a `finish` inside a cycle.
+    Ended,
+    /// By the admission controller `capacity`: too many waited.
+    Capacity,
+    /// By `token-bucket`: they came too fast.
+    TokenBucket,
+    /// By `codel`: they had waited too long.
+    Codel,
+    /// By `seda`: response times were over the target.
+    Seda,
+    /// By `gradient`: response times rose.
+    Gradient,
+    /// By `breakwater`: the queueing delay was over the target.
+    Breakwater,
+    /// By `tiers`: others mattered more.
+    Tiers,
+    /// By `deadline`: they would have been late.
+    Deadline,
+    /// By an admission controller of the program's own.
+    Admission,
+}
+
+impl Shed {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Shed; 15] = [
+        Shed::Rejected,
+        Shed::Newest,
+        Shed::Oldest,
+        Shed::Disabled,
+        Shed::Cycle,
+        Shed::Ended,
+        Shed::Capacity,
+        Shed::TokenBucket,
+        Shed::Codel,
+        Shed::Seda,
+        Shed::Gradient,
+        Shed::Breakwater,
+        Shed::Tiers,
+        Shed::Deadline,
+        Shed::Admission,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Shed::Rejected => "rejected",
+            Shed::Newest => "drop-newest",
+            Shed::Oldest => "drop-oldest",
+            Shed::Disabled => "disabled",
+            Shed::Cycle => "cycle",
+            Shed::Ended => "ended",
+            Shed::Capacity => "capacity",
+            Shed::TokenBucket => "token-bucket",
+            Shed::Codel => "codel",
+            Shed::Seda => "seda",
+            Shed::Gradient => "gradient",
+            Shed::Breakwater => "breakwater",
+            Shed::Tiers => "tiers",
+            Shed::Deadline => "deadline",
+            Shed::Admission => "admission",
+        }
+    }
+
+    /// Whether it was an admission controller, on arrival or later; the other reasons are of one
+    /// kind each.
+    #[must_use]
+    pub fn is_admission(self) -> bool {
+        self as usize >= Shed::Capacity as usize
+    }
+
+    /// By the admission controller of that name.
+    pub(crate) fn by(controller: &str) -> Shed {
+        let named = |reason: &Shed| reason.is_admission() && reason.name() == controller;
+        Shed::ALL.into_iter().find(named).unwrap_or(Shed::Admission)
+    }
+}
+
+/// Who may enter a queue, and who waits to.
+pub(super) struct Permits {
+    capacity: usize,
+    when_full: WhenFull,
+    disabled: bool,
+    /// Places promised: to callers that are about to send, to waiters that were granted some, and to
+    /// those that are still to be.
+    reserved: usize,
+    /// Of these, places kept for the line until they are worth a wake-up.
+    saved: usize,
+    /// Its stage waits until a group is complete, and that may take the last of its places.
+    grouped: bool,
+    /// Those who wait and belong to the cycle of this queue, and the others.
+    inside: Line,
+    outside: Line,
+    cycle: Option<Arc<Cycle>>,
+}
+
+/// What was decided about `n` events.
+pub(super) struct Verdict {
+    /// So many enter.
+    pub(super) enter: usize,
+    /// What becomes of the others.
+    pub(super) rest: Rest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// They wait with their sender.
+    Waits,
+    Shed(Shed),
+    /// All enter, and then the oldest leave until what is queued fits.
+    Oldest,
+}
+
+impl Permits {
+    pub(super) fn new(
+        capacity: usize,
+        when_full: WhenFull,
+        cycle: Option<Arc<Cycle>>,
+        grouped: bool,
+    ) -> Self {
+        Permits {
+            capacity,
+            when_full,
+            disabled: false,
+            reserved: 0,
+            saved: 0,
+            grouped,
+            inside: Line::default(),
+            outside: Line::default(),
+            cycle,
+        }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
+    pub(super) fn set_when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
+    }
+
+    pub(super) fn is_disabled(&self) -> bool {
+        self.disabled
+    }
+
+    pub(super) fn set_disabled(&mut self, disabled: bool) {
+        self.disabled = disabled;
+    }
+
+    /// Whether a sender belongs to the same cycle as this queue.
+    pub(super) fn is_inside(&self, place: &Place) -> bool {
+        match (&self.cycle, place.stage()) {
+            (Some(cycle), Some(stage)) => cycle.stages.binary_search(&stage).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Places free for a sender: one fewer for one that enters a cycle, so that a bubble remains.
+    fn free(&self, queued: usize, inside: bool) -> usize {
+        let bubble = usize::from(self.cycle.is_some() && !inside && self.capacity > 1);
+        self.capacity.saturating_sub(queued + self.reserved + bubble)
+    }
+
+    /// Free to those who do not wait: nothing, while others do.
+    fn free_now(&self, queued: usize, inside: bool) -> usize {
+        let line = if inside { &self.inside } else { &self.outside };
+        if line.is_empty() { self.free(queued, inside) } else { 0 }
+    }
+
+    /// What a sender that asks for no lock is told of the room there is.
+    pub(super) fn hint(&self, queued: usize) -> usize {
+        if self.disabled { usize::MAX } else { self.free_now(queued, false) }
+    }
+
+    /// Places that nobody has been promised.
+    pub(super) fn unpromised(&self, queued: usize) -> usize {
+        self.free(queued, true)
+    }
+
+    /// How many events are queued beyond what fits beside the places promised.
+    pub(super) fn surplus(&self, queued: usize) -> usize {
+        (queued + self.reserved).saturating_sub(self.capacity).min(queued)
+    }
+
+    /// Decides about `n` events, by the rule of the way they came, or of the queue.
+    pub(super) fn admit(
+        &self,
+        queued: usize,
+        n: usize,
+        inside: bool,
+        rule: Option<WhenFull>,
+    ) -> Verdict {
+        if self.disabled {
+            return Verdict { enter: 0, rest: Rest::Shed(Shed::Disabled) };
+        }
+        let (room, rest) = match rule.unwrap_or(self.when_full) {
+            WhenFull::Block => (self.free_now(queued, inside), Rest::Waits),
+            WhenFull::DropOldest => (n, Rest::Oldest),
+            WhenFull::Reject => (self.free(queued, true), Rest::Shed(Shed::Rejected)),
+            WhenFull::DropNewest => (self.free(queued, true), Rest::Shed(Shed::Newest)),
+        };
+        Verdict { enter: n.min(room), rest }
+    }
+
+    /// Reserves a place for a caller outside.
+    pub(super) fn reserve(
+        &mut self,
+        queued: usize,
+        rule: Option<WhenFull>,
+    ) -> Result<Reserved, Refusal> {
+        let rule = rule.unwrap_or(self.when_full);
+        if self.disabled || matches!(rule, WhenFull::DropNewest | WhenFull::DropOldest) {
+            return Ok(Reserved(0));
+        }
+        if self.free_now(queued, false) == 0 {
+            let rejects = rule == WhenFull::Reject;
+            return Err(if rejects { Refusal::Rejected } else { Refusal::Full });
+        }
+        self.reserved += 1;
+        Ok(Reserved(1))
+    }
+
+    /// Gives reserved or granted places back.
+    pub(super) fn release(&mut self, places: usize) {
+        self.reserved -= places;
+    }
+
+    /// How many of a sender's `waiting` events may enter now, `granted` of which have a place.
+    pub(super) fn readmit(
+        &mut self,
+        queued: usize,
+        waiting: usize,
+        granted: usize,
+        inside: bool,
+    ) -> usize {
+        self.reserved -= granted;
+        waiting.min(granted.max(self.free_now(queued, inside)))
+    }
+
+    /// Puts a sender in line.
+    pub(super) fn stand(&mut self, place: &Arc<Place>, want: usize) -> Standing {
+        let inside = self.is_inside(place);
+        if inside && let Some(cycle) = &self.cycle {
+            cycle.wait_inside(1);
+        }
+        let line = if inside { &mut self.inside } else { &mut self.outside };
+        Standing { inside, number: line.join(place.clone(), want) }
+    }
+
+    /// Takes a sender out of the line; if it was granted room, that is free again.
+    pub(super) fn leave(&mut self, place: &Place, standing: Standing) {
+        let line = if standing.inside { &mut self.inside } else { &mut self.outside };
+        if !line.leave(standing.number) {
+            self.reserved -= place.take();
+        } else if standing.inside
+            && let Some(cycle) = &self.cycle
+        {
+            cycle.wait_inside(-1);
+        }
+    }
+
+    /// Grants free places to those who wait. Those outside a cycle are granted some only when a
+    /// quarter of the queue is free, or all of it: to wake a sender for each place costs more than
+    /// the events. What becomes free until then is kept for them.
+    pub(super) fn pass_on(&mut self, queued: usize, effects: &mut Effects) {
+        while let Some(want) = self.inside.first_wants() {
+            let room = self.free(queued, true).min(want);
+            if room == 0 {
+                return;
+            }
+            if let (Some(first), Some(cycle)) = (self.inside.pop(), &self.cycle) {
+                cycle.activate();
+                cycle.wait_inside(-1);
+                self.grant(&first, room, effects);
+            }
+        }
+        let Some(want) = self.outside.first_wants() else {
+            self.reserved -= std::mem::take(&mut self.saved);
+            return;
+        };
+        let quarter = (self.capacity / 4).max(1);
+        let free = self.free(queued, false);
+        if self.cycle.is_some() || self.grouped {
+            // Nothing is kept from those who go round, nor from a group that is not complete.
+            if free < want.min(quarter) {
+                return;
+            }
+        } else if free + self.saved < quarter && queued > 0 {
+            self.reserved += free;
+            self.saved += free;
+            return;
+        }
+        self.reserved -= std::mem::take(&mut self.saved);
+        while let Some(want) = self.outside.first_wants() {
+            let room = self.free(queued, false).min(want);
+            if room == 0 {
+                return;
+            }
+            if let Some(first) = self.outside.pop() {
+                self.grant(&first, room, effects);
+            }
+        }
+    }
+
+    fn grant(&mut self, waiter: &Waiter, room: usize, effects: &mut Effects) {
+        self.reserved += room;
+        let wakes = waiter.place.grant(room);
+        match waiter.place.token() {
+            Some(token) if wakes => effects.tokens.push(token),
+            Some(_) => {} // it has not parked yet, and will see it when it does
+            None => effects.callers.push(waiter.place.clone()),
+        }
+    }
+
+    /// Sends away everybody who waits: the program stops. Returns the callers among them.
+    pub(super) fn send_away(&mut self) -> Vec<Arc<Place>> {
+        self.reserved -= std::mem::take(&mut self.saved);
+        if let Some(cycle) = &self.cycle {
+            cycle.wait_inside(-(self.inside.len() as i64));
+        }
+        let waiting = std::iter::from_fn(|| self.inside.pop().or_else(|| self.outside.pop()));
+        waiting.map(|waiter| waiter.place).filter(|place| place.token().is_none()).collect()
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.inside.is_empty() || !self.outside.is_empty()
+    }
+
+    pub(super) fn has_waiters_inside(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
+    /// The stages that those who wait belong to, each as often as it waits.
+    pub(super) fn waiting_stages(&self) -> Vec<u32> {
+        self.inside.stages().chain(self.outside.stages()).collect()
+    }
+}

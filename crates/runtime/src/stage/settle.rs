@@ -1,0 +1,388 @@
+//! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
+//! decides what the instance does next: it is free, waits for room, waits to try again, or is done.
+//! Before: `emit`. After: `ready`, for the next visit.
+//! Also here: the end of an instance. The results of an ordered stage leave by `order`.
+//! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
+
+use std::time::Duration;
+
+use comporta_model::chunk::Chunk;
+use comporta_model::event::{Fate, Meta};
+use comporta_model::port::Ports;
+use comporta_model::stage::Handler;
+use comporta_policy::admission::Done;
+
+use super::handle::{Instance, Pending, Ran, Tally};
+use super::ports::{Flooded, Mark, Unbounded, Withdraw};
+use super::queue::Side;
+use super::take::Batch;
+use super::{Phase, Stage, State, age, settle_ack};
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::failure::Reason;
+use crate::path::emit::InLine;
+use crate::path::outlet::Sent;
+use crate::path::ready::{Task, Token};
+use crate::sync::Arc;
+use crate::user;
+
+impl<H: Handler> Stage<H> {
+    /// After the handler ran: sends, settles, and places the instance.
+    pub(super) fn conclude(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        ran: Ran<H::Item>,
+        visit: &mut Visit,
+    ) {
+        let Ran { mut batch, spent, at, retry_after } = ran;
+        visit.done = spent;
+        let end = core.clock.now();
+        visit.end = Some(end);
+        instance.pace.note(end.since(visit.start), spent);
+        let meta = Meta { home: visit.home, ..batch.chunk.meta.clone() };
+        let rest = batch.tray.take().and_then(|tray| {
+            core.hide_tray(visit);
+            tray.take_rest()
+        });
+        if H::IN_PLACE {
+            let Instance { handler, ports, .. } = &mut *instance;
+            let handled = batch.chunk.take_front(at, batch.tally.failed > 0);
+            if let Some(handler) = handler {
+                handler.pass_on(handled, ports);
+            }
+        } else {
+            batch.chunk.advance(at);
+        }
+        let tally = batch.tally;
+        instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
+        let Batch { chunk, ticket, from, .. } = batch;
+        let left = Left { in_hand: chunk, rest, from };
+        match ticket {
+            None => {
+                let Instance { links, ports, .. } = &mut *instance;
+                let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
+                self.settle(core, instance, left, &meta, (tally, sent), visit);
+            }
+            // What it has done so far waits with what is to be tried again.
+            Some(_) if instance.pending.is_some() => {
+                let mut guard = self.state.lock();
+                self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
+            }
+            Some(ticket) => {
+                let leaves = self.deposit(&mut instance, ticket, tally, meta);
+                let mut guard = self.state.lock();
+                let state = &mut *guard;
+                state.pace.learn(&mut instance.pace, self.rules.batch);
+                self.put_back(state, left, visit); // a visit that called `quit` has not come to all
+                self.place(core, state, instance, InLine::No, &mut visit.effects);
+                self.publish_room(state);
+                drop(guard);
+                if leaves {
+                    self.release_results(core, visit);
+                }
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        core: &Core,
+        mut instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        meta: &Meta,
+        (tally, sent): (Tally, Sent),
+        visit: &mut Visit,
+    ) {
+        let in_line = instance.links.in_line();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.pace.learn(&mut instance.pace, self.rules.batch);
+        let usual = state.pace.usual(); // of one event: more fit if short
+        core.set_pace(self.id, usual);
+        self.count(core, state, meta, (tally, sent), visit);
+        self.put_back(state, left, visit);
+        let effects = &mut visit.effects;
+        self.cycle_ended(state, tally.ended(), effects);
+        self.place(core, state, instance, in_line, effects);
+        self.publish_room(state);
+        drop(guard);
+        self.tell(core, meta, tally, usual, visit);
+    }
+
+    /// Counts what a visit did.
+    pub(super) fn count(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        meta: &Meta,
+        (tally, sent): (Tally, Sent),
+        visit: &Visit,
+    ) {
+        let counts = &mut state.counts;
+        counts.handled += tally.handled as u64;
+        counts.failed += tally.failed as u64;
+        counts.retried += tally.retried as u64;
+        counts.emitted += sent.emitted as u64;
+        counts.unrouted += sent.unrouted as u64;
+        counts.lost += sent.lost as u64;
+        state.in_flight -= tally.ended();
+        if self.rules.last && tally.handled > 0 {
+            let now = visit.end.unwrap_or_else(|| core.clock.now());
+            state.latency.note(now.since(meta.ingress), tally.handled as u64);
+        }
+    }
+
+    /// Tells those who want to know how events ended.
+    pub(super) fn tell(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        tally: Tally,
+        service: Duration,
+        visit: &mut Visit,
+    ) {
+        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
+        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+        if self.gate.is_present() && tally.ended() > 0 {
+            visit.effects.hand_over(core);
+            let now = visit.end.unwrap_or_else(|| core.clock.now());
+            let response = age(meta, now);
+            self.gate.settled(&Done { now, n: tally.ended(), response, service });
+        }
+    }
+
+    /// What a visit did not come to is queued again, where it was taken.
+    fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
+        let Left { in_hand, rest, from } = left;
+        // The last first: each goes before what is there.
+        for chunk in rest.into_iter().chain([in_hand]) {
+            let n = chunk.len();
+            if n == 0 {
+                if let Some(storage) = visit.cache.put(chunk.into_storage()) {
+                    state.queue.recycle(storage);
+                }
+                continue;
+            }
+            state.in_flight -= n;
+            if state.phase == Phase::Cancelled {
+                state.counts.cancelled += n as u64;
+                settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+                visit.effects.discard_events(&mut chunk.into_events());
+            } else {
+                state.queue.put_back(chunk, from);
+            }
+        }
+    }
+
+    /// Takes back what a visit whose handler does not return has not begun.
+    pub(super) fn reclaim(&self, core: &Core, chunk: Chunk<H::Item>, visit: &mut Visit) {
+        let meta = chunk.meta.clone();
+        let in_hand = Chunk::new(meta, Vec::new());
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.put_back(state, Left { in_hand, rest: Some(chunk), from: Side::Oldest }, visit);
+        self.after_change(core, state, &mut visit.effects);
+    }
+
+    /// Where an instance goes after a visit that is settled.
+    fn place(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        in_line: InLine,
+        effects: &mut Effects,
+    ) {
+        if state.phase == Phase::Cancelled {
+            state.cancel_held(&instance);
+            effects.discard(instance);
+        } else if in_line != InLine::No {
+            self.park(state, instance, in_line, effects);
+        } else if let Some(pending) = &instance.pending {
+            let token = Token::new(self.id, Task::Retry { instance: instance.index });
+            core.timers.add(core.clock.now() + pending.wait, token);
+            state.instances.park(instance);
+        } else {
+            self.free(state, instance, effects);
+            state.deactivate(effects);
+            self.note_over(state, effects);
+        }
+    }
+
+    /// The instance waits for room.
+    fn park(
+        &self,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        in_line: InLine,
+        effects: &mut Effects,
+    ) {
+        let place = instance.links.place().clone();
+        state.instances.park(instance);
+        if place.park() {
+            effects.tokens.extend(place.token()); // room was granted meanwhile
+        }
+        if in_line == InLine::Inside {
+            state.deactivate(effects);
+        }
+    }
+
+    /// An instance has nothing to do: it is free for the next event, or goes.
+    pub(super) fn free(
+        &self,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        effects: &mut Effects,
+    ) {
+        if matches!(state.phase, Phase::Finishing(_)) {
+            return self.dismiss(state, instance, effects);
+        }
+        state.instances.put_idle(instance);
+        self.retire_surplus(state, effects);
+        self.claim(state, effects);
+    }
+
+    /// Lets idle instances go that are more than wanted.
+    pub(super) fn retire_surplus(&self, state: &mut State<H>, effects: &mut Effects) {
+        while state.phase == Phase::Open
+            && let Some(instance) = state.instances.retire_one()
+        {
+            self.dismiss(state, instance, effects);
+            for _ in 0..state.instances.drop_surplus_claims() {
+                state.deactivate(effects);
+            }
+        }
+    }
+
+    /// An instance with nothing to do is to finish.
+    pub(super) fn dismiss(
+        &self,
+        state: &mut State<H>,
+        mut instance: Box<Instance<H>>,
+        effects: &mut Effects,
+    ) {
+        instance.finishing = true;
+        effects.token(self.id, Task::Finish { instance: instance.index });
+        state.instances.park(instance);
+        if let Some(cycle) = &state.cycle {
+            cycle.activate();
+        }
+    }
+
+    /// Room was granted to an instance that waited for it.
+    pub(super) fn resume(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
+        let unparked = self.state.lock().instances.unpark(index);
+        let Some(mut instance) = unparked else { return }; // the program was stopped
+        let in_line = instance.links.resume(core, visit);
+        if in_line == InLine::No && instance.finishing {
+            return self.finished(core, instance, visit);
+        }
+        let mut guard = self.state.lock();
+        self.place(core, &mut guard, instance, in_line, &mut visit.effects);
+    }
+
+    /// An instance has waited long enough to try an event again.
+    pub(super) fn retry(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
+        let unparked = self.state.lock().instances.unpark(index);
+        let Some(mut instance) = unparked else { return };
+        if let Some(Pending { batch, .. }) = instance.pending.take() {
+            self.run(core, instance, batch, visit);
+        }
+    }
+
+    /// An instance has seen its last event.
+    pub(super) fn finish(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
+        let unparked = self.state.lock().instances.unpark(index);
+        let Some(mut instance) = unparked else { return };
+        let Instance { handler, ports, cx, links, .. } = &mut *instance;
+        ports.each(&mut Unbounded(self.emit_max()));
+        ports.each(&mut Mark);
+        visit.effects.hand_over(core);
+        let result =
+            user::try_call(|| handler.as_mut().map_or(Ok(()), |handler| handler.finish(ports, cx)));
+        let mut flooded = Flooded(false);
+        ports.each(&mut flooded);
+        let failure = match result {
+            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
+            Ok(()) => None,
+            Err(message) => Some(message),
+        };
+        if let Some(message) = failure {
+            let _ = user::call(|| ports.each(&mut Withdraw));
+            core.report(format!("`{}` could not finish: {message}", self.rules.name));
+        }
+        let now = core.clock.now();
+        visit.end = Some(now);
+        let meta = Meta { ingress: now, home: visit.home, tier: u8::MAX, ..Meta::default() };
+        let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
+        let in_line = links.in_line();
+        self.count(core, &mut self.state.lock(), &meta, (Tally::default(), sent), visit);
+        if in_line == InLine::No {
+            return self.finished(core, instance, visit);
+        }
+        let mut guard = self.state.lock();
+        if guard.phase == Phase::Cancelled {
+            return visit.effects.discard(instance);
+        }
+        self.park(&mut guard, instance, in_line, &mut visit.effects);
+    }
+
+    /// An instance is done, and all it sent is delivered.
+    fn finished(&self, core: &Core, instance: Box<Instance<H>>, visit: &mut Visit) {
+        visit.effects.discard(instance);
+        let effects = &mut visit.effects;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.deactivate(effects);
+        match state.phase {
+            Phase::Finishing(1) => {
+                state.phase = Phase::Ended;
+                state.instances.ended();
+                drop(guard);
+                core.stage_ended(self.id, effects);
+            }
+            Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
+            Phase::Open => {
+                state.instances.retired();
+                self.note_over(state, effects);
+            }
+            Phase::Ended | Phase::Cancelled => {}
+        }
+    }
+}
+
+/// What a visit did not come to.
+struct Left<T> {
+    in_hand: Chunk<T>,
+    /// Of the tray.
+    rest: Option<Chunk<T>>,
+    /// Where it was taken.
+    from: Side,
+}
+
+impl<T> Batch<T> {
+    /// Takes out the event that is to be tried again, and what has to be handled together with it.
+    fn wait_to_retry<H: Handler>(&mut self, wait: Duration) -> Pending<T> {
+        let together = H::GROUPED || self.ticket.is_some();
+        let events = if together { self.chunk.len() } else { 1 };
+        let chunk = self.chunk.split_front(events, Vec::new());
+        // Without a ticket what has been done is settled now.
+        let tally = if self.ticket.is_some() { self.tally } else { Tally::default() };
+        let batch = Batch { chunk, tray: None, ticket: self.ticket, from: Side::Oldest, tally };
+        Pending { batch, wait }
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// The program was stopped: what an instance has in hand is cancelled.
+    pub(super) fn cancel_held(&mut self, instance: &Instance<H>) {
+        let held = instance.held();
+        self.in_flight -= held;
+        self.counts.cancelled += held as u64;
+        if let Some(pending) = &instance.pending {
+            let meta = &pending.batch.chunk.meta;
+            settle_ack(meta.ack.as_ref(), held, Fate::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The beginning of a visit: an instance that is idle takes a batch of events from the queue.
+//! Before: `work`, with a token. After: `handle`.
+
+use comporta_model::chunk::Chunk;
+use comporta_model::event::{AckGroup, Meta, Time};
+use comporta_model::stage::Handler;
+use comporta_policy::admission::{Look, Next};
+
+use super::handle::{Instance, Tally};
+use super::permits::Shed;
+use super::queue::{EventQueue, Side};
+use super::tray::Tray;
+use super::{Stage, State, age};
+use crate::core::Core;
+use crate::effects::Visit;
+use crate::sync::Arc;
+
+/// What an instance has in hand in a visit.
+pub(super) struct Batch<T> {
+    /// The events it handles.
+    pub(super) chunk: Chunk<T>,
+    /// Where those stand that it handles after these, one at a time.
+    pub(super) tray: Option<Arc<Tray<T>>>,
+    /// Of an ordered stage: its place in the order of results.
+    pub(super) ticket: Option<u64>,
+    /// Which end of the queue it was taken from.
+    pub(super) from: Side,
+    /// How those ended that it handled before it waited to try one again.
+    pub(super) tally: Tally,
+}
+
+/// A visit that has begun.
+struct Begun<H: Handler> {
+    instance: Box<Instance<H>>,
+    batch: Batch<H::Item>,
+}
+
+impl<H: Handler> Stage<H> {
+    /// One visit of an idle instance to the queue.
+    pub(super) fn visit_events(&self, core: &Arc<Core>, visit: &mut Visit) {
+        let from = if self.gate.is_present() { self.sift(core, visit) } else { Side::Oldest };
+        if let Some(Begun { instance, batch }) = self.take_batch(core, from, visit) {
+            self.run(core, instance, batch, visit);
+        }
+    }
+
+    fn take_batch(&self, core: &Core, from: Side, visit: &mut Visit) -> Option<Begun<H>> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if !state.instances.use_claim() {
+            return None; // a copy of a token that was used
+        }
+        let instance = state.instances.take_idle()?;
+        let effects = &mut visit.effects;
+        let chunk = match self.group.get() {
+            // No more than the queue may hold: what a visit puts back comes on top of what came
+            // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
+            None => {
+                let stride = if self.has_faults(core) { 1 } else { state.pace.stride() };
+                let most = stride.min(state.permits.capacity().max(1));
+                let most = visit.limit.map_or(most, |limit| most.min(limit.get()));
+                state.queue.take(most, from)
+            }
+            Some(size) => {
+                state.gathering.taken(core.clock.now());
+                let group = take_group(&mut *state.queue, size.events);
+                self.note_group(core, state);
+                group
+            }
+        };
+        let Some(chunk) = chunk else {
+            state.instances.put_idle(instance);
+            state.deactivate(effects);
+            self.note_over(state, effects);
+            return None;
+        };
+        state.in_flight += chunk.len();
+        state.counts.visits += 1;
+        self.pass_room(core, state, effects);
+        let ticket = self.order.is_some().then(|| state.tickets.take());
+        self.claim(state, effects);
+        self.publish_room(state);
+        let shared = state.instances.count() > 1 && !self.rules.in_order && chunk.len() > 1;
+        drop(guard);
+        let (chunk, tray) = if shared {
+            let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
+            (in_hand, Some(Tray::new(chunk)))
+        } else {
+            (chunk, None)
+        };
+        let batch = Batch { chunk, tray, ticket, from, tally: Tally::default() };
+        Some(Begun { instance, batch })
+    }
+
+    /// Asks the admission controller, outside of the lock, whom to take, and sheds those that it says
+    /// have waited in vain.
+    #[cold]
+    #[inline(never)]
+    fn sift(&self, core: &Core, visit: &mut Visit) -> Side {
+        if let Some(failure) = self.gate.take_failure() {
+            core.report(format!("`{}`: {failure}", self.rules.name));
+        }
+        loop {
+            let Some((look, enqueued)) = self.state.lock().look(visit.start) else {
+                return Side::Oldest;
+            };
+            visit.effects.hand_over(core);
+            match self.gate.next(&look) {
+                (Next::Shed(n), reason) => {
+                    self.shed_oldest(core, reason, n.clamp(1, look.n), enqueued, visit);
+                }
+                (Next::Newest, _) if !self.rules.in_order => return Side::Newest,
+                _ => return Side::Oldest,
+            }
+        }
+    }
+
+    /// Sheds `n` of the oldest events, if they are still those that came at that time.
+    fn shed_oldest(&self, core: &Core, reason: Shed, n: usize, enqueued: Time, visit: &mut Visit) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.queue.oldest().is_some_and(|(meta, _)| meta.enqueued == enqueued) {
+            let effects = &mut visit.effects;
+            let shed = state.shed_queued(reason, n, Side::Oldest, effects);
+            self.cycle_ended(state, shed, effects);
+            self.pass_room(core, state, effects);
+            self.publish_room(state);
+        }
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// What the admission controller is shown of the oldest events, and when they came.
+    fn look(&self, now: Time) -> Option<(Look, Time)> {
+        let (meta, n) = self.queue.oldest()?;
+        let look = Look {
+            now,
+            n,
+            queued: self.queue.len(),
+            age: age(meta, now),
+            tier: meta.tier,
+            deadline: meta.deadline,
+        };
+        Some((look, meta.enqueued))
+    }
+}
+
+/// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
+/// or only some to one, a group that joins these stands for them all.
+fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Chunk<T>> {
+    let mut gathered = queue.take(size, Side::Oldest)?;
+    let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
+    let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
+        (None, _) => {}
+        (Some(group), Some((last, count))) if Arc::ptr_eq(group, last) => *count += n as u64,
+        (Some(group), _) => parts.push((group.clone(), n as u64)),
+    };
+    note(&gathered.meta, gathered.len());
+    while gathered.len() < size
+        && let Some(more) = queue.take(size - gathered.len(), Side::Oldest)
+    {
+        note(&more.meta, more.len());
+        gathered.meta.absorb(&more.meta);
+        let deadlines = [gathered.meta.deadline, more.meta.deadline];
+        gathered.meta.deadline = deadlines.into_iter().flatten().min();
+        gathered.meta.tier = gathered.meta.tier.max(more.meta.tier);
+        gathered.append(&mut more.into_events());
+    }
+    let len = gathered.len() as u64;
+    if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
+        gathered.meta.ack = Some(AckGroup::join_all(parts));
+    }
+    Some(gathered)
+}
