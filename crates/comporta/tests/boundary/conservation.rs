@@ -26,11 +26,8 @@ fn two_ports(app: &App, numbers: u64, every: u64) -> Arc<AtomicU64> {
     let source = app.source("numbers", move || 0..numbers);
     let both = app.stage("both", move |n: u64, out: &mut Both| {
         for _ in 0..if n % 10 == 7 { 2 } else { 1 } {
-            if n / every % 2 == 0 {
-                out.left.send(n)
-            } else {
-                out.right.send(n)
-            }
+            let port = if (n / every).is_multiple_of(2) { &mut out.left } else { &mut out.right };
+            port.send(n);
             counts.fetch_add(1, SeqCst);
         }
     });
@@ -95,7 +92,9 @@ fn windows_are_sent(build: impl FnOnce(&App, Arc<AtomicU64>)) {
 
 /// Counts the events of windows that do not overlap.
 fn counts(left: Arc<AtomicU64>) -> impl FnMut(Window<u64>) + Clone {
-    move |window| drop(left.fetch_add(window.events.len() as u64, SeqCst))
+    move |window| {
+        left.fetch_add(window.events.len() as u64, SeqCst);
+    }
 }
 
 #[test]

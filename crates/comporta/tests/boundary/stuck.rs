@@ -80,7 +80,9 @@ fn a_push_that_is_granted_room_returns_while_the_handler_that_left_it_runs() {
         gates[0].wait_for(1, label);
         push.push(1).unwrap();
         let (tell, told) = channel();
-        let waits = thread(move || drop(tell.send(push.push(2))));
+        let waits = thread(move || {
+            let _ = tell.send(push.push(2));
+        });
         until(label, || stage(&running.snapshot(), "work").outboxed == 1);
         gates[0].open();
         gates[1].wait_for(1, label); // it has left the queue, and room with it
