@@ -122,14 +122,6 @@ pub(crate) fn under(policy: &str, threads: usize, case: fn(Plan, &str)) {
     watched(&label.clone(), move || case(plan, &label));
 }
 
-/// What a sink saw, in order, and the closure that sees it.
-pub(crate) fn collector<T: Send + 'static>()
--> (Arc<Mutex<Vec<T>>>, impl Fn(T) + Clone + Send + Sync + 'static) {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let into = seen.clone();
-    (seen, move |event| into.lock().unwrap().push(event))
-}
-
 /// Takes what was seen since the last call.
 pub(crate) fn taken<T>(seen: &Mutex<Vec<T>>) -> Vec<T> {
     std::mem::take(&mut *seen.lock().unwrap())
@@ -153,11 +145,6 @@ impl Gate {
     /// For a handler.
     pub(crate) fn way(&self) -> Way {
         self.0.clone()
-    }
-
-    /// How many have come.
-    pub(crate) fn came(&self) -> usize {
-        self.0.0.0.lock().unwrap().came
     }
 
     /// Waits within the bound until `n` have come.

@@ -100,5 +100,5 @@ fn who_awaits_the_end_is_told_of_a_drain_that_takes_too_long() {
 
 #[test]
 fn who_awaits_the_end_is_told_when_the_program_is_dropped() {
-    watched("dropped", || is_told_of("dropped", |running| drop(running)));
+    watched("dropped", || is_told_of("dropped", drop));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use comporta::testing::Kit;
 use comporta::{App, Out, Plan, Push};
 
-use crate::bounded::{Gate, comes_true, ends, handled, stage, under_policies, watched};
+use crate::bounded::{Gate, comes_true, handled, stage, under_policies, watched};
 
 /// Policies that go by priorities. Those with a visit order, or a pool for each stage, go by that.
 const BY_PRIORITY: [&str; 2] = ["single", "stealing"];
@@ -209,7 +209,7 @@ fn what_a_worker_sent_is_handled_while_it_does_not_return_and_the_others_are_bus
             let sink = app.sink("sink", |_: u64| ());
             let long = app.sink("long", move |n: u64| {
                 if n == 0 {
-                    way.pass()
+                    way.pass();
                 }
             });
             app.connect(port, split);

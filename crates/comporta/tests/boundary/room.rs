@@ -116,7 +116,9 @@ fn a_source_that_waits_in_a_pull_keeps_no_room_from_others() {
         let running = app.start(&plan.stage("sink", |s| s.capacity(1))).unwrap();
         gate.wait_for(1, label);
         let (tell, told) = channel();
-        let pusher = thread(move || drop(tell.send((0..10).all(|n| push.push(n).is_ok()))));
+        let pusher = thread(move || {
+            let _ = tell.send((0..10).all(|n| push.push(n).is_ok()));
+        });
         let pushed = told.recv_timeout(BOUND);
         assert_eq!(pushed, Ok(true), "{label}: a push waits for room in an empty queue");
         pusher.join().unwrap();

@@ -199,7 +199,9 @@ fn room_for(threads: usize) -> impl Drop {
     let mut taken = Vec::new();
     loop {
         let (keep, kept) = channel::<()>();
-        let spawned = Builder::new().spawn(move || drop(kept.recv()));
+        let spawned = Builder::new().spawn(move || {
+            let _ = kept.recv();
+        });
         let Ok(thread) = spawned else { break };
         taken.push((keep, thread));
         assert!(taken.len() < 100, "no limit holds here");
