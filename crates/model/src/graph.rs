@@ -397,8 +397,7 @@ impl Graph {
     }
 }
 
-/// Whether something can be called so, and plans and commands spell it.
-pub(crate) fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 

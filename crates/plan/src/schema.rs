@@ -237,6 +237,8 @@ impl Setting for Choice {
         }
         let params = self.params.iter().map(|(key, value)| {
             let value = match value {
+                // Beyond the integers of TOML it reads back only as a float.
+                Param::Number(number) if number.abs() >= i64::MAX as f64 => format!("{number:e}"),
                 Param::Number(_) | Param::Flag(_) => value.to_string(),
                 Param::Stages(stages) => {
                     let one = |(stage, n): (&String, &i64)| format!("{} = {n}", bare(stage));

@@ -133,7 +133,7 @@ pub enum PlanFault {
     },
     /// A name that plans and commands could not spell.
     #[error(
-        "{name:?} cannot be the name of a cluster: use letters, digits, `_`, `-` and `.`, at least one"
+        "{name:?} cannot be the name of a cluster: use at least one character, and no control characters"
     )]
     BadClusterName {
         /// The name.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::graph::{Graph, Kind, StageSpec, is_name};
+use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
@@ -119,6 +119,11 @@ pub fn capacity_allowed(stage: &StageSpec, capacity: usize) -> Result<usize, Pla
         }
         _ => Ok(capacity),
     }
+}
+
+/// A bound that no plan file could spell is none.
+fn unlimited(bound: usize) -> usize {
+    if i64::try_from(bound).is_ok() { bound } else { usize::MAX }
 }
 
 /// Whether a stage has a queue: sources and inputs have none.
@@ -250,7 +255,7 @@ impl Plan {
         let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
         let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
             let threads = plan.threads.unwrap_or(threads);
-            if !is_name(name) {
+            if name.is_empty() || name.chars().any(char::is_control) {
                 faults.push(PlanFault::BadClusterName { name: name.to_owned() });
             }
             faults.extend(threads_allowed(name, threads).err());
@@ -428,9 +433,10 @@ impl Plan {
             in_range((what, key), value, usize::MAX, "at least 1")
         };
         let instances = note(instances_allowed(spec, said.instances.unwrap_or(1)));
-        let capacity = note(capacity_allowed(spec, said.capacity.unwrap_or(defaults::CAPACITY)));
+        let capacity = said.capacity.map_or(defaults::CAPACITY, unlimited);
+        let capacity = note(capacity_allowed(spec, capacity));
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
-        let emit_max = said.emit_max.unwrap_or(defaults::EMIT_MAX);
+        let emit_max = said.emit_max.map_or(defaults::EMIT_MAX, unlimited);
         let emit_max = note(number("emit_max", "emit_max", emit_max));
         let once = Retry::default();
         let retry = Retry {
@@ -475,7 +481,7 @@ impl Plan {
             batch,
             retry,
             emit_max,
-            failures_max: said.failures_max.unwrap_or(defaults::FAILURES_MAX),
+            failures_max: said.failures_max.map_or(defaults::FAILURES_MAX, unlimited),
             on_panic: said.on_panic.unwrap_or_default(),
             tier: said.tier.unwrap_or(0),
             deadline: said.deadline,
