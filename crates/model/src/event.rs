@@ -254,10 +254,10 @@ impl AckGroup {
         })
     }
 
-    /// The group of what its events lead to.
+    /// The group of what its events lead to, if that is not itself.
     #[must_use]
-    pub fn for_outputs(self: &Arc<Self>) -> Arc<Self> {
-        self.joined.as_ref().map_or(self, |joined| &joined.outputs).clone()
+    pub fn joined_outputs(self: &Arc<Self>) -> Option<Arc<Self>> {
+        self.joined.as_ref().map(|joined| joined.outputs.clone())
     }
 
     /// One of its events stands for all that was settled elsewhere.

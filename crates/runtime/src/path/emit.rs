@@ -333,7 +333,7 @@ impl Links {
         ports.each(&mut Look(self, core, meta, emit_max));
     }
 
-    /// After a visit: sends everything.
+    /// After a visit: sends everything, with `meta`.
     pub(crate) fn flush<P: Ports>(
         &mut self,
         core: &Core,
@@ -342,61 +342,35 @@ impl Links {
         fills: bool,
         visit: &mut Visit,
     ) -> Sent {
-        struct Flush<'a, 'b>(&'a mut Links, Sending<'b>);
+        struct Flush<'a, 'b>(
+            &'a mut [Box<dyn Any + Send>],
+            &'a mut [Box<dyn AnyBundle>],
+            Sending<'b>,
+        );
         impl PortVisitor for Flush<'_, '_> {
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let (link, outlets) = self.0.port::<T>(index);
-                self.1.waits |= link.flush(outlets, out, &mut self.1);
+                let Flush(links, bundles, send) = self;
+                let link = typed::<Link<T>>(&mut *links[index]);
+                let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
+                send.waits |= link.flush(outlets, out, send);
             }
         }
-        let outputs = meta.ack.as_ref().map(AckGroup::for_outputs);
-        let meta = &Meta { ack: outputs, ..meta.clone() };
-        let place = self.place.clone();
-        let now = visit.end.unwrap_or(visit.start);
-        let sent = Sent::default();
-        let mut send = Sending { core, meta, now, place: &place, visit, fills, waits: false, sent };
-        if self.in_turn {
-            self.flush_in_turn(ports, &mut send);
-            return send.sent;
+        let joined;
+        let meta = match meta.ack.as_ref().and_then(AckGroup::joined_outputs) {
+            None => meta,
+            outputs => {
+                joined = Meta { ack: outputs, ..meta.clone() };
+                &joined
+            }
+        };
+        let Links { place, links, bundles, in_turn, .. } = self;
+        let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
+        if *in_turn {
+            return flush_in_turn(links, bundles, ports, send);
         }
-        let mut flush = Flush(self, send);
+        let mut flush = Flush(links, bundles, send);
         ports.each(&mut flush);
-        flush.1.sent
-    }
-
-    /// Sends what several ports hold in the order in which it was sent.
-    fn flush_in_turn<P: Ports>(&mut self, ports: &mut P, send: &mut Sending<'_>) {
-        /// So many events in a row were sent through one port.
-        struct Run {
-            turn: u32,
-            port: usize,
-            events: usize,
-        }
-        struct Stage<'a>(&'a mut Links, Vec<Run>);
-        impl PortVisitor for Stage<'_> {
-            fn port<T: Send + 'static>(&mut self, port: usize, out: &mut Out<T>) {
-                let runs = out.runs().into_iter();
-                self.1.extend(runs.map(|(turn, events)| Run { turn, port, events }));
-                self.0.port::<T>(port).0.staged.extend(out.drain());
-            }
-        }
-        struct SendRun<'a, 'b, 'c>(&'a mut Links, &'a mut Sending<'b>, &'c Run);
-        impl PortVisitor for SendRun<'_, '_, '_> {
-            fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                let SendRun(links, send, run) = self;
-                if index == run.port {
-                    let (link, outlets) = links.port::<T>(index);
-                    send.waits |= link.send_run(outlets, run.events, send);
-                }
-            }
-        }
-        let mut stage = Stage(self, Vec::new());
-        ports.each(&mut stage);
-        let mut runs = stage.1;
-        runs.sort_unstable_by_key(|run| run.turn);
-        for run in &runs {
-            ports.each(&mut SendRun(self, send, run));
-        }
+        flush.2.sent
     }
 
     /// Whether the sender stands in line.
@@ -491,6 +465,52 @@ pub(crate) struct Refused<T> {
     pub(crate) by: usize,
 }
 
+/// Sends what several ports hold in the order in which it was sent.
+fn flush_in_turn<P: Ports>(
+    links: &mut [Box<dyn Any + Send>],
+    bundles: &mut [Box<dyn AnyBundle>],
+    ports: &mut P,
+    mut send: Sending<'_>,
+) -> Sent {
+    /// So many events in a row were sent through one port.
+    struct Run {
+        turn: u32,
+        port: usize,
+        events: usize,
+    }
+    struct Stage<'a>(&'a mut [Box<dyn Any + Send>], Vec<Run>);
+    impl PortVisitor for Stage<'_> {
+        fn port<T: Send + 'static>(&mut self, port: usize, out: &mut Out<T>) {
+            let runs = out.runs().into_iter();
+            self.1.extend(runs.map(|(turn, events)| Run { turn, port, events }));
+            typed::<Link<T>>(&mut *self.0[port]).staged.extend(out.drain());
+        }
+    }
+    struct SendRun<'a, 'b> {
+        links: &'a mut [Box<dyn Any + Send>],
+        bundles: &'a mut [Box<dyn AnyBundle>],
+        send: &'a mut Sending<'b>,
+        run: &'a Run,
+    }
+    impl PortVisitor for SendRun<'_, '_> {
+        fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
+            if index == self.run.port {
+                let link = typed::<Link<T>>(&mut *self.links[index]);
+                let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
+                self.send.waits |= link.send_run(outlets, self.run.events, self.send);
+            }
+        }
+    }
+    let mut stage = Stage(links, Vec::new());
+    ports.each(&mut stage);
+    let Stage(links, mut runs) = stage;
+    runs.sort_unstable_by_key(|run| run.turn);
+    for run in &runs {
+        ports.each(&mut SendRun { links, bundles, send: &mut send, run });
+    }
+    send.sent
+}
+
 fn send_staged<T: Send + 'static>(
     core: &Core,
     link: &Link<T>,
@@ -500,8 +520,7 @@ fn send_staged<T: Send + 'static>(
 ) -> Sent {
     let unrouted = usize::from(link.wires.is_empty());
     let sent = Sent { emitted: 1, unrouted, lost: 0 };
-    let now = meta.enqueued;
-    let mut send = Sending { core, meta, now, place, visit, fills: true, waits: false, sent };
+    let mut send = Sending { core, meta, place, visit, fills: true, waits: false, sent };
     deliver_all(outlets, &mut send);
     send.sent
 }

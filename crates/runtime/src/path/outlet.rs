@@ -9,7 +9,7 @@
 //! [`Links`]: crate::path::emit::Links
 
 use comporta_model::chunk::{ChunkQueue, Slots};
-use comporta_model::event::{Meta, Time};
+use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 
 use crate::core::Core;
@@ -92,8 +92,8 @@ pub(crate) struct Standing {
 
 /// What a sender hands over at once.
 pub(crate) struct Parcel<'a, T> {
+    /// With when it came to the queue.
     pub(crate) meta: &'a Meta,
-    pub(crate) now: Time,
     pub(crate) filled: &'a mut Vec<Slots<T>>,
     /// The last, not quite filled chunk; what comes back in it is storage to go on with.
     pub(crate) last: &'a mut Slots<T>,
@@ -176,7 +176,6 @@ impl<T: Send + 'static> Outlet<T> {
         self.sent.fetch_add(staged as u64, Relaxed);
         let parcel = Parcel {
             meta: send.meta,
-            now: send.now,
             filled: &mut self.filled,
             last: &mut self.last,
             short: send.fills && send.visit.cache.is_empty::<T>(),
@@ -249,7 +248,6 @@ impl<T: Send + 'static> Outlet<T> {
 pub(crate) struct Sending<'a> {
     pub(crate) core: &'a Core,
     pub(crate) meta: &'a Meta,
-    pub(crate) now: Time,
     pub(crate) place: &'a Arc<Place>,
     pub(crate) visit: &'a mut Visit,
     /// Whether the sender fills chunks of its own and so needs storage.

@@ -238,9 +238,8 @@ impl<H: Handler> Stage<H> {
             Verdict { enter: 0, rest: Rest::Waits } // behind an outbox: these wait too
         };
         state.counts.offered += n as u64;
-        let meta = Meta { enqueued: parcel.now, ..parcel.meta.clone() };
-        let short = parcel.short;
-        parcel.take(verdict.enter, |slots| state.queue.push(&meta, slots, short));
+        let (meta, short) = (parcel.meta, parcel.short);
+        parcel.take(verdict.enter, |slots| state.queue.push(meta, slots, short));
         let rest = n - verdict.enter;
         let mut arrived = n;
         let mut standing = None;
@@ -259,10 +258,10 @@ impl<H: Handler> Stage<H> {
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
                 parcel.discard(effects);
-                state.shed(reason, &meta, rest);
+                state.shed(reason, meta, rest);
             }
             Rest::Waits => {
-                parcel.keep(&meta);
+                parcel.keep(meta);
                 state.outboxed += rest;
                 if !parcel.waits_elsewhere {
                     let want = parcel.outbox.len();

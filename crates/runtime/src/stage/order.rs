@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use comporta_model::event::{Fate, Meta};
+use comporta_model::event::{Fate, Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
+use super::settle::Settling;
 use super::{Stage, settle_ack};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -65,8 +66,15 @@ struct State<P> {
 
 struct Deposit<P> {
     ports: P,
-    meta: Meta,
-    tally: Tally,
+    of: Deposited,
+}
+
+/// What a visit deposits beside its results.
+pub(super) struct Deposited {
+    pub(super) tally: Tally,
+    pub(super) meta: Meta,
+    /// When its events came to the queue.
+    pub(super) enqueued: Time,
 }
 
 impl<P: Ports> Order<P> {
@@ -86,9 +94,9 @@ impl<P: Ports> Order<P> {
         let (deposits, links) = (std::mem::take(&mut state.deposits), state.links.take());
         drop(state);
         let mut held = 0;
-        for (_, Deposit { ports, meta, tally }) in deposits {
-            held += tally.ended();
-            settle_ack(meta.ack.as_ref(), tally.ended(), Fate::Cancelled);
+        for (_, Deposit { ports, of }) in deposits {
+            held += of.tally.ended();
+            settle_ack(of.meta.ack.as_ref(), of.tally.ended(), Fate::Cancelled);
             effects.discard(ports);
         }
         effects.discard(links);
@@ -114,18 +122,12 @@ impl<H: Handler> Stage<H> {
     /// A visit leaves what it sent. Returns whether it can leave now and nobody else sees to it: then
     /// the caller must, by [`release_results`](Self::release_results).
     #[must_use]
-    pub(super) fn deposit(
-        &self,
-        instance: &mut Instance<H>,
-        ticket: u64,
-        tally: Tally,
-        meta: Meta,
-    ) -> bool {
+    pub(super) fn deposit(&self, instance: &mut Instance<H>, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
         let mut state = order.0.lock();
         let fresh = state.spare.pop().unwrap_or_else(H::Ports::new);
         let ports = std::mem::replace(&mut instance.ports, fresh);
-        state.deposits.insert(ticket, Deposit { ports, meta, tally });
+        state.deposits.insert(ticket, Deposit { ports, of });
         if ticket != state.next || state.busy {
             return false;
         }
@@ -166,20 +168,22 @@ impl<H: Handler> Stage<H> {
         let mut links = Some(links);
         while let Some(mut deposit) = order.next(&mut links) {
             let Some(own) = &mut links else { return };
-            let sent = own.flush(core, &mut deposit.ports, &deposit.meta, true, visit);
+            let Deposit { ports, of: Deposited { tally, meta, enqueued } } = &mut deposit;
+            visit.end.get_or_insert_with(|| core.clock.now());
+            let sent = own.flush(core, ports, meta, true, visit);
             let waits = own.in_line() != InLine::No;
-            let Deposit { ports, meta, tally } = deposit;
+            let settling = Settling { meta, enqueued: *enqueued, tally: *tally, sent };
             let mut guard = self.state.lock();
             let state = &mut *guard;
-            self.count(core, state, &meta, (tally, sent), visit);
+            self.count(core, state, &settling, visit);
             state.tickets.out -= 1;
             state.tickets.releasing = waits;
-            self.cycle_ended(state, tally.ended(), &mut visit.effects);
+            self.cycle_ended(state, settling.tally.ended(), &mut visit.effects);
             self.claim(state, &mut visit.effects);
             let usual = state.pace.usual();
             drop(guard);
-            self.tell(core, &meta, tally, usual, visit);
-            order.0.lock().spare.push(ports);
+            self.tell(core, &settling, usual, visit);
+            order.0.lock().spare.push(deposit.ports);
             if waits && let Some(links) = links {
                 return self.park_results(links, visit);
             }

@@ -7,16 +7,17 @@
 use std::time::Duration;
 
 use comporta_model::chunk::Chunk;
-use comporta_model::event::{Fate, Meta};
+use comporta_model::event::{Fate, Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
 
 use super::handle::{Instance, Pending, Ran, Tally};
+use super::order::Deposited;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
 use super::queue::Side;
 use super::take::Batch;
-use super::{Phase, Stage, State, age, settle_ack};
+use super::{Phase, Stage, State, settle_ack};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
@@ -40,7 +41,8 @@ impl<H: Handler> Stage<H> {
         let end = core.clock.now();
         visit.end = Some(end);
         instance.pace.note(end.since(visit.start), spent);
-        let meta = Meta { home: visit.home, ..batch.chunk.meta.clone() };
+        let meta = Meta { home: visit.home, enqueued: end, ..batch.chunk.meta.clone() };
+        let enqueued = batch.chunk.meta.enqueued;
         let rest = batch.tray.take().and_then(|tray| {
             core.hide_tray(visit);
             tray.take_rest()
@@ -62,7 +64,13 @@ impl<H: Handler> Stage<H> {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-                self.settle(core, instance, left, &meta, (tally, sent), visit);
+                self.settle(
+                    core,
+                    instance,
+                    left,
+                    Settling { meta: &meta, enqueued, tally, sent },
+                    visit,
+                );
             }
             // What it has done so far waits with what is to be tried again.
             Some(_) if instance.pending.is_some() => {
@@ -70,7 +78,8 @@ impl<H: Handler> Stage<H> {
                 self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
             }
             Some(ticket) => {
-                let leaves = self.deposit(&mut instance, ticket, tally, meta);
+                let leaves =
+                    self.deposit(&mut instance, ticket, Deposited { tally, meta, enqueued });
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
@@ -90,8 +99,7 @@ impl<H: Handler> Stage<H> {
         core: &Core,
         mut instance: Box<Instance<H>>,
         left: Left<H::Item>,
-        meta: &Meta,
-        (tally, sent): (Tally, Sent),
+        settling: Settling<'_>,
         visit: &mut Visit,
     ) {
         let in_line = instance.links.in_line();
@@ -100,14 +108,14 @@ impl<H: Handler> Stage<H> {
         state.pace.learn(&mut instance.pace, self.rules.batch);
         let usual = state.pace.usual(); // of one event: more fit if short
         core.set_pace(self.id, usual);
-        self.count(core, state, meta, (tally, sent), visit);
+        self.count(core, state, &settling, visit);
         self.put_back(state, left, visit);
         let effects = &mut visit.effects;
-        self.cycle_ended(state, tally.ended(), effects);
+        self.cycle_ended(state, settling.tally.ended(), effects);
         self.place(core, state, instance, in_line, effects);
         self.publish_room(state);
         drop(guard);
-        self.tell(core, meta, tally, usual, visit);
+        self.tell(core, &settling, usual, visit);
     }
 
     /// Counts what a visit did.
@@ -115,10 +123,10 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         state: &mut State<H>,
-        meta: &Meta,
-        (tally, sent): (Tally, Sent),
+        settling: &Settling<'_>,
         visit: &Visit,
     ) {
+        let Settling { meta, tally, sent, .. } = settling;
         let counts = &mut state.counts;
         counts.handled += tally.handled as u64;
         counts.failed += tally.failed as u64;
@@ -137,17 +145,19 @@ impl<H: Handler> Stage<H> {
     pub(super) fn tell(
         &self,
         core: &Core,
-        meta: &Meta,
-        tally: Tally,
+        settling: &Settling<'_>,
         service: Duration,
         visit: &mut Visit,
     ) {
-        settle_ack(meta.ack.as_ref(), tally.handled, Fate::Handled);
-        settle_ack(meta.ack.as_ref(), tally.failed, Fate::Failed);
+        let Settling { meta, enqueued, tally, .. } = settling;
+        if let Some(group) = &meta.ack {
+            group.settle(tally.handled as u64, Fate::Handled);
+            group.settle(tally.failed as u64, Fate::Failed);
+        }
         if self.gate.is_present() && tally.ended() > 0 {
             visit.effects.hand_over(core);
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            let response = age(meta, now);
+            let response = now.since(*enqueued);
             self.gate.settled(&Done { now, n: tally.ended(), response, service });
         }
     }
@@ -314,10 +324,18 @@ impl<H: Handler> Stage<H> {
         }
         let now = core.clock.now();
         visit.end = Some(now);
-        let meta = Meta { ingress: now, home: visit.home, tier: u8::MAX, ..Meta::default() };
+        let meta = Meta {
+            ingress: now,
+            enqueued: now,
+            home: visit.home,
+            tier: u8::MAX,
+            ..Meta::default()
+        };
         let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
         let in_line = links.in_line();
-        self.count(core, &mut self.state.lock(), &meta, (Tally::default(), sent), visit);
+        let tally = Tally::default();
+        let settling = Settling { meta: &meta, enqueued: now, tally, sent };
+        self.count(core, &mut self.state.lock(), &settling, visit);
         if in_line == InLine::No {
             return self.finished(core, instance, visit);
         }
@@ -350,6 +368,16 @@ impl<H: Handler> Stage<H> {
             Phase::Ended | Phase::Cancelled => {}
         }
     }
+}
+
+/// Events that are to be settled.
+pub(super) struct Settling<'a> {
+    /// What they, and what they led to, share.
+    pub(super) meta: &'a Meta,
+    /// When they came to the queue.
+    pub(super) enqueued: Time,
+    pub(super) tally: Tally,
+    pub(super) sent: Sent,
 }
 
 /// What a visit did not come to.
