@@ -16,7 +16,8 @@ use crate::stage::permits::Shed;
 ///
 /// A copy counts where it arrives. A retry is no new arrival. A replay is: it counts as offered
 /// and arrived again, and the failure it replays stays counted. An event given back by
-/// `Out::try_send` was never offered.
+/// `Out::try_send` was never offered. At rest, what a stage was offered is what others sent it
+/// ([`StageSnapshot::sent`]), and what was refused, replayed, or there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -209,10 +210,26 @@ impl Snapshot {
         all
     }
 
-    /// Whether every event of every stage is accounted for.
+    /// Whether every event of every stage is accounted for, and once all stages have ended, whether each
+    /// was offered what the others sent it.
     #[must_use]
     pub fn adds_up(&self) -> bool {
-        self.stages.iter().all(StageSnapshot::adds_up)
+        let at_rest = self.stages.iter().all(|stage| stage.ended);
+        self.stages.iter().all(StageSnapshot::adds_up) && (!at_rest || self.flows_add_up())
+    }
+
+    /// Whether each stage was offered what the others have sent it; while events flow, some are on their
+    /// way.
+    fn flows_add_up(&self) -> bool {
+        let sent_to = |name: &str| {
+            let sent = self.stages.iter().flat_map(|stage| &stage.sent);
+            sent.filter(|(to, _)| to == name).map(|(_, events)| events).sum::<u64>()
+        };
+        let queues = self.stages.iter().filter(|stage| stage.capacity > 0);
+        queues.into_iter().all(|stage| {
+            let c = &stage.counts;
+            c.offered == sent_to(&stage.name) + c.refused + c.replayed + c.started
+        })
     }
 }
 
