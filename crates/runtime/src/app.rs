@@ -19,23 +19,26 @@ use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
-use comporta_model::plan::{Catalogue, Plan, PlanFault, Settings};
+use comporta_model::plan::{Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
 use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk, Updated};
 use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
-use crate::core::{Core, Node, Wiring};
+use crate::core::Core;
 use crate::env::{Clock, cpus};
-use crate::path::emit::{self, Edge, Tap, key_hash};
+use crate::node::Node;
 use crate::path::push::{InputNode, Push};
+use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::rehearse;
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
 use crate::stage::{self, Maker, Rules};
+use crate::start_error::StartError;
 use crate::sync::Arc;
+use crate::wiring::Declared;
 
 /// A program: stages joined into a graph.
 ///
@@ -75,7 +78,7 @@ pub struct App {
 struct Inner {
     graph: Graph,
     entries: Vec<Entry>,
-    wiring: Wiring,
+    wiring: Declared,
     copies: HashSet<(u32, usize)>,
     plan: Plan,
     registry: Registry,
@@ -96,66 +99,6 @@ struct Site<'a> {
     first: Option<Box<dyn Any + Send>>,
     retain: Option<Box<dyn Any + Send>>,
 }
-
-/// Why a program could not be started. Nothing has run.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The graph is not valid.
-    Graph(Vec<GraphFault>),
-    /// The plan does not fit the graph.
-    Plan(Vec<PlanFault>),
-    /// A stage could not be made, or a source not opened.
-    Stage {
-        /// Its name.
-        name: String,
-        /// Why.
-        message: String,
-    },
-    /// The system has not enough threads.
-    Threads {
-        /// What it said.
-        message: String,
-    },
-    /// A policy would not start.
-    Policy {
-        /// The cluster.
-        cluster: String,
-        /// The policy.
-        policy: String,
-        /// Why.
-        message: String,
-    },
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn all(
-            f: &mut fmt::Formatter<'_>,
-            what: &str,
-            faults: &[impl fmt::Display],
-        ) -> fmt::Result {
-            match faults {
-                [fault] => write!(f, "{what}: {fault}"),
-                _ => {
-                    write!(f, "{what} has {} mistakes:", faults.len())?;
-                    faults.iter().try_for_each(|fault| write!(f, "\n  - {fault}"))
-                }
-            }
-        }
-        match self {
-            StartError::Graph(faults) => all(f, "the graph", faults),
-            StartError::Plan(faults) => all(f, "the plan", faults),
-            StartError::Stage { name, message } => write!(f, "`{name}` could not start: {message}"),
-            StartError::Threads { message } => f.write_str(message),
-            StartError::Policy { cluster, policy, message } => {
-                write!(f, "the policy `{policy}` of `{cluster}` could not start: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
 /// of a stage with several are its fields: `app.connect(parse.bad, log)`.
@@ -659,9 +602,9 @@ impl App {
         }
         let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
         let (route, edge_route) = match way {
-            Way::First => (Route::One, emit::Route::First),
-            Way::RoundRobin => (Route::RoundRobin, emit::Route::RoundRobin),
-            Way::ByKey(key) => (Route::ByKey, emit::Route::ByKey(key)),
+            Way::First => (Route::One, route::Route::First),
+            Way::RoundRobin => (Route::RoundRobin, route::Route::RoundRobin),
+            Way::ByKey(key) => (Route::ByKey, route::Route::ByKey(key)),
         };
         let at = (from.of.stage.0, from.index);
         if copy.is_some() {
@@ -680,7 +623,7 @@ pub type StageOf<'a, H> = StageRef<'a, <H as Handler>::Item, <H as Handler>::Por
 enum Way<T> {
     First,
     RoundRobin,
-    ByKey(emit::KeyFn<T>),
+    ByKey(route::KeyFn<T>),
 }
 
 fn stage_node<H: Handler>(
@@ -700,7 +643,7 @@ fn stage_node<H: Handler>(
     let retain = match retain {
         Some(copy) => Some(*copy),
         // What is always taken could never be tried again.
-        None => retries.then(|| core.copy_for::<H::Item>(id)).flatten(),
+        None => retries.then(|| core.wiring.copy_for::<H::Item>(id)).flatten(),
     };
     let controller = |choice| Controller::new(&core.admissions, choice);
     Arc::new(stage::Stage::new(stage::Parts {
@@ -712,7 +655,7 @@ fn stage_node<H: Handler>(
             emit_max: settings.emit_max,
             on_panic: settings.on_panic,
             in_order: spec.ordered || spec.stateful || H::GROUPED,
-            last: core.leads_nowhere(id) || settings.stub,
+            last: core.wiring.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
             retain,
         },
@@ -722,8 +665,8 @@ fn stage_node<H: Handler>(
         queue: Box::new(queue),
         capacity: settings.capacity,
         when_full: settings.when_full,
-        cycle: core.cycle_of(id),
-        producers: core.open_edges(id),
+        cycle: core.wiring.cycle(id).cloned(),
+        producers: core.wiring.producers(id),
         instances: settings.instances,
         failures_max: settings.failures_max,
         controller: settings.admission.as_ref().and_then(controller),

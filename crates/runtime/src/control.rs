@@ -133,7 +133,7 @@ impl Control {
         let set = self.core.node(id.0).set_instances(&self.core, instances, &mut effects);
         self.core.dispatch(effects);
         set.map_err(ControlError::Instance)?;
-        self.core.places[id.index()].base.lock().instances = instances;
+        self.core.assignments[id.index()].base.lock().instances = instances;
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Control {
             return Err(PlanFault::BatchOverCapacity { name, batch, capacity }.into());
         }
         let mut effects = Effects::default();
-        self.core.places[id.index()].base.lock().capacity = capacity;
+        self.core.assignments[id.index()].base.lock().capacity = capacity;
         self.core.node(id.0).set_capacity(&self.core, capacity, &mut effects);
         self.core.dispatch(effects);
         Ok(())
@@ -164,7 +164,7 @@ impl Control {
     /// For an unknown stage.
     pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
-        self.core.places[id.index()].base.lock().priority = priority;
+        self.core.assignments[id.index()].base.lock().priority = priority;
         self.core.set_priority(id.0, priority);
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Control {
         not_calling()?;
         let hosts = &self.core.policy_hosts;
         loop {
-            let from = self.core.places[stage.index()].base.lock().cluster;
+            let from = self.core.assignments[stage.index()].base.lock().cluster;
             if from == to {
                 return Ok(());
             }
@@ -276,7 +276,7 @@ impl Control {
     /// Whether a stage may be in a cluster: what a local connector joins stays together.
     fn may_move(&self, stage: StageId, to: usize) -> Result<(), PlanFault> {
         let graph = &self.core.graph;
-        let cluster = |id: StageId| self.core.places[id.index()].base.lock().cluster;
+        let cluster = |id: StageId| self.core.assignments[id.index()].base.lock().cluster;
         let local = graph.connectors.iter().filter(|connector| connector.local);
         for (from, end) in local.flat_map(|c| c.to.iter().map(|end| (c.from, *end))) {
             let other = match stage {
@@ -303,7 +303,7 @@ impl Control {
     /// For an unknown stage, or one without a queue.
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
-        self.core.places[id.index()].base.lock().enabled = enabled;
+        self.core.assignments[id.index()].base.lock().enabled = enabled;
         self.core.node(id.0).set_enabled(enabled);
         Ok(())
     }

@@ -13,10 +13,11 @@ use comporta_model::chunk::Slots;
 use comporta_model::event::Time;
 
 use crate::chunk_cache::ChunkCache;
-use crate::core::{Core, OnEnd};
+use crate::core::Core;
 use crate::cycle::Cycle;
 use crate::path::line::Place;
 use crate::path::ready::{Task, Token, When};
+use crate::run_state::OnEnd;
 use crate::sync::Arc;
 use crate::user;
 use crate::workers::WorkerHandle;

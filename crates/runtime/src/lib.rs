@@ -3,14 +3,17 @@
 //! | part | where |
 //! |---|---|
 //! | what a program is made of | [`App`], `app` |
-//! | one event's by_order, a hop per file | `path` |
-//! | waiting and waking | `sleep`, `timer`, and the lines of `path::admit` |
-//! | storage that a worker keeps at hand | `cache` |
+//! | one event's walk, a hop per file | `path`, and in the middle `stage` |
+//! | the one way into user code, and what is handed over before | `user`, `effects` |
+//! | what all parts share; how stages are joined; the end of a run | `core`, `node`, `wiring`, `run_state` |
+//! | waiting and waking | `sleep`, `timer`, and `path::line` |
+//! | who goes first | `priority` |
+//! | storage that a worker keeps at hand | `chunk_cache` |
 //! | cycles | `cycle` |
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
-//! | the policy of a cluster, and what it may do | `policy_host`, `control`, `color`; tried beforehand in `rehearse` |
+//! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
@@ -19,7 +22,11 @@
 mod sync;
 mod env;
 mod app;
+mod start_error;
 mod core;
+mod node;
+mod wiring;
+mod run_state;
 mod path;
 mod stage;
 mod effects;
@@ -39,6 +46,7 @@ mod workers;
 mod pool;
 mod policy_host;
 mod cluster_control;
+mod cluster_state;
 mod rehearse;
 mod color;
 pub mod sources;
@@ -46,7 +54,7 @@ pub mod testing;
 #[cfg(all(test, shuttle))]
 mod models;
 
-pub use app::{App, StageOf, StageRef, StartError};
+pub use app::{App, StageOf, StageRef};
 pub use control::{Control, ControlError};
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
@@ -55,3 +63,4 @@ pub use policy_host::Decision;
 pub use running::{Ended, Running, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
 pub use stage::permits::Shed;
+pub use start_error::StartError;

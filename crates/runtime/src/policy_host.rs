@@ -16,7 +16,8 @@ use comporta_model::plan::{Choice, PoolSettings, defaults};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Policy, TimerId};
 
-use crate::cluster_control::{ClusterControl, State, set_threads};
+use crate::cluster_control::ClusterControl;
+use crate::cluster_state::{ClusterState, set_threads};
 use crate::core::Core;
 use crate::path::visit_order::Fired;
 use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, SeqCst, thread_local, wait};
@@ -44,7 +45,7 @@ pub(crate) struct PolicyHost {
 
 struct Installed {
     policy: Box<dyn Policy>,
-    state: State,
+    state: ClusterState,
 }
 
 /// The policy, taken out; put back when this is dropped.
@@ -122,7 +123,7 @@ impl PolicyHost {
             threads: AtomicUsize::new(settings.threads),
             installed: Mutex::new(Some(Box::new(Installed {
                 policy: Box::new(Stealing),
-                state: State::default(),
+                state: ClusterState::default(),
             }))),
             put_back: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -191,7 +192,7 @@ impl PolicyHost {
             here = self.take();
         }
         {
-            let mut base = core.places[stage as usize].base.lock();
+            let mut base = core.assignments[stage as usize].base.lock();
             if base.cluster != self.cluster {
                 return false;
             }
@@ -359,7 +360,7 @@ impl PolicyHost {
     }
 
     /// Remembers what the policy did.
-    fn record(&self, core: &Core, policy: &str, call: &str, state: &mut State) {
+    fn record(&self, core: &Core, policy: &str, call: &str, state: &mut ClusterState) {
         if state.acts.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Pools: how many threads of a workers (`workers.rs`) may be in visits to their stages at once; a pool's
+//! Pools: how many workers of a cluster (`workers.rs`) may be in visits to their stages at once; a pool's
 //! threads, as a policy counts them. The workers has as many as its pools together, so whoever may enter a
 //! pool finds a thread sooner or later, and a pool whose handlers wait keeps none of another's from its
 //! work; but which thread it is does not matter, and the one that has the events in its cache goes first.
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use crate::path::ready::Token;
 use crate::sync::{CachePadded, Mutex, MutexGuard};
 
-/// How many threads of a workers may be in visits to its stages at once.
+/// How many workers of a cluster may be in visits to its stages at once.
 pub(crate) struct Pool {
     pub(crate) index: usize,
     pub(crate) name: String,

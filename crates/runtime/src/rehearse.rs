@@ -6,9 +6,9 @@ use comporta_model::plan::{PoolSettings, Settings};
 use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
-use crate::app::StartError;
-use crate::cluster_control::stage_infos;
+use crate::cluster_state::stage_infos;
 use crate::env::cpus;
+use crate::start_error::StartError;
 use crate::user;
 
 /// Starts every policy of these settings.

@@ -5,12 +5,13 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::app::StartError;
 use crate::control::Control;
-use crate::core::{Core, RunState};
+use crate::core::Core;
 use crate::effects::Effects;
 use crate::policy_host::InstallError;
+use crate::run_state::RunState;
 use crate::snapshot::Snapshot;
+use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex};
 
 /// How long a stop waits for handlers that do not return before it goes without them.

@@ -11,7 +11,7 @@
 //! the work was made and finds it. Both sides use sequentially consistent operations for this.
 //!
 //! Where a program has more threads than there are processors, nobody is woken while as many are
-//! *up* as there are processors, and one of them is of this workers: awake, and not in a visit that takes
+//! *up* as there are processors, and one of them is of this group: awake, and not in a visit that takes
 //! long. Who is up looks for work before it ceases to be: before it sleeps, before a visit to a slow
 //! stage, and before it leaves. Or the clock looks after it (`Timers::hurry`), and finds that its visit
 //! takes longer than it should.

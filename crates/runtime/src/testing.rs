@@ -13,7 +13,7 @@ use comporta_model::plan::Plan;
 use comporta_model::port::{AsPort, Ports};
 use comporta_model::stage::{Cx, Host, Stage};
 
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::control::Control;
 use crate::core::Core;
 use crate::effects::Effects;
@@ -23,6 +23,7 @@ use crate::path::work::{Stepped, Worker, as_worker};
 use crate::running::{govern, ready};
 use crate::snapshot::Snapshot;
 use crate::stage::handle::Fault;
+use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::core::{Core, PATIENCE};
+use crate::core::Core;
 use crate::effects::Effects;
 use crate::path::work::Worker;
 use crate::pool::Pool;
+use crate::run_state::PATIENCE;
 use crate::sync::{Arc, Relaxed, spawn, thread};
 use crate::timer::HURRY;
 use crate::workers::WorkerGroup;

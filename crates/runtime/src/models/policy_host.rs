@@ -71,7 +71,7 @@ fn pools(app: &App) {
     policy(app, "pools", start, nothing);
 }
 
-/// All stages in a pool of one thread, of a workers of three: the others find it full.
+/// All stages in a pool of one thread, of a group of three: the others find it full.
 fn narrow(app: &App) {
     let start: Act = |control| {
         let pool = control.new_pool(1)?;

@@ -10,84 +10,15 @@ use std::sync::Weak;
 
 use comporta_model::chunk::Slots;
 use comporta_model::event::{AckGroup, Meta};
-use comporta_model::graph::StageId;
-use comporta_model::plan::WhenFull;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
 use crate::path::outlet::{Outlet, Refusal, Sending, Sent};
+use crate::path::route::{End, Route, Tap, Wire};
 use crate::sync::Arc;
 use crate::user;
-
-/// Chooses an end by the event.
-pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
-
-/// A connector as the program declared it, with its type.
-pub(crate) struct Edge<T> {
-    pub(crate) to: Vec<StageId>,
-    pub(crate) route: Route<T>,
-    pub(crate) copy: Option<fn(&T) -> T>,
-}
-
-pub(crate) enum Route<T> {
-    First,
-    RoundRobin,
-    ByKey(KeyFn<T>),
-}
-
-impl<T> Clone for Route<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Route::First => Route::First,
-            Route::RoundRobin => Route::RoundRobin,
-            Route::ByKey(key) => Route::ByKey(key.clone()),
-        }
-    }
-}
-
-/// A hash that is the same in every process, so that a key finds the same end after a restart.
-pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Sees a copy of what a port sends; for tests.
-pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
-
-/// A connector of one port of one instance.
-struct Wire<T> {
-    route: Route<T>,
-    turn: usize,
-    /// Its ends as declared.
-    ends: Vec<End>,
-}
-
-/// The outlet that an end of a connector uses, and what happens when there is no room.
-#[derive(Clone, Copy)]
-struct End {
-    outlet: usize,
-    rule: Option<WhenFull>,
-}
-
-impl<T> Wire<T> {
-    /// The end that an event goes to.
-    fn choose(&mut self, event: &T) -> End {
-        let ends = self.ends.len();
-        let at = match &self.route {
-            Route::First => 0,
-            Route::RoundRobin => {
-                self.turn = (self.turn + 1) % ends;
-                self.turn
-            }
-            Route::ByKey(key) => usize::try_from(key(event) % ends as u64).unwrap_or(0),
-        };
-        self.ends[at]
-    }
-}
 
 /// One output port of one sender.
 struct Link<T> {
@@ -296,7 +227,7 @@ impl Links {
         }
         let mut join = Join { core, stage, links: Vec::new(), bundles: Vec::new() };
         ports.each(&mut join);
-        let in_turn = P::NAMES.len() > 1 && (exact || core.ports_share_a_queue(stage));
+        let in_turn = P::NAMES.len() > 1 && (exact || core.wiring.ports_share_a_queue(stage));
         let bundles = join.bundles.into_iter().map(|(_, bundle)| bundle).collect();
         Links { core: Arc::downgrade(core), place, links: join.links, bundles, in_turn }
     }
@@ -564,13 +495,13 @@ fn join<T: Send + 'static>(
     bundle: usize,
     outlets: &mut Bundle<T>,
 ) -> Link<T> {
-    let edges = core.edges_of::<T>(stage, port);
-    let rules = core.rules_of(stage, port);
+    let edges = core.wiring.edges_of::<T>(stage, port);
+    let rules = core.wiring.rules_of(stage, port);
     let wires = edges.iter().enumerate().map(|(number, edge)| {
         let ends = edge.to.iter().enumerate().map(|(end, to)| {
             let known = outlets.iter().position(|outlet| outlet.to == to.0);
             let outlet = known.unwrap_or_else(|| {
-                outlets.push(Outlet::new(to.0, core.inlet::<T>(*to), core.flow(stage, *to)));
+                outlets.push(Outlet::new(to.0, core.inlet::<T>(*to), core.wiring.flow(stage, *to)));
                 outlets.len() - 1
             });
             End { outlet, rule: rules.get(number).and_then(|rules| rules[end]) }
@@ -580,7 +511,7 @@ fn join<T: Send + 'static>(
     Link {
         wires: wires.collect(),
         copy: edges.iter().find_map(|edge| edge.copy),
-        tap: core.tap::<T>(stage, port),
+        tap: core.wiring.tap::<T>(stage, port),
         bundle,
         staged: VecDeque::new(),
     }

@@ -8,7 +8,7 @@
 //!    workers visit stages, where a policy has one.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
 //! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
-//! 7. [`emit`] hands what was sent to its outlets; [`outlet`] is one way to one queue, with what found
+//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says; [`outlet`] is one way to one queue, with what found
 //!    no room there; [`line`] is how a sender waits for some.
 //! 8. `stage::settle` counts how each event ended.
 
@@ -20,5 +20,6 @@ pub(crate) mod ready;
 pub(crate) mod visit_order;
 pub(crate) mod work;
 pub(crate) mod emit;
+pub(crate) mod route;
 pub(crate) mod outlet;
 pub(crate) mod line;

@@ -13,9 +13,10 @@ use std::time::Duration;
 use comporta_model::event::Meta;
 use comporta_model::port::{Out, Ports};
 
-use crate::core::{Core, Node, Reading};
+use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
+use crate::node::{Node, Reading};
 use crate::path::emit::{InLine, Links, Refused};
 use crate::path::line::Place;
 use crate::path::outlet::{Refusal, Sent};

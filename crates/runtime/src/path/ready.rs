@@ -1,7 +1,7 @@
 //! Hop 4, ready: the tokens that say which stage has work, and where they wait.
 //! Before: `enqueue` makes a token. After: `work` takes it.
 //! Workers that steal have a queue each; what comes from outside, and everything under a policy
-//! of one queue, stands in the workers's shared queue, by priority and then first come first served.
+//! of one queue, stands in the group's shared queue, by priority and then first come first served.
 //! Under a policy with a visit order, tokens that say no more than that events wait are counted
 //! by stage (`visit_order`), and a worker takes that of the next stage on its way.
 //! Invariant: a token pushed is popped by some worker of the workers; takers look in every place,

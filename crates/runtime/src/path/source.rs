@@ -12,9 +12,10 @@ use comporta_model::event::{AckGroup, Fate, Meta, Settled, Time};
 use comporta_model::port::{Out, Ports};
 use comporta_model::source::{Demand, Pull, Source};
 
-use crate::core::{Core, Node, Reading};
+use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
+use crate::node::{Node, Reading};
 use crate::path::emit::{InLine, Links};
 use crate::path::line::Place;
 use crate::path::outlet::Sent;

@@ -14,7 +14,7 @@ use crate::sync::Arc;
 /// The visit order and its rules; replaced as a whole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VisitOrder {
-    /// Tells workers that the visit_order is a new one, and their cursors are not.
+    /// Tells workers that the order is a new one, and their cursors are not.
     pub(crate) epoch: u64,
     order: Vec<u32>,
     /// For each stage, in the order of first mention: its places.
@@ -77,7 +77,7 @@ impl VisitOrder {
 /// Where a worker stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
-    /// Of the visit_order it is on; 0 before the first.
+    /// Of the order it is on; 0 before the first.
     epoch: u64,
     at: usize,
     /// It has been sent to the place, rather than being about to look there.
@@ -86,7 +86,7 @@ pub(crate) struct Cursor {
     pub(crate) spent: usize,
 }
 
-/// What a step of the by_order is to tell the policy.
+/// What a step along the order is to tell the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) last_focused: bool,
@@ -239,7 +239,7 @@ impl OrderedTokens {
 mod tests {
     use super::*;
 
-    /// A by_order by one worker, whose visits each process what their token stands for: one event.
+    /// A walk by one worker, whose visits each process what their token stands for: one event.
     struct Alone {
         by_order: OrderedTokens,
         cursor: Cursor,

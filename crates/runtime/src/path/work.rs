@@ -14,7 +14,7 @@ use crate::workers::{WorkerGroup, WorkerHandle};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
 const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
-/// How often a worker looks at the workers's shared queue before its own: every so many picks.
+/// How often a worker looks at the group's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
 /// A worker's home number holds its workers above this bit.
@@ -235,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Under one queue: puts what is this workers's there, and leaves the rest. Nobody is woken for it:
+    /// Under one queue: puts what is this group's there, and leaves the rest. Nobody is woken for it:
     /// this worker takes from the queue next, and wakes another if more is left, as it does when it
     /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
     fn put_in_line(&self, core: &Core, workers: &WorkerGroup, tokens: &mut Vec<Token>) {

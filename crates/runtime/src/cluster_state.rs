@@ -1,0 +1,161 @@
+//! What holds of a cluster under its policy, and how it is reset to what the plan, and people since, say.
+//! Used by `cluster_control`, which changes it, and `policy_host`, which holds it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+use comporta_model::graph::{Graph, Kind, StageId};
+use comporta_policy::StageInfo;
+
+use crate::color;
+use crate::core::Core;
+use crate::effects::Effects;
+use crate::env::CpuMeter;
+use crate::node::Reading;
+use crate::path::visit_order::VisitOrder;
+use crate::pool::Pool;
+use crate::sync::Arc;
+use crate::timer::Alarm;
+
+/// What holds of a cluster under its policy.
+#[derive(Default)]
+pub(crate) struct ClusterState {
+    /// Which policy this is of; timers of an earlier one fire no more.
+    pub(crate) epoch: u32,
+    pub(super) stages: Vec<StageInfo>,
+    /// Pools made by the policy, and made before and free to use again.
+    pub(super) pools: Vec<usize>,
+    pub(super) spare: Vec<usize>,
+    /// Threads visit stages in an order.
+    pub(super) private: bool,
+    pub(super) visit_order: VisitOrder,
+    pub(super) visit_orders: u64,
+    pub(super) timers: Vec<Duration>,
+    /// What the counts of a stage were when its statistics were last reset.
+    pub(super) since: HashMap<u32, (u64, u64)>,
+    pub(super) cpu: CpuMeter,
+    /// What the policy did in this call: why, and what.
+    pub(crate) acts: Vec<(Option<String>, String)>,
+    pub(super) acted: Option<Time>,
+}
+
+impl ClusterState {
+    /// Everything as the plan has it, and as a person has said since.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn reset(
+        &mut self,
+        core: &Arc<Core>,
+        cluster: usize,
+        threads: usize,
+    ) -> Result<(), String> {
+        self.epoch += 1;
+        self.timers.clear();
+        core.timers.forget(cluster);
+        self.since.clear();
+        self.acts.clear();
+        self.private = false;
+        self.visit_order = VisitOrder::default();
+        self.stages = stages_of(core, cluster);
+        let main = &core.pools[cluster];
+        let own: Vec<usize> = std::mem::take(&mut self.pools);
+        for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
+            pool.forget_asks(&core.pools);
+        }
+        let set = set_threads(core, main, threads);
+        let workers = &core.worker_groups[cluster];
+        workers.set_own_queues(false);
+        workers.set_pooled(false);
+        workers.shared.set_visit_order(None, |stage| core.priorities.of(stage));
+        let mut effects = Effects::default();
+        for StageInfo { id, kind, name, .. } in &self.stages {
+            let base = *core.assignments[id.index()].base.lock();
+            core.move_stage(id.0, cluster);
+            core.set_priority(id.0, base.priority);
+            core.set_color(id.0, color::NONE);
+            self.since.insert(id.0, counts(core.node(id.0).reading()));
+            if *kind != Kind::Stage {
+                continue;
+            }
+            let node = core.node(id.0);
+            node.set_capacity(core, base.capacity, &mut effects);
+            node.set_when_full(base.when_full);
+            node.set_enabled(base.enabled);
+            let instances = node.reading().instances;
+            if instances != base.instances && instances > 0 {
+                let set = node.set_instances(core, base.instances, &mut effects);
+                // It may have ended meanwhile.
+                if let Err(message) = set
+                    && node.reading().instances > 0
+                {
+                    core.report(format!("instances of `{name}`: {message}"));
+                }
+            }
+        }
+        core.dispatch(effects);
+        core.empty(main);
+        // Last, when nothing leads there any more.
+        for pool in &own {
+            let pool = &core.pools[*pool];
+            core.empty(pool);
+            core.cut_threads(pool, pool.threads());
+        }
+        self.spare.extend(own);
+        set
+    }
+
+    /// The visit_order that is told, or is to be at the end of this call.
+    pub(crate) fn visit_order(&self) -> &VisitOrder {
+        &self.visit_order
+    }
+
+    /// Sets a timer for the next time.
+    pub(crate) fn set_timer(&self, core: &Core, cluster: usize, timer: u32) {
+        if let Some(every) = self.timers.get(timer as usize) {
+            let alarm = Alarm::Govern { cluster, timer, epoch: self.epoch };
+            core.timers.add(core.clock.now() + *every, alarm);
+        }
+    }
+}
+
+fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
+    let own = |id: usize| core.assignments[id].base.lock().cluster == cluster;
+    let mut stages = stage_infos(&core.graph, &core.depths, own);
+    for stage in &mut stages {
+        stage.capacity_min = core.node(stage.id.0).capacity_min();
+    }
+    stages
+}
+
+/// Stages as their policy knows them, in the order of the pipeline.
+pub(crate) fn stage_infos(
+    graph: &Graph,
+    depths: &[u32],
+    own: impl Fn(usize) -> bool,
+) -> Vec<StageInfo> {
+    let all = graph.stages.iter().zip(depths).zip(0u32..);
+    let mut own: Vec<_> = all
+        .filter(|(_, id)| own(*id as usize))
+        .map(|((spec, depth), id)| {
+            let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
+            info.stateful = spec.stateful || spec.kind != Kind::Stage;
+            info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
+            info
+        })
+        .collect();
+    own.sort_by_key(|stage| (stage.depth, stage.id));
+    own
+}
+
+pub(super) fn counts(reading: Reading) -> (u64, u64) {
+    (reading.arrived, reading.processed)
+}
+
+/// Gives a pool so many threads.
+pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) -> Result<(), String> {
+    let now = pool.threads();
+    core.cut_threads(pool, now.saturating_sub(threads));
+    core.add_threads(pool, threads.saturating_sub(now))
+}

@@ -1,0 +1,93 @@
+//! What the runtime asks of a stage, a source or an input, whatever its types.
+
+use std::any::{Any, TypeId};
+
+use comporta_model::plan::WhenFull;
+
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::failure::Failure;
+use crate::path::ready::Task;
+use crate::snapshot::StageSnapshot;
+use crate::stage::gate::Controller;
+use crate::stage::handle::Fault;
+use crate::sync::Arc;
+
+/// A stage, source or input, whatever its types.
+pub(crate) trait Node: Send + Sync {
+    /// Does what a token stands for.
+    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit);
+    /// Makes the instances, or opens the source.
+    fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String>;
+    /// Its queue, as `Arc<dyn Inlet<Item>>`.
+    fn inlet(self: Arc<Self>) -> Box<dyn Any>;
+    /// Takes back what a visit that does not return has not begun.
+    fn reclaim(&self, _: &Core, _tray: &dyn Any, _: &mut Effects) {}
+    /// Nothing more is to come from outside: for sources and inputs.
+    fn close(&self, _: &Core, _: &mut Effects) {}
+    /// It was closed and does not return from where it waits for events, if it is a source. Returns
+    /// whether the program goes on without it.
+    fn leave(&self, _: &Core, _: &mut Effects) -> bool {
+        false
+    }
+    /// One of its producers ended.
+    fn close_edge(&self, _: &mut Effects) {}
+    /// Whether, as far as it is concerned, its cycle may end.
+    fn may_finish(&self) -> bool {
+        true
+    }
+    /// If it has seen its last event, its instances finish.
+    fn begin_finish(&self, _: &Core, _: &mut Effects) {}
+    /// The program stops: what it holds is cancelled.
+    fn cancel(&self, effects: &mut Effects);
+    /// The program has stopped: a source is told what it has not been told yet, and goes.
+    fn farewell(&self, _: &Core, _: &mut Effects) {}
+    /// Sheds an event if an instance of its cycle waits for it. Returns whether one did.
+    fn break_cycle(&self, _: &Core, _: &mut Effects) -> bool {
+        false
+    }
+    /// Its numbers.
+    fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot;
+    /// Those whose instances wait for room in its queue.
+    fn waiting_stages(&self) -> Vec<u32> {
+        Vec::new()
+    }
+    fn set_capacity(&self, _: &Core, _: usize, _: &mut Effects) {}
+    /// The least capacity it can have.
+    fn capacity_min(&self) -> usize {
+        1
+    }
+    fn set_enabled(&self, _: bool) {}
+    fn set_when_full(&self, _: WhenFull) {}
+    fn set_controller(&self, _: Option<Controller>) {}
+    /// What a policy asks for.
+    fn reading(&self) -> Reading;
+    fn set_instances(&self, _: &Arc<Core>, _: usize, _: &mut Effects) -> Result<(), String> {
+        Ok(())
+    }
+    fn failures(&self) -> Vec<Failure>;
+    /// All failures with their events, as `Vec<(Failure, Option<Item>)>`, if `item` is the type
+    /// of its events.
+    fn take_failures(&self, _item: TypeId) -> Box<dyn Any> {
+        Box::new(())
+    }
+    fn replay(&self, _: &Core, _: usize, _: &mut Effects) -> usize {
+        0
+    }
+    fn inject(&self, _: Fault) {}
+}
+
+/// The numbers of a stage that policies look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) queued: usize,
+    /// Events that came in; that a source sent.
+    pub(crate) arrived: u64,
+    /// Events that were handled, or failed; that a source sent.
+    pub(crate) processed: u64,
+    /// Those that leave after what they have in hand do not count; 0 if the stage has ended.
+    pub(crate) instances: usize,
+    pub(crate) free: usize,
+    pub(crate) capacity: usize,
+    pub(crate) enabled: bool,
+}

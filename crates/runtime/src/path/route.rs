@@ -1,0 +1,75 @@
+//! Which way an event goes: connectors as the program declares them, and as one port of one sender uses
+//! them. Used by `emit`.
+
+use comporta_model::graph::StageId;
+use comporta_model::plan::WhenFull;
+
+use crate::sync::Arc;
+
+/// Chooses an end by the event.
+pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
+
+/// A connector as the program declared it, with its type.
+pub(crate) struct Edge<T> {
+    pub(crate) to: Vec<StageId>,
+    pub(crate) route: Route<T>,
+    pub(crate) copy: Option<fn(&T) -> T>,
+}
+
+pub(crate) enum Route<T> {
+    First,
+    RoundRobin,
+    ByKey(KeyFn<T>),
+}
+
+impl<T> Clone for Route<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Route::First => Route::First,
+            Route::RoundRobin => Route::RoundRobin,
+            Route::ByKey(key) => Route::ByKey(key.clone()),
+        }
+    }
+}
+
+/// A hash that is the same in every process, so that a key finds the same end after a restart.
+pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Sees a copy of what a port sends; for tests.
+pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
+
+/// A connector of one port of one instance.
+pub(super) struct Wire<T> {
+    pub(super) route: Route<T>,
+    pub(super) turn: usize,
+    /// Its ends as declared.
+    pub(super) ends: Vec<End>,
+}
+
+/// The outlet that an end of a connector uses, and what happens when there is no room.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub(super) outlet: usize,
+    pub(super) rule: Option<WhenFull>,
+}
+
+impl<T> Wire<T> {
+    /// The end that an event goes to.
+    pub(super) fn choose(&mut self, event: &T) -> End {
+        let ends = self.ends.len();
+        let at = match &self.route {
+            Route::First => 0,
+            Route::RoundRobin => {
+                self.turn = (self.turn + 1) % ends;
+                self.turn
+            }
+            Route::ByKey(key) => usize::try_from(key(event) % ends as u64).unwrap_or(0),
+        };
+        self.ends[at]
+    }
+}

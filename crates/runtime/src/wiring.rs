@@ -1,0 +1,151 @@
+//! How the stages of a program are joined: connectors with their types, what the plan says of them, the
+//! cycles they form, and how many events went each way.
+
+use std::any::Any;
+use std::collections::HashMap;
+
+use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::plan::{Settings, WhenFull};
+
+use crate::cycle::Cycle;
+use crate::path::route::{Edge, Tap};
+use crate::sync::{Arc, AtomicU64, Relaxed};
+
+/// The connectors and taps of a program as it declares them, by stage and port, with their types erased.
+#[derive(Default)]
+pub(crate) struct Declared {
+    pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn Any + Send + Sync>>>,
+    pub(crate) taps: HashMap<(u32, usize), Box<dyn Any + Send + Sync>>,
+}
+
+pub(crate) struct Wiring {
+    declared: Declared,
+    /// For the ports of which the plan says what happens at a full queue, in the order of their edges.
+    rules: HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>>,
+    /// For each stage, where its ports lead.
+    outgoing: Vec<Vec<(usize, StageId)>>,
+    /// For each stage, the edges that lead to it from outside of its cycle.
+    incoming: Vec<usize>,
+    cycles: Vec<Option<Arc<Cycle>>>,
+    /// For each sender and each queue it leads to, how many events it has sent there.
+    flows: HashMap<(u32, u32), Arc<AtomicU64>>,
+}
+
+impl Wiring {
+    pub(crate) fn new(
+        graph: &Graph,
+        topology: &Topology,
+        settings: &Settings,
+        declared: Declared,
+    ) -> Self {
+        let mut outgoing = vec![Vec::new(); graph.stages.len()];
+        let mut incoming = vec![0; graph.stages.len()];
+        let mut flows = HashMap::new();
+        for connector in &graph.connectors {
+            for to in &connector.to {
+                outgoing[connector.from.index()].push((connector.port, *to));
+                flows.insert((connector.from.0, to.0), Arc::default());
+                let (from, to) = (connector.from.index(), to.index());
+                let inside = topology.component[from] == topology.component[to];
+                incoming[to] += usize::from(!inside);
+            }
+        }
+        let (rules, cycles) = (ruled_ports(graph, settings), cycles(graph, topology));
+        Wiring { declared, rules, outgoing, incoming, cycles, flows }
+    }
+
+    /// Where the ports of a stage lead.
+    pub(crate) fn leads_to(&self, stage: u32) -> impl Iterator<Item = StageId> {
+        self.outgoing[stage as usize].iter().map(|(_, to)| *to)
+    }
+
+    /// The cycle that a stage belongs to.
+    pub(crate) fn cycle(&self, stage: u32) -> Option<&Arc<Cycle>> {
+        self.cycles[stage as usize].as_ref()
+    }
+
+    /// Edges that lead to a stage from outside of its cycle.
+    pub(crate) fn producers(&self, stage: u32) -> usize {
+        self.incoming[stage as usize]
+    }
+
+    /// How many events a stage has sent to each that it leads to.
+    pub(crate) fn sent_by(&self, stage: u32) -> Vec<(StageId, u64)> {
+        let mut to: Vec<StageId> = self.leads_to(stage).collect();
+        to.sort_unstable();
+        to.dedup();
+        to.into_iter().map(|to| (to, self.flow(stage, to).load(Relaxed))).collect()
+    }
+
+    pub(crate) fn edges_of<T: 'static>(&self, stage: u32, port: usize) -> Vec<&Edge<T>> {
+        let edges = self.declared.edges.get(&(stage, port));
+        edges.into_iter().flatten().filter_map(|edge| edge.downcast_ref()).collect()
+    }
+
+    /// How to copy the events that come to a stage, if one of the edges that lead to it knows.
+    pub(crate) fn copy_for<T: 'static>(&self, stage: u32) -> Option<fn(&T) -> T> {
+        let edges = self.declared.edges.values().flatten();
+        let typed = edges.filter_map(|edge| edge.downcast_ref::<Edge<T>>());
+        typed.filter(|edge| edge.to.contains(&StageId(stage))).find_map(|edge| edge.copy)
+    }
+
+    /// For each of these edges and each of its ends, what happens at a full queue, where that is
+    /// not as the queue has it.
+    pub(crate) fn rules_of(&self, stage: u32, port: usize) -> &[Vec<Option<WhenFull>>] {
+        self.rules.get(&(stage, port)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn tap<T: 'static>(&self, stage: u32, port: usize) -> Option<Tap<T>> {
+        self.declared.taps.get(&(stage, port))?.downcast_ref::<Tap<T>>().cloned()
+    }
+
+    /// Whether two ports of a stage lead to one queue.
+    pub(crate) fn ports_share_a_queue(&self, stage: u32) -> bool {
+        let mut seen: HashMap<StageId, usize> = HashMap::new();
+        let mut own = self.outgoing[stage as usize].iter();
+        own.any(|(port, to)| *seen.entry(*to).or_insert(*port) != *port)
+    }
+
+    /// Whether nothing leads on from a stage.
+    pub(crate) fn leads_nowhere(&self, stage: u32) -> bool {
+        self.outgoing[stage as usize].is_empty()
+    }
+
+    /// How many events a stage has sent to the queue of another.
+    pub(crate) fn flow(&self, from: u32, to: StageId) -> Arc<AtomicU64> {
+        self.flows.get(&(from, to.0)).cloned().unwrap_or_default()
+    }
+}
+
+/// What a plan says of connectors, by the port they start from.
+fn ruled_ports(
+    graph: &Graph,
+    settings: &Settings,
+) -> HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>> {
+    let mut rules: HashMap<(u32, usize), Vec<Vec<Option<WhenFull>>>> = HashMap::new();
+    if settings.connectors.iter().flatten().any(Option::is_some) {
+        for (connector, said) in graph.connectors.iter().zip(&settings.connectors) {
+            rules.entry((connector.from.0, connector.port)).or_default().push(said.clone());
+        }
+    }
+    rules
+}
+
+fn cycles(graph: &Graph, topology: &Topology) -> Vec<Option<Arc<Cycle>>> {
+    let mut made: HashMap<usize, Arc<Cycle>> = HashMap::new();
+    let component = &topology.component;
+    let of = |stage: usize| {
+        let own = component[stage];
+        if !topology.cyclic[own] {
+            return None;
+        }
+        let cycle = made.entry(own).or_insert_with(|| {
+            let stages = (0u32..).zip(component).filter(|(_, c)| **c == own).map(|(s, _)| s);
+            let into = graph.connectors.iter().filter(|c| component[c.from.index()] != own);
+            let open = into.flat_map(|c| &c.to).filter(|to| component[to.index()] == own).count();
+            Arc::new(Cycle::new(stages.collect(), open))
+        });
+        Some(cycle.clone())
+    };
+    (0..component.len()).map(of).collect()
+}
