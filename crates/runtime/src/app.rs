@@ -35,6 +35,7 @@ use crate::rehearse::rehearse;
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
+use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
 use crate::sync::Arc;
@@ -89,15 +90,24 @@ struct Inner {
 struct Entry {
     #[expect(clippy::type_complexity, reason = "said once")]
     build: Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>,
-    first: Option<Box<dyn Any + Send>>,
-    retain: Option<Box<dyn Any + Send>>,
+    extras: Extras,
 }
 
 struct Site<'a> {
     core: &'a Core,
     id: u32,
+    extras: Extras,
+}
+
+/// What is said of a stage beside its handler, with its type erased.
+#[derive(Default)]
+struct Extras {
+    /// The event it starts with.
     first: Option<Box<dyn Any + Send>>,
+    /// How to copy an event.
     retain: Option<Box<dyn Any + Send>>,
+    /// Its queue, if it is of another kind than the usual.
+    queue: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
@@ -148,6 +158,15 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self
     }
 
+    /// Its queue is of another kind: for tests of kinds that no plan can choose yet.
+    #[cfg(test)]
+    pub(crate) fn with_queue<Q: EventQueue<I> + 'static>(self, make: fn() -> Box<Q>) -> Self {
+        let queue: Box<dyn EventQueue<I>> = make();
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.queue =
+            Some(Box::new(queue));
+        self
+    }
+
     /// It keeps state that must see all events: it has one instance, whatever the plan says.
     pub fn stateful(self) -> Self {
         self.say(|spec| spec.stateful = true)
@@ -166,7 +185,8 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
 
     /// It is handed `event` when the program starts.
     pub fn autostart(self, event: I) -> Self {
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].first = Some(Box::new(event));
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.first =
+            Some(Box::new(event));
         self.say(|spec| spec.autostart = true)
     }
 
@@ -177,7 +197,8 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         I: Clone,
     {
         let copy: fn(&I) -> I = I::clone;
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].retain = Some(Box::new(copy));
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.retain =
+            Some(Box::new(copy));
         self.say(|spec| spec.retain = true)
     }
 }
@@ -542,8 +563,8 @@ impl App {
         let nodes = (0u32..)
             .zip(entries)
             .map(|(id, entry)| {
-                let Entry { build, first, retain } = entry;
-                build(Site { core: &core, id, first, retain })
+                let Entry { build, extras } = entry;
+                build(Site { core: &core, id, extras })
             })
             .collect();
         core.set_nodes(nodes);
@@ -577,7 +598,7 @@ impl App {
         let mut inner = self.inner.borrow_mut();
         let stage = StageId(u32::try_from(inner.entries.len()).expect("fewer than 2^32 stages"));
         inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
-        inner.entries.push(Entry { build: Box::new(build), first: None, retain: None });
+        inner.entries.push(Entry { build: Box::new(build), extras: Extras::default() });
         StageKey { app: self.identity(), stage }
     }
 
@@ -631,12 +652,13 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, first, retain } = site;
+    let Site { core, id, extras: Extras { first, retain, queue } } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
-    let mut queue = ChunkQueue::default();
+    let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
+    let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
-        queue.push_one(&Meta::default(), *event);
+        let _ = queue.push(&Meta::default(), vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;
@@ -662,7 +684,7 @@ fn stage_node<H: Handler>(
         maker,
         group: group.map(|(events, wait)| GroupSize { events, wait }),
         ordered: spec.ordered,
-        queue: Box::new(queue),
+        queue,
         capacity: settings.capacity,
         when_full: settings.when_full,
         cycle: core.wiring.cycle(id).cloned(),

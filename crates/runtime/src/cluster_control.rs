@@ -128,7 +128,7 @@ impl<'a> ClusterControl<'a> {
         let visit_order = Arc::new(self.state.visit_order.clone());
         let workers = &self.core.worker_groups[self.cluster];
         workers.shared.set_visit_order(Some(visit_order), |stage| self.core.priorities.of(stage));
-        // Later those who sleep have no work on the new visit_order either. To wake them would have them
+        // Later those who sleep have no work on the new order either. To wake them would have them
         // come to its end, and the policy called again, for ever.
         if self.starting {
             workers.sleep.wake_all();

@@ -106,7 +106,7 @@ impl ClusterState {
         set
     }
 
-    /// The visit_order that is told, or is to be at the end of this call.
+    /// The visit order that holds, or is published at the end of this call.
     pub(crate) fn visit_order(&self) -> &VisitOrder {
         &self.visit_order
     }

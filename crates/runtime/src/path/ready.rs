@@ -344,7 +344,7 @@ impl Shared {
         popped
     }
 
-    /// Has workers visit stages on this visit_order, or take tokens in turn. What is here stays, each
+    /// Has workers visit stages in this order, or take tokens in turn. What is here stays, each
     /// where it now belongs.
     pub(crate) fn set_visit_order(
         &self,

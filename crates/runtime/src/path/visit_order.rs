@@ -99,7 +99,7 @@ impl Fired {
     }
 }
 
-/// The visit_order of a pool, and what waits on it.
+/// The visit order of a group, and what waits along it.
 pub(crate) struct OrderedTokens {
     visit_order: Arc<VisitOrder>,
     /// Tokens of each stage, by its number.

@@ -46,7 +46,7 @@ use handle::Faults;
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
-use queue::{EventQueue, Side};
+use queue::{EventQueue, Side, Taken};
 
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
@@ -224,10 +224,9 @@ impl<H: Handler> Stage<H> {
         if state.phase != Phase::Open {
             return;
         }
-        let takeable = state.queue.takeable();
         let visits = match self.group.get() {
-            None => takeable.div_ceil(state.pace.stride()),
-            Some(size) => state.gathering.visits(takeable, *size, state.is_last_call()),
+            None => state.queue.visits(state.pace.stride()),
+            Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
         let visits = match &self.order {
             Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
@@ -339,8 +338,9 @@ impl<H: Handler> State<H> {
     fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
         let mut shed = 0;
         while shed < n
-            && let Some(chunk) = self.queue.take(n - shed, from)
+            && let Some(Taken { chunk, turn }) = self.queue.take(n - shed, from)
         {
+            self.queue.done(turn);
             shed += chunk.len();
             self.shed_late(reason, &chunk.meta, chunk.len());
             effects.discard_events(&mut chunk.into_events());

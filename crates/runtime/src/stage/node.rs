@@ -11,7 +11,7 @@ use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
 use super::permits::Shed;
-use super::queue::Side;
+use super::queue::{Side, Taken};
 use super::tray::Tray;
 use super::{Phase, Stage, settle_ack};
 use crate::core::Core;
@@ -156,7 +156,8 @@ impl<H: Handler> Node for Stage<H> {
         state.phase = Phase::Cancelled;
         state.in_flight -= ordered;
         let mut cancelled = std::mem::take(&mut state.outboxed) + ordered;
-        while let Some(chunk) = state.queue.take(usize::MAX, Side::Oldest) {
+        while let Some(Taken { chunk, turn }) = state.queue.take(usize::MAX, Side::Oldest) {
+            state.queue.done(turn);
             cancelled += chunk.len();
             settle_ack(chunk.meta.ack.as_ref(), chunk.len(), Fate::Cancelled);
             effects.discard_events(&mut chunk.into_events());

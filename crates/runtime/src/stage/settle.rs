@@ -15,7 +15,7 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
-use super::queue::Side;
+use super::queue::{Side, Turn};
 use super::take::Batch;
 use super::{Phase, Stage, State, settle_ack};
 use crate::core::Core;
@@ -58,8 +58,9 @@ impl<H: Handler> Stage<H> {
         }
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
-        let Batch { chunk, ticket, from, .. } = batch;
-        let left = Left { in_hand: chunk, rest, from };
+        let Batch { chunk, ticket, from, turn, .. } = batch;
+        let done = Some(turn).filter(|_| instance.pending.is_none());
+        let left = Left { in_hand: chunk, rest, from, done };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
@@ -164,7 +165,7 @@ impl<H: Handler> Stage<H> {
 
     /// What a visit did not come to is queued again, where it was taken.
     fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from } = left;
+        let Left { in_hand, rest, from, done } = left;
         // The last first: each goes before what is there.
         for chunk in rest.into_iter().chain([in_hand]) {
             let n = chunk.len();
@@ -183,6 +184,9 @@ impl<H: Handler> Stage<H> {
                 state.queue.put_back(chunk, from);
             }
         }
+        if let Some(turn) = done {
+            state.queue.done(turn);
+        }
     }
 
     /// Takes back what a visit whose handler does not return has not begun.
@@ -191,7 +195,11 @@ impl<H: Handler> Stage<H> {
         let in_hand = Chunk::new(meta, Vec::new());
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.put_back(state, Left { in_hand, rest: Some(chunk), from: Side::Oldest }, visit);
+        self.put_back(
+            state,
+            Left { in_hand, rest: Some(chunk), from: Side::Oldest, done: None },
+            visit,
+        );
         self.after_change(core, state, &mut visit.effects);
     }
 
@@ -387,6 +395,8 @@ struct Left<T> {
     rest: Option<Chunk<T>>,
     /// Where it was taken.
     from: Side,
+    /// The turn it was, if that is over.
+    done: Option<Turn>,
 }
 
 impl<T> Batch<T> {
@@ -397,7 +407,8 @@ impl<T> Batch<T> {
         let chunk = self.chunk.split_front(events, Vec::new());
         // Without a ticket what has been done is settled now.
         let tally = if self.ticket.is_some() { self.tally } else { Tally::default() };
-        let batch = Batch { chunk, tray: None, ticket: self.ticket, from: Side::Oldest, tally };
+        let (ticket, turn) = (self.ticket, self.turn);
+        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, turn, tally };
         Pending { batch, wait }
     }
 }

@@ -8,7 +8,7 @@ use comporta_policy::admission::{Look, Next};
 
 use super::handle::{Instance, Tally};
 use super::permits::Shed;
-use super::queue::{EventQueue, Side};
+use super::queue::{EventQueue, Side, Taken, Turn};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
@@ -23,8 +23,9 @@ pub(super) struct Batch<T> {
     pub(super) tray: Option<Arc<Tray<T>>>,
     /// Of an ordered stage: its place in the order of results.
     pub(super) ticket: Option<u64>,
-    /// Which end of the queue it was taken from.
+    /// Which end of the queue it was taken from, and as what turn.
     pub(super) from: Side,
+    pub(super) turn: Turn,
     /// How those ended that it handled before it waited to try one again.
     pub(super) tally: Tally,
 }
@@ -52,7 +53,7 @@ impl<H: Handler> Stage<H> {
         }
         let instance = state.instances.take_idle()?;
         let effects = &mut visit.effects;
-        let chunk = match self.group.get() {
+        let taken = match self.group.get() {
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
@@ -68,7 +69,7 @@ impl<H: Handler> Stage<H> {
                 group
             }
         };
-        let Some(chunk) = chunk else {
+        let Some(Taken { chunk, turn }) = taken else {
             state.instances.put_idle(instance);
             state.deactivate(effects);
             self.note_over(state, effects);
@@ -88,7 +89,7 @@ impl<H: Handler> Stage<H> {
         } else {
             (chunk, None)
         };
-        let batch = Batch { chunk, tray, ticket, from, tally: Tally::default() };
+        let batch = Batch { chunk, tray, ticket, from, turn, tally: Tally::default() };
         Some(Begun { instance, batch })
     }
 
@@ -147,8 +148,8 @@ impl<H: Handler> State<H> {
 
 /// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
 /// or only some to one, a group that joins these stands for them all.
-fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Chunk<T>> {
-    let mut gathered = queue.take(size, Side::Oldest)?;
+fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Taken<T>> {
+    let Taken { chunk: mut gathered, turn } = queue.take(size, Side::Oldest)?;
     let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
     let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
         (None, _) => {}
@@ -157,8 +158,9 @@ fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> 
     };
     note(&gathered.meta, gathered.len());
     while gathered.len() < size
-        && let Some(more) = queue.take(size - gathered.len(), Side::Oldest)
+        && let Some(Taken { chunk: more, turn }) = queue.take(size - gathered.len(), Side::Oldest)
     {
+        queue.done(turn);
         note(&more.meta, more.len());
         gathered.meta.absorb(&more.meta);
         let deadlines = [gathered.meta.deadline, more.meta.deadline];
@@ -170,5 +172,5 @@ fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> 
     if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
         gathered.meta.ack = Some(AckGroup::join_all(parts));
     }
-    Some(gathered)
+    Some(Taken { chunk: gathered, turn })
 }
