@@ -159,7 +159,7 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     }
 
     /// Its queue is of another kind: for tests of kinds that no plan can choose yet.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(crate) fn with_queue<Q: EventQueue<I> + 'static>(self, make: fn() -> Box<Q>) -> Self {
         let queue: Box<dyn EventQueue<I>> = make();
         self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.queue =

@@ -20,8 +20,8 @@
 //! **What is not explored.** Weak memory: shuttle interleaves sequentially consistent steps, so a
 //! missing fence or too weak an ordering is not seen; the one place that depends on such an order,
 //! `sleep`, uses sequentially consistent operations and fences throughout. Time: the clock is virtual and stands
-//! still unless a model moves it, and the clock thread does not run; so stuck handlers and real
-//! deadlines are left to the integration tests. Counts of `Arc`s, `OnceLock`s (set before threads
+//! still unless a model moves it, and what the clock thread does is called by models (`stuck`); real
+//! deadlines and stand-ins are left to the integration tests. Counts of `Arc`s, `OnceLock`s (set before threads
 //! start) and the panic hook are std's. And a schedule is a sample: silence is no proof.
 //!
 //! | rule of the design | model |
@@ -34,6 +34,7 @@
 //! | order | `ordered` |
 //! | push handles | `push` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
+//! | visits that take long, and the clock that looks after them | `stuck` |
 
 #![expect(
     clippy::unwrap_used,
@@ -48,6 +49,7 @@ mod policy_host;
 mod ordered;
 mod push;
 mod end;
+mod stuck;
 
 use std::sync::{Arc, Mutex};
 
