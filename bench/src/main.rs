@@ -8,7 +8,7 @@
 //!    machine itself was away, made again
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
-//! 7. `report`   tables, bars and JSON
+//! 7. `report`   tables, bars and JSON; `against`, one build against another
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table
 //! 9. `peers`    one file per peer; `peers::mod` is the list
@@ -23,6 +23,7 @@ mod stats;
 mod cpu;
 mod alloc;
 mod report;
+mod against;
 mod pipeline;
 mod latency;
 mod wake;
@@ -68,6 +69,15 @@ fn main() -> ExitCode {
                 eprintln!("no bench is called `{name}`; there are: {names}");
                 return ExitCode::from(2);
             };
+            if let Some(other) = &options.against {
+                return match against::run(bench.name, other, &options) {
+                    Ok(()) => ExitCode::SUCCESS,
+                    Err(message) => {
+                        eprintln!("{message}");
+                        ExitCode::FAILURE
+                    }
+                };
+            }
             let report = (bench.run)(&options);
             report.print_bars();
             if options.json {

@@ -3,6 +3,7 @@
 use crate::peers;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "usage: comporta-bench NAME [--quick] [--json] [--rounds N] …
        comporta-bench list
@@ -23,6 +24,8 @@ options:
   --case TEXT      only the cases whose name contains TEXT
   --ours NAME      the peer that is set against the others (default comporta)
   --seed N         shuffles the order of peers and drives the bootstrap (default 1)
+  --against FILE   the same bench of another build of this program, in turn with this one: quick
+                   runs of ours alone, `--rounds` pairs; every figure as this / other
   --json           one JSON object on the last line of stdout
   -h, --help       this page
 
@@ -58,6 +61,8 @@ pub(crate) struct Options {
     pub(crate) ours: String,
     peers: Option<Vec<String>>,
     case: Option<String>,
+    /// Another build, to be compared with this one.
+    pub(crate) against: Option<PathBuf>,
 }
 
 impl Options {
@@ -65,6 +70,11 @@ impl Options {
     pub(crate) fn takes_peer(&self, name: &str) -> bool {
         name == self.ours
             || self.peers.as_ref().is_none_or(|chosen| chosen.iter().any(|one| one == name))
+    }
+
+    /// What the names of cases must contain.
+    pub(crate) fn case(&self) -> Option<&str> {
+        self.case.as_deref()
     }
 
     pub(crate) fn takes_case(&self, name: &str) -> bool {
@@ -84,6 +94,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
         ours: OURS.to_owned(),
         peers: None,
         case: None,
+        against: None,
     };
     let mut name: Option<String> = None;
     let mut parser = lexopt::Parser::from_iter(args);
@@ -95,6 +106,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
             Long("rounds") => options.rounds = positive(&mut parser, "--rounds")?,
             Long("threads") => options.threads = positive(&mut parser, "--threads")?,
             Long("seed") => options.seed = parser.value()?.parse()?,
+            Long("against") => options.against = Some(parser.value()?.into()),
             Long("ours") => options.ours = parser.value()?.string()?,
             Long("case") => options.case = Some(parser.value()?.string()?),
             Long("peers") => {
