@@ -624,7 +624,7 @@ impl App {
         let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
         let (route, edge_route) = match way {
             Way::First => (Route::One, route::Route::First),
-            Way::RoundRobin => (Route::RoundRobin, route::Route::RoundRobin),
+            Way::RoundRobin => (Route::RoundRobin, route::Route::RoundRobin(Arc::default())),
             Way::ByKey(key) => (Route::ByKey, route::Route::ByKey(key)),
         };
         let at = (from.of.stage.0, from.index);

@@ -85,6 +85,7 @@ impl ClusterState {
             node.set_enabled(base.enabled);
             let instances = node.reading().instances;
             if instances != base.instances && instances > 0 {
+                effects.hand_over(core); // factories are user code
                 let set = node.set_instances(core, base.instances, &mut effects);
                 // It may have ended meanwhile.
                 if let Err(message) = set

@@ -18,7 +18,7 @@ use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
 use crate::policy_host::PolicyHost;
 use crate::pool::{Door, Pool, Pools};
-use crate::priority::{Changed, Priorities};
+use crate::priority::Priorities;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
@@ -243,7 +243,7 @@ impl Core {
         self.worker_groups[group].own_queues() && !self.priorities.are_used()
     }
 
-    /// Moves a stage to another pool; tokens that stand with another workers are forwarded.
+    /// Moves a stage to another pool; tokens that stand with another group are forwarded.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
         let from = self.assignments[stage as usize].pool.swap(pool, SeqCst);
         if from != pool {
@@ -268,28 +268,28 @@ impl Core {
                 self.make_all_ready(handle.local.take_all());
             }
         }
-        self.rank(&self.priorities.inherit());
+        self.inherit();
     }
 
     /// Those who wait for room in the queue of a stage have changed.
     pub(crate) fn waiting_changed(&self, stage: u32, waiting: impl FnOnce() -> Vec<u32>) {
         if self.priorities.are_used() {
             self.priorities.set_waiting(stage, waiting());
-            self.rank(&self.priorities.inherit());
+            self.inherit();
         }
     }
 
-    /// Tokens of these stages stand where their priority belongs now.
-    fn rank(&self, changed: &[Changed]) {
-        for (stage, priority) in changed {
-            self.worker_groups[self.workers_of(*stage)].shared.rank(*stage, *priority);
-        }
+    /// Tokens of stages whose priority changes by what they inherit stand where they belong then.
+    fn inherit(&self) {
+        self.priorities.inherit(|stage, priority| {
+            self.worker_groups[self.workers_of(stage)].shared.rank(stage, priority);
+        });
     }
 
     /// Puts a token into the shared queue of its group and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
         let workers = &self.worker_groups[self.workers_of(token.stage)];
-        workers.shared.push(token, self.priorities.of(token.stage));
+        workers.shared.push(token, || self.priorities.of(token.stage));
         workers.sleep.work_made();
     }
 
@@ -333,7 +333,7 @@ impl Core {
     /// From outside the workers: hands everything over, and drops what is no longer wanted.
     pub(crate) fn dispatch(&self, mut effects: Effects) {
         effects.hand_over(self);
-        effects.empty_trash();
+        effects.call_and_drop();
     }
 
     /// Ends what is over and breaks what is stuck, until only tokens and callers are left.
@@ -350,7 +350,7 @@ impl Core {
                     }
                     None => self.node(stage).begin_finish(self, effects),
                 }
-            } else if let Some(cycle) = effects.stuck.take() {
+            } else if let Some(cycle) = effects.stuck.pop() {
                 if cycle.is_stuck() {
                     let mut stages = cycle.stages.iter();
                     let _ = stages.any(|stage| self.node(*stage).break_cycle(self, effects));

@@ -2,7 +2,7 @@
 //!
 //! Under `block` such stages could all come to wait for room in each other's queues. Two rules
 //! prevent it: who enters the cycle from outside leaves one place free (the bubble rule, in
-//! `admit`), and when nobody in the cycle can act any more although some wait for room in it, the
+//! `permits`), and when nobody in the cycle can act any more although some wait for room in it, the
 //! newest event of a queue waited for is shed with reason `cycle`.
 //!
 //! `active` counts what can still act: good tokens, running instances, and instances that wait for

@@ -68,8 +68,8 @@ pub(crate) struct Effects {
     pub(crate) tokens: Vec<Token>,
     /// Callers that were granted room.
     pub(crate) callers: Vec<Arc<Place>>,
-    /// A cycle that may be stuck.
-    pub(crate) stuck: Option<Arc<Cycle>>,
+    /// Cycles that may be stuck.
+    pub(crate) stuck: Vec<Arc<Cycle>>,
     /// Stages that may have seen their last event.
     pub(crate) over: Vec<u32>,
     /// The run has come to its end, and whoever wants to know is called.
@@ -118,7 +118,7 @@ impl Effects {
         !self.tokens.is_empty()
             || !self.callers.is_empty()
             || !self.over.is_empty()
-            || self.stuck.is_some()
+            || !self.stuck.is_empty()
     }
 
     /// Hands over all that is due: tokens to ready queues, where someone is woken for them; room to
@@ -172,7 +172,7 @@ impl Effects {
         self.over.append(&mut other.over);
         self.trash.append(&mut other.trash);
         self.calls.append(&mut other.calls);
-        self.stuck = self.stuck.take().or(other.stuck.take());
+        self.stuck.append(&mut other.stuck);
     }
 
     /// The worker whose visit this is, if it is a worker's.
@@ -185,18 +185,18 @@ impl Effects {
         self.tokens.clear();
         self.over.clear();
         self.callers.clear();
-        self.stuck = None;
-        self.empty_trash();
+        self.stuck.clear();
+        self.call_and_drop();
     }
 
-    /// Drops what is no longer wanted.
-    pub(crate) fn empty_trash(&mut self) {
+    /// Calls whoever wants to know of the end, and drops what is no longer wanted.
+    pub(crate) fn call_and_drop(&mut self) {
         debug_assert!(!self.is_due(), "values are dropped while something is due");
-        for value in std::mem::take(&mut self.trash) {
-            user::discard(value);
-        }
         for call in std::mem::take(&mut self.calls) {
             let _ = user::call(call);
+        }
+        for value in std::mem::take(&mut self.trash) {
+            user::discard(value);
         }
     }
 }

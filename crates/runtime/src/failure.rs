@@ -15,14 +15,12 @@ pub enum Reason {
     Panic(String, Option<String>),
     /// It emitted more than the plan's `emit_max`.
     Flood(usize),
-    /// A test asked for it.
-    Injected(String),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Error(message) | Reason::Injected(message) => f.write_str(message),
+            Reason::Error(message) => f.write_str(message),
             Reason::Panic(message, Some(place)) => write!(f, "panic at {place}: {message}"),
             Reason::Panic(message, None) => write!(f, "panic: {message}"),
             Reason::Flood(max) => write!(f, "emitted more than {max} events (emit_max)"),

@@ -31,7 +31,7 @@ pub(crate) trait Node: Send + Sync {
         false
     }
     /// One of its producers ended.
-    fn close_edge(&self, _: &mut Effects) {}
+    fn close_edge(&self, _: &Core, _: &mut Effects) {}
     /// Whether, as far as it is concerned, its cycle may end.
     fn may_finish(&self) -> bool {
         true

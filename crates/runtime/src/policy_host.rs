@@ -46,6 +46,8 @@ pub(crate) struct PolicyHost {
 struct Installed {
     policy: Box<dyn Policy>,
     state: ClusterState,
+    /// One that failed, to be dropped when this is put back: it is user code.
+    failed: Option<Box<dyn Policy>>,
 }
 
 /// The policy, taken out; put back when this is dropped.
@@ -69,8 +71,10 @@ impl std::ops::DerefMut for Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
+        let failed = self.failed.take();
         *self.host.installed.lock() = self.installed.take();
         self.host.put_back.notify_all();
+        user::discard(failed);
     }
 }
 
@@ -124,6 +128,7 @@ impl PolicyHost {
             installed: Mutex::new(Some(Box::new(Installed {
                 policy: Box::new(Stealing),
                 state: ClusterState::default(),
+                failed: None,
             }))),
             put_back: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -191,20 +196,23 @@ impl PolicyHost {
             there = to.take();
             here = self.take();
         }
-        {
+        let moves = {
             let mut base = core.assignments[stage as usize].base.lock();
-            if base.cluster != self.cluster {
-                return false;
+            let here = base.cluster == self.cluster;
+            if here {
+                base.cluster = to.cluster;
             }
-            base.cluster = to.cluster;
+            here
+        };
+        if moves {
+            // Where it goes first: the policy here may have no threads left for it.
+            to.begin_again(core, &mut there);
+            self.begin_again(core, &mut here);
         }
-        // Where it goes first: the policy here may have no threads left for it.
-        to.begin_again(core, &mut there);
-        self.begin_again(core, &mut here);
         drop((here, there));
         to.serve(core, false);
         self.serve(core, false);
-        true
+        moves
     }
 
     /// Waits for the policy, and goes before further calls. Must not be asked for by a policy.
@@ -246,7 +254,7 @@ impl PolicyHost {
     ) -> Result<(), InstallError> {
         self.calls.lock().clear();
         let threads = self.threads.load(SeqCst);
-        let Installed { policy, state } = taken;
+        let Installed { policy, state, .. } = taken;
         calling(|| state.reset(core, self.cluster, threads)).map_err(InstallError::Threads)?;
         let mut control = ClusterControl::new(core, self.cluster, state, true);
         let started = calling(|| user::call(|| policy.start(&mut control)));
@@ -267,8 +275,7 @@ impl PolicyHost {
             self.name,
             defaults::POLICY
         ));
-        let failed = std::mem::replace(&mut taken.policy, Box::new(Stealing));
-        user::discard(failed);
+        taken.failed = Some(std::mem::replace(&mut taken.policy, Box::new(Stealing)));
         *self.choice.lock() = Choice::new(defaults::POLICY);
         // It asks for nothing that can be refused.
         let _ = self.begin(core, taken, &Choice::new(defaults::POLICY));
@@ -276,17 +283,17 @@ impl PolicyHost {
 
     // --- what the policy is called for
 
-    /// A worker came to the end of the visit order, or the visits are made. Says whether word is
-    /// left for it to come back to, if it has something in hand.
+    /// A worker came to the end of the visit order, or the visits are made. Returns whether more calls
+    /// have been noted meanwhile, for the worker to come back to after its next visit.
     #[cold]
-    pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired, in_hand: bool) -> bool {
+    pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired) -> bool {
         if fired.last_focused {
             self.leave_word(Call::LastFocused);
         }
         if fired.max_visits {
             self.leave_word(Call::MaxVisits);
         }
-        self.serve(core, in_hand)
+        self.serve(core, true)
     }
 
     pub(crate) fn timer_due(&self, core: &Arc<Core>, timer: u32, epoch: u32) {
@@ -301,10 +308,13 @@ impl PolicyHost {
         }
     }
 
-    /// Calls the policy for all that was noted, unless somebody else does. A worker with something in
-    /// hand goes after what there is now. Returns whether more has come.
-    fn serve(&self, core: &Arc<Core>, in_hand: bool) -> bool {
+    /// Calls the policy for all that was noted, unless somebody else does. A worker goes after what there
+    /// is now. Returns whether more has come.
+    fn serve(&self, core: &Arc<Core>, worker: bool) -> bool {
         loop {
+            if self.waiting.load(SeqCst) > 0 {
+                return false; // who waits will see to it
+            }
             let Some(mut taken) = self.try_take() else { return false };
             let calls = self.calls.lock().len();
             for call in (0..calls).map_while(|_| self.next_call()) {
@@ -313,11 +323,8 @@ impl PolicyHost {
             drop(taken);
             // One may have been noted between the last look and the drop, by one who then went.
             let more = !self.calls.lock().is_empty();
-            if !more || in_hand {
+            if !more || worker {
                 return more;
-            }
-            if self.waiting.load(SeqCst) > 0 {
-                return false; // who waits will see to it
             }
         }
     }
@@ -327,7 +334,7 @@ impl PolicyHost {
     }
 
     fn call(&self, core: &Arc<Core>, taken: &mut Installed, call: Call) {
-        let Installed { policy, state } = &mut *taken;
+        let Installed { policy, state, .. } = &mut *taken;
         let name = match call {
             Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
             Call::LastFocused if !state.visit_order().fires_last_focused => return, // any more

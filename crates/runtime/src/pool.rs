@@ -1,5 +1,5 @@
 //! Pools: how many workers of a cluster (`workers.rs`) may be in visits to their stages at once; a pool's
-//! threads, as a policy counts them. The workers has as many as its pools together, so whoever may enter a
+//! threads, as a policy counts them. A group has as many as its pools together, so whoever may enter a
 //! pool finds a thread sooner or later, and a pool whose handlers wait keeps none of another's from its
 //! work; but which thread it is does not matter, and the one that has the events in its cache goes first.
 //!

@@ -23,9 +23,6 @@ struct State {
     waiting: HashMap<u32, Vec<u32>>,
 }
 
-/// A stage whose priority has changed, and what it is now.
-pub(crate) type Changed = (u32, i32);
-
 impl Priorities {
     pub(crate) fn new(own: Vec<i32>) -> Self {
         Priorities {
@@ -76,8 +73,9 @@ impl Priorities {
         }
     }
 
-    /// Computes what stages inherit. Returns those whose priority has changed by it.
-    pub(crate) fn inherit(&self) -> Vec<Changed> {
+    /// Computes what stages inherit, and calls `rank` with those whose priority has changed by it: under
+    /// the lock, so that later changes are ranked later.
+    pub(crate) fn inherit(&self, mut rank: impl FnMut(u32, i32)) {
         let state = self.state.lock();
         let mut now = state.own.clone();
         let mut rises = true;
@@ -90,11 +88,11 @@ impl Priorities {
                 *at = (*at).max(lent.unwrap_or(i32::MIN));
             }
         }
-        let stages = (0u32..).zip(&self.effective).zip(now);
-        let changed = stages.filter_map(|((stage, before), now)| {
-            (before.swap(now, Relaxed) != now).then_some((stage, now))
-        });
-        changed.collect()
+        for ((stage, before), now) in (0u32..).zip(&self.effective).zip(now) {
+            if before.swap(now, SeqCst) != now {
+                rank(stage, now);
+            }
+        }
     }
 }
 
@@ -102,21 +100,26 @@ impl Priorities {
 mod tests {
     use super::*;
 
+    /// Those whose priority has changed.
+    fn changed(priorities: &Priorities) -> Vec<(u32, i32)> {
+        let mut changed = Vec::new();
+        priorities.inherit(|stage, priority| changed.push((stage, priority)));
+        changed
+    }
+
     #[test]
     fn a_consumer_inherits_from_who_waits_passes_it_on_and_gives_it_back() {
         let priorities = Priorities::new(vec![20, 0, 0, 5]);
-        assert!(priorities.are_used() && priorities.inherit().is_empty());
+        assert!(priorities.are_used() && changed(&priorities).is_empty());
         priorities.set_waiting(2, vec![1]); // 1 waits for 2,
-        assert!(priorities.inherit().is_empty());
+        assert!(changed(&priorities).is_empty());
         priorities.set_waiting(1, vec![0, 3]); // and 0 for 1
-        let mut changed = priorities.inherit();
-        changed.sort_unstable();
-        assert_eq!(changed, [(1, 20), (2, 20)]);
+        assert_eq!(changed(&priorities), [(1, 20), (2, 20)]);
         priorities.set_waiting(1, vec![3]);
-        assert_eq!(priorities.inherit().len(), 2);
+        assert_eq!(changed(&priorities).len(), 2);
         assert_eq!([1, 2].map(|stage| priorities.of(stage)), [5, 5]);
         priorities.set_waiting(1, vec![]);
-        assert_eq!(priorities.inherit().len(), 2);
+        assert_eq!(changed(&priorities).len(), 2);
         assert_eq!([0, 1, 2, 3].map(|stage| priorities.of(stage)), [20, 0, 0, 5]);
     }
 
@@ -125,7 +128,7 @@ mod tests {
         let priorities = Priorities::new(vec![0, 0, 7]);
         priorities.set_waiting(0, vec![1, 2]);
         priorities.set_waiting(1, vec![0]);
-        assert_eq!(priorities.inherit().len(), 2);
+        assert_eq!(changed(&priorities).len(), 2);
         assert!(!priorities.set(2, 0), "not used any more");
         assert!(!priorities.are_used());
         assert!(priorities.set(0, 1));

@@ -72,7 +72,7 @@ impl Core {
                         effects.over.push(to.0);
                     }
                 }
-                None => self.node(to.0).close_edge(effects),
+                None => self.node(to.0).close_edge(self, effects),
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::run_state::RunState;
 use crate::snapshot::Snapshot;
 use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex};
+use crate::user;
 
 /// How long a stop waits for handlers that do not return before it goes without them.
 const GRACE: Duration = Duration::from_secs(1);
@@ -136,8 +137,8 @@ impl Running {
     }
 
     /// Has `call` called once it has come to its end, or at once if it has: for those who wait for
-    /// more than that. It is called on a thread of the program, and should only pass the word on; it
-    /// is not called if the program is stopped.
+    /// more than that. It is called on a thread of the program, or on the one that stops it, and should only
+    /// pass the word on.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
@@ -158,7 +159,7 @@ impl Running {
     }
 
     /// A future of its end, for programs that run inside of an async runtime: once it is ready,
-    /// [`wait`](Self::wait) has nothing to wait for. Never ready if the program is stopped first.
+    /// [`wait`](Self::wait) has nothing to wait for. It is ready too when the program is stopped.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
@@ -182,12 +183,13 @@ impl Running {
             waker.into_iter().for_each(Waker::wake);
         });
         std::future::poll_fn(move |context| {
+            let fresh = context.waker().clone(); // user code: not under the lock
             let mut end = end.lock();
-            if end.0 {
-                return Poll::Ready(());
-            }
-            end.1 = Some(context.waker().clone());
-            Poll::Pending
+            let (ended, spare) =
+                if end.0 { (true, Some(fresh)) } else { (false, end.1.replace(fresh)) };
+            drop(end);
+            user::discard(spare);
+            if ended { Poll::Ready(()) } else { Poll::Pending }
         })
     }
 

@@ -192,7 +192,7 @@ impl Sleep {
     }
 }
 
-/// How many threads of a program are up, all its worker_groups together; and what one of them that has
+/// How many threads of a program are up, all its groups together; and what one of them that has
 /// nothing to do does until it sleeps.
 pub(crate) struct Awake {
     threads: CachePadded<AtomicUsize>,

@@ -223,7 +223,7 @@ impl Kit {
             return false;
         }
         self.fire_timers();
-        self.follow_crews();
+        self.follow_groups();
         let n = self.workers.len();
         let first = usize::try_from(self.roll() % n.max(1) as u64).unwrap_or(0);
         (0..n).any(|i| {
@@ -369,7 +369,7 @@ impl Kit {
     }
 
     /// Workers come and go with the worker_groups.
-    fn follow_crews(&mut self) {
+    fn follow_groups(&mut self) {
         let core = self.core.clone();
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
             .into_iter()

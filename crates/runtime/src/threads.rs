@@ -20,7 +20,10 @@ use crate::workers::WorkerGroup;
 pub(crate) const LONG: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Adds `n` workers to a group, each with a thread. Returns how many there are a thread for.
+    /// Adds `n` workers to a group, each with a thread.
+    ///
+    /// # Errors
+    /// The system has no more threads.
     fn spawn_workers(self: &Arc<Self>, group: usize, n: usize, stand_in: bool) -> io::Result<()> {
         for _ in 0..n {
             let workers = &self.worker_groups[group];

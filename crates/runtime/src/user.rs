@@ -48,8 +48,9 @@ pub(crate) fn discard<T>(value: T) {
 
 /// The text of an error of the program, which is dropped.
 pub(crate) fn text<E: Display>(error: E) -> String {
-    call(|| error.to_string())
-        .unwrap_or_else(|reason| format!("(its text cannot be had: {reason})"))
+    let text = call(|| error.to_string());
+    discard(error);
+    text.unwrap_or_else(|reason| format!("(its text cannot be had: {reason})"))
 }
 
 /// The result of a fallible call, with its error, or its panic, as text.

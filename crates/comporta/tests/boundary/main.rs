@@ -22,6 +22,7 @@
 
 mod bounded;
 mod stuck;
+mod exits;
 mod conservation;
 mod panics;
 mod room;

@@ -96,7 +96,7 @@ fn makers_and_workers(workers: usize, cpus: usize) {
     for _ in 0..2 {
         let pool = pool.clone();
         thread::spawn(move || {
-            let _ = pool.shared.push(TOKEN, 0);
+            let _ = pool.shared.push(TOKEN, || 0);
             pool.sleep.work_made();
         });
     }

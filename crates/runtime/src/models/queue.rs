@@ -1,4 +1,4 @@
-//! Models of `enqueue`, `admit` and `settle`: instances, the bound, room, tokens.
+//! Models of `stage` (`inlet`, `permits`, `instances`, `settle`): instances, the bound, room, tokens.
 
 use std::time::Duration;
 

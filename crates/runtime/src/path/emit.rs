@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Weak;
 
 use comporta_model::chunk::Slots;
-use comporta_model::event::{AckGroup, Meta};
+use comporta_model::event::{AckGroup, Fate, Meta};
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
@@ -99,6 +99,10 @@ impl<T: Send + 'static> Link<T> {
             }
         }) {
             send.sent.lost += 1;
+            if let Some(group) = &send.meta.ack {
+                group.join(1);
+                group.settle(1, Fate::Failed);
+            }
             send.core.report(format!("an event could not be sent on: {reason}"));
         }
     }
@@ -117,11 +121,6 @@ impl<T: Send + 'static> Link<T> {
         let End { outlet, rule } = final_wire.choose(&event);
         outlets[outlet].rule = rule;
         outlets[outlet].stage(event);
-    }
-
-    /// The outlet that has the event itself after [`address_one`](Self::address_one), rather than a copy.
-    fn last_end(&self) -> Option<&Wire<T>> {
-        self.wires.last()
     }
 }
 
@@ -345,55 +344,76 @@ impl Links {
     }
 }
 
-/// What callers outside do with the one port of an input.
+/// What callers outside do with the one port of an input: an event is addressed once, and then sent,
+/// or taken back.
 impl Links {
-    /// Sends one event if every queue it goes to has room for it.
-    pub(crate) fn try_send<T: Send + 'static>(
+    /// Stages an event with the outlets it goes to. A panic of a key function or a `Clone` is the
+    /// caller's.
+    pub(crate) fn address<T: Send + 'static>(&mut self, event: T) {
+        let (link, outlets) = self.port::<T>(0);
+        link.address_one(outlets, event);
+    }
+
+    /// Reserves a place in every queue the event goes to.
+    pub(crate) fn reserve<T: Send + 'static>(
         &mut self,
         core: &Core,
-        event: T,
         meta: &Meta,
         visit: &mut Visit,
-    ) -> Result<Sent, Refused<T>> {
-        let place = self.place.clone();
-        let (link, outlets) = self.port::<T>(0);
-        link.address_one(outlets, event); // a panic is its caller's
+    ) -> Result<(), Refused> {
+        let (_, outlets) = self.port::<T>(0);
         let tried = outlets.iter_mut().enumerate();
         let mut tried = tried.map(|(by, outlet)| (by, outlet.reserve(core, meta)));
         let refused = tried.find_map(|(by, reserved)| Some((by, reserved.err()?)));
-        if let Some((by, refusal)) = refused {
-            let event = link.take_back(outlets, &mut visit.effects);
-            return Err(Refused { event, refusal, by });
+        let Some((by, refusal)) = refused else { return Ok(()) };
+        for outlet in outlets {
+            outlet.unreserve(core, &mut visit.effects);
         }
-        Ok(send_staged(core, link, outlets, (&place, meta), visit))
+        Err(Refused { refusal, by })
     }
 
-    /// Sends one event; what finds no room waits, and the caller stands in line.
+    /// Sends what is addressed; what finds no room waits, and the caller stands in line.
     pub(crate) fn send<T: Send + 'static>(
         &mut self,
         core: &Core,
-        event: T,
         meta: &Meta,
         visit: &mut Visit,
     ) -> Sent {
         let place = self.place.clone();
         let (link, outlets) = self.port::<T>(0);
-        link.address_one(outlets, event);
-        send_staged(core, link, outlets, (&place, meta), visit)
+        let unrouted = usize::from(link.wires.is_empty());
+        let sent = Sent { emitted: 1, unrouted, lost: 0 };
+        let mut send =
+            Sending { core, meta, place: &place, visit, fills: true, waits: false, sent };
+        deliver_all(outlets, &mut send);
+        send.sent
     }
 
-    /// Counts an event as given back, with the queue that had no room for it.
-    pub(crate) fn refuse<T: Send + 'static>(&mut self, by: usize) {
-        self.port::<T>(0).1[by].refuse();
+    /// Takes the event back; copies are dropped later. The queue that refused it counts that.
+    pub(crate) fn take_back<T: Send + 'static>(
+        &mut self,
+        refused: &Refused,
+        effects: &mut Effects,
+    ) -> T {
+        let (link, outlets) = self.port::<T>(0);
+        outlets[refused.by].refuse();
+        let own = link.wires.last().into_iter().flat_map(|wire| &wire.ends);
+        let mut event = None;
+        for end in own {
+            event = event.or_else(|| outlets[end.outlet].unstage());
+        }
+        for outlet in outlets {
+            effects.discard_events(&mut outlet.take_staged());
+        }
+        event.expect("an event that was refused had been addressed to an outlet")
     }
 }
 
-/// An event that found no room.
-pub(crate) struct Refused<T> {
-    pub(crate) event: T,
+/// Why an event was refused, and by which outlet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
     pub(crate) refusal: Refusal,
-    /// The outlet that leads to the queue without room.
-    pub(crate) by: usize,
+    by: usize,
 }
 
 /// Sends what several ports hold in the order in which it was sent.
@@ -442,35 +462,7 @@ fn flush_in_turn<P: Ports>(
     send.sent
 }
 
-fn send_staged<T: Send + 'static>(
-    core: &Core,
-    link: &Link<T>,
-    outlets: &mut Bundle<T>,
-    (place, meta): (&Arc<Place>, &Meta),
-    visit: &mut Visit,
-) -> Sent {
-    let unrouted = usize::from(link.wires.is_empty());
-    let sent = Sent { emitted: 1, unrouted, lost: 0 };
-    let mut send = Sending { core, meta, place, visit, fills: true, waits: false, sent };
-    deliver_all(outlets, &mut send);
-    send.sent
-}
-
 impl<T: Send + 'static> Link<T> {
-    /// Takes the event back that was addressed last; copies are dropped later.
-    fn take_back(&self, outlets: &mut Bundle<T>, effects: &mut Effects) -> T {
-        let own = self.last_end().into_iter().flat_map(|wire| &wire.ends);
-        let mut event = None;
-        for end in own {
-            event = event.or_else(|| outlets[end.outlet].unstage());
-        }
-        for outlet in outlets {
-            let mut copies = outlet.unreserve(effects);
-            effects.discard_events(&mut copies);
-        }
-        event.expect("an event that was refused had been addressed to an outlet")
-    }
-
     /// Sends the first so many of what is staged here. Returns whether the sender now stands in line.
     fn send_run(&mut self, outlets: &mut Bundle<T>, events: usize, send: &mut Sending<'_>) -> bool {
         send.sent.emitted += events;
@@ -506,7 +498,7 @@ fn join<T: Send + 'static>(
             });
             End { outlet, rule: rules.get(number).and_then(|rules| rules[end]) }
         });
-        Wire { route: edge.route.clone(), turn: 0, ends: ends.collect() }
+        Wire::new(edge.route.clone(), ends.collect())
     });
     Link {
         wires: wires.collect(),

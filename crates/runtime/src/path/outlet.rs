@@ -52,7 +52,7 @@ pub(crate) trait Inlet<T>: Send + Sync {
         rule: Option<WhenFull>,
     ) -> Result<Reserved, Refusal>;
     /// Gives back what was reserved.
-    fn release(&self, reserved: Reserved, effects: &mut Effects);
+    fn release(&self, core: &Core, reserved: Reserved, effects: &mut Effects);
     /// Counts an event as offered and given back.
     fn refuse(&self);
 }
@@ -67,7 +67,8 @@ pub(crate) struct Room {
 }
 
 /// Places reserved for a caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
+#[must_use = "they are given back by `Inlet::release`, or used by `Inlet::offer`"]
 pub(crate) struct Reserved(pub(crate) usize);
 
 /// Why a caller's event cannot enter now.
@@ -201,11 +202,15 @@ impl<T: Send + 'static> Outlet<T> {
         Ok(())
     }
 
-    /// Gives back what was reserved, and what was staged.
-    pub(crate) fn unreserve(&mut self, effects: &mut Effects) -> Slots<T> {
+    /// Gives back what was reserved.
+    pub(crate) fn unreserve(&mut self, core: &Core, effects: &mut Effects) {
         if let Some(reserved) = self.reserved.take() {
-            self.inlet.release(reserved, effects);
+            self.inlet.release(core, reserved, effects);
         }
+    }
+
+    /// Takes back all that is staged.
+    pub(crate) fn take_staged(&mut self) -> Slots<T> {
         std::mem::take(&mut self.last)
     }
 

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
 use crate::node::{Node, Reading};
-use crate::path::emit::{InLine, Links, Refused};
+use crate::path::emit::{InLine, Links};
 use crate::path::line::Place;
 use crate::path::outlet::{Refusal, Sent};
 use crate::path::ready::Task;
@@ -259,7 +259,7 @@ impl<T: Send + 'static> Push<T> {
     /// The event, when a queue it goes to is full or the input is closed.
     pub fn try_push(&self, event: T) -> Result<(), PushError<T>> {
         let (pushing, event) = Pushing::begin(&self.input, event)?;
-        self.enter(&pushing, event).map_err(|full| self.refuse(full))
+        self.enter(pushing, event, Full::GivenBack).map(drop)
     }
 
     /// Pushes, waiting for room on this thread. In a handler, which must not hold its worker, it
@@ -269,22 +269,16 @@ impl<T: Send + 'static> Push<T> {
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
     pub fn push(&self, event: T) -> Result<(), PushError<T>> {
         let (pushing, event) = Pushing::begin(&self.input, event)?;
-        let event = match self.enter(&pushing, event) {
-            Ok(()) => return Ok(()),
-            Err(full) if full.refused.refusal != Refusal::Full => return Err(self.refuse(full)),
-            Err(full) if work::is_worker() || pushing.core.is_tested() => {
-                let PushError::Full(event) = self.refuse(full) else { unreachable!("it is full") };
-                return Err(PushError::WouldBlock(event));
-            }
-            Err(full) => full.refused.event,
-        };
-        let mut waiting = self.stand_in_line(pushing, event);
+        let may_wait = !work::is_worker() && !pushing.core.is_tested();
+        let full = if may_wait { Full::Waits } else { Full::WouldBlock };
+        let Some(mut waiting) = self.enter(pushing, event, full)? else { return Ok(()) };
         while !waiting.is_done() {
             if !waiting.links.place().wait() {
                 return Err(PushError::Cancelled);
             }
             waiting.go_on();
         }
+        self.keep(waiting.links);
         Ok(())
     }
 
@@ -294,12 +288,7 @@ impl<T: Send + 'static> Push<T> {
     /// The event, when the input is closed or a `reject` queue is full.
     pub async fn push_async(&self, event: T) -> Result<(), PushError<T>> {
         let (pushing, event) = Pushing::begin(&self.input, event)?;
-        let event = match self.enter(&pushing, event) {
-            Ok(()) => return Ok(()),
-            Err(full) if full.refused.refusal != Refusal::Full => return Err(self.refuse(full)),
-            Err(full) => full.refused.event,
-        };
-        let mut waiting = self.stand_in_line(pushing, event);
+        let Some(mut waiting) = self.enter(pushing, event, Full::Waits)? else { return Ok(()) };
         let place = waiting.links.place().clone();
         while !waiting.is_done() {
             if !poll_fn(|cx| place.poll(cx.waker())).await {
@@ -307,6 +296,7 @@ impl<T: Send + 'static> Push<T> {
             }
             waiting.go_on();
         }
+        self.keep(waiting.links);
         Ok(())
     }
 
@@ -315,59 +305,66 @@ impl<T: Send + 'static> Push<T> {
         self.input.shut();
     }
 
-    /// Hands the event over if every queue it goes to has room.
-    fn enter(&self, pushing: &Pushing, event: T) -> Result<(), Full<T>> {
+    /// Hands the event over if every queue it goes to has room; if not, does as `full` says.
+    fn enter(
+        &self,
+        pushing: Pushing,
+        event: T,
+        full: Full,
+    ) -> Result<Option<Waiting>, PushError<T>> {
         let core = &pushing.core;
         let meta = self.input.meta(core, self.tier, self.within);
         let spare = self.spare.lock().pop();
         let mut links = spare.unwrap_or_else(|| self.input.links::<T>(core));
+        links.address(event);
         let mut visit = Visit::new(0, None);
-        let tried = links.try_send(core, event, &meta, &mut visit);
-        core.dispatch(visit.effects);
-        match tried {
-            Ok(sent) => {
-                pushing.count(sent);
-                self.keep(links);
-                Ok(())
-            }
-            Err(refused) => Err(Full { refused, links }),
+        if let Err(refused) = links.reserve::<T>(core, &meta, &mut visit)
+            && (refused.refusal != Refusal::Full || full != Full::Waits)
+        {
+            let event = links.take_back::<T>(&refused, &mut visit.effects);
+            core.dispatch(visit.effects);
+            self.keep(links);
+            return Err(match refused.refusal {
+                Refusal::Admission(by) => PushError::Refused(event, by),
+                Refusal::Full if full == Full::WouldBlock => PushError::WouldBlock(event),
+                Refusal::Full | Refusal::Rejected => PushError::Full(event),
+            });
         }
-    }
-
-    fn keep(&self, links: Links) {
-        let mut spare = self.spare.lock();
-        if spare.len() < SPARE_MAX {
-            spare.push(links);
-        }
-    }
-
-    /// Counts an event that is given back with the queue that had no room for it.
-    fn refuse(&self, full: Full<T>) -> PushError<T> {
-        let Full { refused: Refused { event, refusal, by }, mut links } = full;
-        links.refuse::<T>(by);
-        self.keep(links);
-        match refusal {
-            Refusal::Admission(by) => PushError::Refused(event, by),
-            Refusal::Full | Refusal::Rejected => PushError::Full(event),
-        }
-    }
-
-    fn stand_in_line(&self, pushing: Pushing, event: T) -> Waiting {
-        let core = &pushing.core;
-        let mut links = self.input.links::<T>(core);
-        let meta = self.input.meta(core, self.tier, self.within);
-        let mut visit = Visit::new(0, None);
-        let sent = links.send(core, event, &meta, &mut visit);
+        let sent = links.send::<T>(core, &meta, &mut visit);
         core.dispatch(visit.effects);
         pushing.count(sent);
-        Waiting { links, pushing }
+        if links.in_line() == InLine::No {
+            self.keep(links);
+            return Ok(None);
+        }
+        if full == Full::Waits {
+            return Ok(Some(Waiting { links, pushing }));
+        }
+        // The queue changed its ways after a place was reserved: dropping the links cancels the event.
+        Err(PushError::Cancelled)
+    }
+
+    /// Keeps links for the next push.
+    fn keep(&self, links: Links) {
+        let mut spare = self.spare.lock();
+        let surplus = if spare.len() < SPARE_MAX {
+            spare.push(links);
+            None
+        } else {
+            Some(links)
+        };
+        drop(spare);
+        drop(surplus);
     }
 }
 
-/// An event that found no room, with the links it was to take.
-struct Full<T> {
-    refused: Refused<T>,
-    links: Links,
+/// What becomes of an event that finds no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Full {
+    GivenBack,
+    /// It is given back, and would have had to wait.
+    WouldBlock,
+    Waits,
 }
 
 /// A push that waits for room. Dropped while it waits, it leaves the line and its event counts as

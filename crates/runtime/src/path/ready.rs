@@ -1,5 +1,5 @@
 //! Hop 4, ready: the tokens that say which stage has work, and where they wait.
-//! Before: `enqueue` makes a token. After: `work` takes it.
+//! Before: a stage makes a token. After: `work` takes it.
 //! Workers that steal have a queue each; what comes from outside, and everything under a policy
 //! of one queue, stands in the group's shared queue, by priority and then first come first served.
 //! Under a policy with a visit order, tokens that say no more than that events wait are counted
@@ -288,10 +288,10 @@ pub(crate) struct Focus {
 }
 
 impl Shared {
-    /// Adds a token.
-    pub(crate) fn push(&self, token: Token, priority: i32) {
+    /// Adds a token; its priority is asked for under the lock, under which it may be ranked anew.
+    pub(crate) fn push(&self, token: Token, priority: impl FnOnce() -> i32) {
         let mut tokens = self.tokens.lock();
-        tokens.push(token, priority);
+        tokens.push(token, priority());
         self.len.fetch_add(1, SeqCst);
     }
 
@@ -378,7 +378,7 @@ mod tests {
     fn the_shared_queue_serves_by_priority_and_then_in_order() {
         let queue = Shared::default();
         for (stage, priority) in [(6, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, 9)] {
-            queue.push(any(stage), priority);
+            queue.push(any(stage), || priority);
         }
         assert_eq!(stages(&queue), [5, 2, 4, 1, 3, 6]);
     }
@@ -394,19 +394,19 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_when_the_course_is_set_or_ended_stays_and_is_counted() {
+    fn what_waits_when_a_visit_order_is_set_or_ended_stays_and_is_counted() {
         let queue = Shared::default();
         for stage in [3, 1, 1, 2] {
-            queue.push(any(stage), 0);
+            queue.push(any(stage), || 0);
         }
         let resume = Token::new(1, Task::Resume { instance: 0 });
-        queue.push(resume, 0);
+        queue.push(resume, || 0);
         queue.set_visit_order(visit_order(&[1, 2, 3]), |_| 0);
         let first = queue.pop(&mut Cursor::default(), 1, 0);
         assert_eq!((first.token, first.left), (Some(resume), 4)); // who waits for no event goes first
         assert_eq!(stages(&queue), [1, 1, 2, 3]);
-        queue.push(any(2), 0);
-        queue.push(any(1), 0);
+        queue.push(any(2), || 0);
+        queue.push(any(1), || 0);
         queue.set_visit_order(None, |stage| stage as i32);
         assert_eq!(stages(&queue), [2, 1]);
         assert!(queue.is_empty());
@@ -476,10 +476,10 @@ mod tests {
     #[test]
     fn the_first_token_is_overtaken_a_bounded_number_of_times() {
         let queue = Shared::default();
-        queue.push(any(1), 0);
+        queue.push(any(1), || 0);
         let mut taken = Vec::new();
         for _ in 0..20 {
-            queue.push(Token { home: 7, ..any(2) }, 0);
+            queue.push(Token { home: 7, ..any(2) }, || 0);
             taken.extend(queue.pop(&mut Cursor::default(), 2, 7).token.map(|token| token.stage));
         }
         assert_eq!(taken.iter().position(|stage| *stage == 1), Some(4), "{taken:?}");
@@ -489,7 +489,7 @@ mod tests {
     fn tokens_follow_the_priority_of_their_stage() {
         let queue = Shared::default();
         for (stage, priority) in [(1, 0), (2, 5), (1, 0), (3, 0)] {
-            queue.push(any(stage), priority);
+            queue.push(any(stage), || priority);
         }
         queue.rank(1, 9);
         queue.rank(2, -1);

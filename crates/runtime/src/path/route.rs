@@ -4,7 +4,7 @@
 use comporta_model::graph::StageId;
 use comporta_model::plan::WhenFull;
 
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicUsize, Relaxed};
 
 /// Chooses an end by the event.
 pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
@@ -18,7 +18,8 @@ pub(crate) struct Edge<T> {
 
 pub(crate) enum Route<T> {
     First,
-    RoundRobin,
+    /// Senders begin at different ends: so many have begun.
+    RoundRobin(Arc<AtomicUsize>),
     ByKey(KeyFn<T>),
 }
 
@@ -26,7 +27,7 @@ impl<T> Clone for Route<T> {
     fn clone(&self) -> Self {
         match self {
             Route::First => Route::First,
-            Route::RoundRobin => Route::RoundRobin,
+            Route::RoundRobin(begun) => Route::RoundRobin(begun.clone()),
             Route::ByKey(key) => Route::ByKey(key.clone()),
         }
     }
@@ -46,7 +47,7 @@ pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 /// A connector of one port of one instance.
 pub(super) struct Wire<T> {
     pub(super) route: Route<T>,
-    pub(super) turn: usize,
+    turn: usize,
     /// Its ends as declared.
     pub(super) ends: Vec<End>,
 }
@@ -59,12 +60,20 @@ pub(super) struct End {
 }
 
 impl<T> Wire<T> {
+    pub(super) fn new(route: Route<T>, ends: Vec<End>) -> Self {
+        let turn = match &route {
+            Route::RoundRobin(begun) => begun.fetch_add(1, Relaxed) % ends.len().max(1),
+            _ => 0,
+        };
+        Wire { route, turn, ends }
+    }
+
     /// The end that an event goes to.
     pub(super) fn choose(&mut self, event: &T) -> End {
         let ends = self.ends.len();
         let at = match &self.route {
             Route::First => 0,
-            Route::RoundRobin => {
+            Route::RoundRobin(_) => {
                 self.turn = (self.turn + 1) % ends;
                 self.turn
             }

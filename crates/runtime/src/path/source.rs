@@ -62,6 +62,8 @@ struct State<S: Source> {
     groups: usize,
     /// The edges were closed; only acknowledgements are awaited.
     closed: bool,
+    /// A drain went on without it, and it has not returned since.
+    left: bool,
     counts: Counts,
     busy_ns: u64,
 }
@@ -115,6 +117,7 @@ impl<S: Source> SourceNode<S> {
                 settled: Vec::new(),
                 groups: 0,
                 closed: false,
+                left: false,
                 counts: Counts::default(),
                 busy_ns: 0,
             })),
@@ -207,7 +210,11 @@ impl<S: Source> SourceNode<S> {
         }
         if state.phase == Phase::Ended {
             // The program went on without it, or was stopped: nobody waits for what it brought.
+            let left = std::mem::take(&mut state.left);
             drop(state);
+            if left {
+                core.run_state().left -= 1;
+            }
             task.links.give_up(core, &mut visit.effects);
             self.state.lock().task = Some(task);
             return;
@@ -391,6 +398,7 @@ impl<S: Source> Node for SourceNode<S> {
             return false;
         }
         state.phase = Phase::Ended; // what the pull brings still is counted where it arrives
+        state.left = true;
         let closes = !std::mem::replace(&mut state.closed, true);
         drop(state);
         if closes {

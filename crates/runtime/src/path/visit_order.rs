@@ -94,6 +94,11 @@ pub(crate) struct Fired {
 }
 
 impl Fired {
+    pub(crate) fn add(&mut self, more: Fired) {
+        self.last_focused |= more.last_focused;
+        self.max_visits |= more.max_visits;
+    }
+
     pub(crate) fn any(self) -> bool {
         self.last_focused || self.max_visits
     }

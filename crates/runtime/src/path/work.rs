@@ -45,7 +45,9 @@ pub(crate) struct Worker {
     cursor: Cursor,
     focus: Option<Focus>,
     /// The policy is still to be called for something: it went to use what it had in hand.
-    word_left: bool,
+    calls_noted: bool,
+    /// What the visit order has fired since the policy was last called.
+    fired: Fired,
     yield_timer: YieldTimer,
     visit: Visit,
 }
@@ -86,7 +88,8 @@ impl Worker {
             next: None,
             cursor: Cursor::default(),
             focus: None,
-            word_left: false,
+            calls_noted: false,
+            fired: Fired::default(),
             yield_timer: YieldTimer::default(),
             visit,
         }
@@ -122,7 +125,17 @@ impl Worker {
             }
         }
         self.visit(core, workers, token);
+        self.call_policy(core);
         Stepped::Ran
+    }
+
+    /// Calls the policy for what the visit order fired. It is user code: the worker has no token in hand.
+    fn call_policy(&mut self, core: &Arc<Core>) {
+        if self.fired.any() || self.calls_noted {
+            self.put_next_by(core);
+            let fired = std::mem::take(&mut self.fired);
+            self.calls_noted = core.policy_hosts[self.workers].focused(core, fired);
+        }
     }
 
     /// Between visits, when it is time to, lets other threads have the processor; not if it is about
@@ -147,24 +160,27 @@ impl Worker {
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         let focus = self.focus.take();
         let Some(pool) = core.enter_pool(workers, token) else { return };
-        if !core.is_held(token) {
-            self.visit_in_pool(core, workers, token, focus);
-        }
+        let begun = !core.is_held(token) && self.visit_in_pool(core, workers, token, focus);
         if let Some(pool) = pool {
             pool.leave(&core.pools, &mut self.visit.effects.tokens);
         }
         self.hand_on(core, workers, token.stage);
+        // The user code that a visit leaves to be run belongs to it: it may not return either.
+        if begun && self.handle.end() {
+            workers.sleep.up();
+        }
     }
 
+    /// Makes the visit, unless another stage of its color runs. Returns whether it did.
     fn visit_in_pool(
         &mut self,
         core: &Arc<Core>,
         workers: &WorkerGroup,
         token: Token,
         focus: Option<Focus>,
-    ) {
+    ) -> bool {
         let Ok(color) = core.colors.take(core.color(token.stage), token) else {
-            return; // another stage of its color runs, and will make it ready again
+            return false; // another stage of its color runs, and will make it ready again
         };
         self.visit.limit = focus.and_then(|focus| focus.limit);
         self.visit.done = 0;
@@ -181,13 +197,11 @@ impl Worker {
             }
         }
         core.node(token.stage).visit(core, token.task, &mut self.visit);
-        if self.handle.end() {
-            workers.sleep.up();
-        }
         if focus.is_some() {
             self.cursor.spent += self.visit.done;
         }
         core.colors.give(color, &mut self.visit.effects.tokens);
+        true
     }
 
     /// Puts what a visit made ready where it will be found.
@@ -231,7 +245,7 @@ impl Worker {
             // hands meanwhile.
             self.put_next_by(core);
             self.visit.effects.wake_callers();
-            self.visit.effects.empty_trash();
+            self.visit.effects.call_and_drop();
         }
     }
 
@@ -289,13 +303,11 @@ impl Worker {
         if found.is_some_and(|(_, left)| left > 0) {
             workers.sleep.work_made(); // before the policy is called: what is left need not wait for that
         }
-        if fired.any() || self.word_left {
-            let host = &core.policy_hosts[workers.cluster];
-            self.word_left = host.focused(core, fired, found.is_some());
-        }
+        self.fired.add(fired);
         if let Some((token, _)) = found {
             return Some(token);
         }
+        self.call_policy(core);
         self.followed = 0;
         self.steal()
     }
@@ -339,8 +351,8 @@ impl Worker {
         let workers = &core.worker_groups[self.workers];
         workers.gone(&self.handle);
         self.put_down(core, workers);
-        if self.word_left && !core.is_stopped() {
-            core.policy_hosts[workers.cluster].focused(core, Fired::default(), false);
+        if self.calls_noted && !core.is_stopped() {
+            core.policy_hosts[workers.cluster].focused(core, Fired::default());
         }
     }
 

@@ -79,8 +79,8 @@ impl Gate {
 
     /// Has another controller decide from now on.
     pub(super) fn set(&self, controller: Option<Controller>) {
-        self.present.store(controller.is_some(), SeqCst);
         let mut slot = self.slot.lock();
+        self.present.store(controller.is_some(), SeqCst);
         slot.choice = controller.as_ref().map(|controller| controller.choice.clone());
         slot.failure = controller.as_ref().and_then(|controller| controller.broken.clone());
         slot.unreported = slot.failure.is_some();

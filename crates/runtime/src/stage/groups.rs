@@ -26,7 +26,11 @@ pub(super) struct Gathering {
 impl Gathering {
     /// Visits that could be made with so many events queued; `last` if no more will come.
     pub(super) fn visits(&self, queued: usize, size: GroupSize, last: bool) -> usize {
-        if self.flush || last { queued.div_ceil(size.events) } else { queued / size.events }
+        match queued / size.events {
+            0 if self.flush => queued.min(1), // it is not complete, and due
+            _ if last => queued.div_ceil(size.events),
+            complete => complete,
+        }
     }
 
     /// After a change of the queue. Returns when a timer is to fire, if one must be set.

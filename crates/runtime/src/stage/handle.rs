@@ -297,7 +297,7 @@ impl<H: Handler> Stage<H> {
         let (mut before, mut at) = (0, 0);
         let retry_after = loop {
             let Batch { chunk, tray, .. } = &mut batch;
-            let fault = self.next_fault(core, at < chunk.len() || tray.is_some());
+            let fault = self.next_fault(core, at < chunk.len());
             let stop = user.call(|| match fault {
                 None => {
                     let spent = (&mut before, &mut at);
@@ -381,7 +381,7 @@ impl<H: Handler> Stage<H> {
         }
         let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
-            self.reset(instance);
+            self.reset(core, instance);
         }
         let attempt = instance.cx.attempt();
         let meta = batch.chunk.meta.clone();
@@ -427,12 +427,13 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Makes a handler anew after a panic.
-    fn reset(&self, instance: &mut Instance<H>) {
+    fn reset(&self, core: &Core, instance: &mut Instance<H>) {
         match self.make_handler(&instance.cx) {
             Ok(handler) => user::discard(instance.handler.replace(handler)),
-            Err(error) => tracing::warn!(
-                stage = %self.rules.name, %error, "an instance could not be made anew after a panic"
-            ),
+            Err(error) => core.report(format!(
+                "an instance of `{}` could not be made anew after a panic: {error}",
+                self.rules.name
+            )),
         }
     }
 }

@@ -37,10 +37,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         mut parcel: Parcel<'_, H::Item>,
         visit: &mut Visit,
     ) -> Option<Standing> {
-        let asked = match parcel.reserved {
-            None if self.gate.is_present() => self.ask_gate(core, &mut parcel, visit),
-            _ => None,
-        };
+        let asked =
+            if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
         let effects = &mut visit.effects;
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -76,9 +74,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.phase != Phase::Open {
-            // A stop has counted what waited for this queue as cancelled.
             state.permits.release(granted);
-            discard_all(outbox, &mut visit.effects);
+            self.cancel_outbox(state, outbox, &mut visit.effects);
             return None;
         }
         let inside = state.permits.is_inside(place);
@@ -99,7 +96,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         if !outbox.is_empty() {
             standing = Some(self.stand_in_line(core, state, place, outbox.len()));
         }
-        self.after_change(core, state, &mut visit.effects);
+        self.changed(core, state, &mut visit.effects);
         standing
     }
 
@@ -116,19 +113,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         if let Some(standing) = standing {
             state.permits.leave(place, standing);
         }
-        while let Some(chunk) = outbox.pop(usize::MAX) {
-            let n = chunk.len();
-            if state.phase != Phase::Cancelled {
-                state.outboxed -= n;
-                state.counts.cancelled += n as u64;
-            }
-            self.cycle_ended(state, n, effects);
-            settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
-            effects.discard_events(&mut chunk.into_events());
-        }
-        self.pass_room(core, state, effects);
-        self.publish_room(state);
-        self.note_over(state, effects);
+        self.cancel_outbox(state, outbox, effects);
+        self.changed(core, state, effects);
     }
 
     fn reserve(
@@ -137,21 +123,12 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         meta: &Meta,
         rule: Option<WhenFull>,
     ) -> Result<Reserved, Refusal> {
-        if self.gate.is_present() {
-            let ask = {
-                let state = self.state.lock();
-                let asks = state.phase == Phase::Open && !state.permits.is_disabled();
-                asks.then(|| state.arrivals(core.clock.now(), 1).ask(meta))
-            };
-            if let Some(ask) = ask {
-                match self.gate.admit(&ask) {
-                    Some((0, reason)) => {
-                        self.gate.entered(&ask, 0);
-                        return Err(Refusal::Admission(reason));
-                    }
-                    _ => self.gate.entered(&ask, 1),
-                }
-            }
+        if self.gate.is_present()
+            && let Some(ask) = self.arrivals(core, 1, meta)
+            && let Some((0, reason)) = self.gate.admit(&ask)
+        {
+            self.gate.entered(&ask, 0);
+            return Err(Refusal::Admission(reason));
         }
         let mut state = self.state.lock();
         let queued = state.queue.len();
@@ -159,16 +136,14 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
             Phase::Open => state.permits.reserve(queued, rule),
             _ => Ok(Reserved(0)), // it is turned away when it comes
         };
-        self.publish_room(&state);
+        self.room.publish(state.permits.hint(queued));
         reserved
     }
 
-    fn release(&self, Reserved(places): Reserved, effects: &mut Effects) {
-        let mut state = self.state.lock();
-        state.permits.release(places);
-        let queued = state.queue.len();
-        state.permits.pass_on(queued, effects);
-        self.publish_room(&state);
+    fn release(&self, core: &Core, Reserved(places): Reserved, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.permits.release(places);
+        self.changed(core, &mut guard, effects);
     }
 
     fn refuse(&self) {
@@ -196,13 +171,10 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) -> Option<Ask> {
         let n = parcel.len();
-        let ask = {
-            let state = self.state.lock();
-            if state.phase != Phase::Open || state.permits.is_disabled() || n == 0 {
-                return None;
-            }
-            state.arrivals(core.clock.now(), n).ask(parcel.meta)
-        };
+        let ask = self.arrivals(core, n, parcel.meta)?;
+        if parcel.place.stage().is_none() {
+            return Some(ask); // a caller was asked about when it could still be given its event back
+        }
         visit.effects.hand_over(core);
         let (allowed, reason) = self.gate.admit(&ask)?;
         if allowed < n {
@@ -218,6 +190,13 @@ impl<H: Handler> Stage<H> {
         Some(ask)
     }
 
+    /// What the admission controller is asked about `n` events, unless that does not matter any more.
+    fn arrivals(&self, core: &Core, n: usize, meta: &Meta) -> Option<Ask> {
+        let state = self.state.lock();
+        let asks = state.phase == Phase::Open && !state.permits.is_disabled() && n > 0;
+        asks.then(|| state.arrivals(core.clock.now(), n).ask(meta))
+    }
+
     /// Takes a parcel as far as there is room; returns where its sender stands in line for the rest.
     fn let_in(
         &self,
@@ -227,7 +206,7 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) -> Option<Standing> {
         let n = parcel.len();
-        let places = parcel.reserved.map_or(0, |Reserved(places)| places);
+        let places = parcel.reserved.take().map_or(0, |Reserved(places)| places);
         state.permits.release(places);
         let inside = state.permits.is_inside(parcel.place);
         let verdict = if n <= places {
@@ -273,8 +252,28 @@ impl<H: Handler> Stage<H> {
         if let Some(cycle) = &state.cycle {
             cycle.arrived(arrived);
         }
-        self.after_change(core, state, effects);
+        self.changed(core, state, effects);
         standing
+    }
+
+    /// Cancels what a sender had in its outbox.
+    fn cancel_outbox(
+        &self,
+        state: &mut State<H>,
+        outbox: &mut ChunkQueue<H::Item>,
+        effects: &mut Effects,
+    ) {
+        while let Some(chunk) = outbox.pop(usize::MAX) {
+            let n = chunk.len();
+            // A stop has counted what waited for this queue.
+            if state.phase != Phase::Cancelled {
+                state.outboxed -= n;
+                state.counts.cancelled += n as u64;
+            }
+            self.cycle_ended(state, n, effects);
+            settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+            effects.discard_events(&mut chunk.into_events());
+        }
     }
 
     /// Puts a sender in line, lending the stage its priority.
@@ -299,7 +298,7 @@ fn turn_away<H: Handler>(
     effects: &mut Effects,
 ) {
     let n = parcel.len();
-    if let Some(Reserved(places)) = parcel.reserved {
+    if let Some(Reserved(places)) = parcel.reserved.take() {
         state.permits.release(places);
     }
     state.counts.offered += n as u64;
@@ -326,12 +325,6 @@ impl<H: Handler> State<H> {
             instances: self.instances.count(),
             oldest: oldest.map_or(std::time::Duration::ZERO, |(meta, _)| age(meta, now)),
         }
-    }
-}
-
-fn discard_all<T: Send + 'static>(outbox: &mut ChunkQueue<T>, effects: &mut Effects) {
-    while let Some(chunk) = outbox.pop(usize::MAX) {
-        effects.discard_events(&mut chunk.into_events());
     }
 }
 

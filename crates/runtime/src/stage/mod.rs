@@ -213,12 +213,6 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// After any change of the queue or of who may enter it: tells those who ask without the lock.
-    #[inline]
-    fn publish_room(&self, state: &State<H>) {
-        self.room.publish(state.permits.hint(state.queue.len()));
-    }
-
     /// Makes the tokens that are due: see [`instances`].
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
         if state.phase != Phase::Open {
@@ -248,24 +242,22 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Events may have come, places may have been given back.
-    fn after_change(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        if state.permits.has_waiters() {
-            self.pass_room(core, state, effects);
-            if let Some(cycle) = state.cycle.as_ref().filter(|cycle| cycle.is_stuck()) {
-                effects.stuck = Some(cycle.clone()); // what came from outside took the room
-            }
+    /// After every change of the state, before the lock is released: gives room to those who wait for
+    /// it, makes the tokens that are due, tells those who ask for room without the lock, and notes
+    /// whether the stage has seen its last event.
+    fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        state.permits.pass_on(state.queue.len(), effects);
+        core.waiting_changed(self.id, || state.permits.waiting_stages());
+        if state.permits.has_waiters()
+            && let Some(cycle) = state.cycle.as_ref().filter(|cycle| cycle.is_stuck())
+        {
+            effects.stuck.push(cycle.clone()); // what came from outside took the room
         }
         self.note_group(core, state);
         self.claim(state, effects);
-        self.publish_room(state);
-    }
-
-    /// Gives the room there is to those who wait for it.
-    fn pass_room(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        if state.permits.has_waiters() {
-            state.permits.pass_on(state.queue.len(), effects);
-            core.waiting_changed(self.id, || state.permits.waiting_stages());
+        self.room.publish(state.permits.hint(state.queue.len()));
+        if state.is_over() {
+            effects.over.push(self.id);
         }
     }
 
@@ -283,13 +275,6 @@ impl<H: Handler> Stage<H> {
         if let Some(cycle) = &state.cycle
             && cycle.ended(n)
         {
-            effects.over.push(self.id);
-        }
-    }
-
-    /// Notes that the stage may have seen its last event.
-    fn note_over(&self, state: &State<H>, effects: &mut Effects) {
-        if state.is_over() {
             effects.over.push(self.id);
         }
     }
@@ -318,7 +303,7 @@ impl<H: Handler> State<H> {
         if let Some(cycle) = &self.cycle
             && cycle.deactivate()
         {
-            effects.stuck = Some(cycle.clone());
+            effects.stuck.push(cycle.clone());
         }
     }
 

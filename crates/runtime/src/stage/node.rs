@@ -35,9 +35,22 @@ impl<H: Handler> Stage<H> {
         let mut made = Vec::new();
         for _ in 0..n {
             let index = self.state.lock().instances.next_index();
-            let instance = Instance::make(core, self, index)?;
-            self.learn_group(&instance)?;
-            made.push(Box::new(instance));
+            let instance = Instance::make(core, self, index).and_then(|instance| {
+                match self.learn_group(&instance) {
+                    Ok(()) => Ok(instance),
+                    Err(message) => {
+                        effects.discard(instance);
+                        Err(message)
+                    }
+                }
+            });
+            match instance {
+                Ok(instance) => made.push(Box::new(instance)),
+                Err(message) => {
+                    effects.discard(made);
+                    return Err(message);
+                }
+            }
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -46,7 +59,7 @@ impl<H: Handler> Stage<H> {
             return Err("the stage has ended".to_owned());
         }
         state.instances.add(made);
-        self.claim(state, effects);
+        self.changed(core, state, effects);
         Ok(())
     }
 
@@ -82,16 +95,14 @@ impl<H: Handler> Node for Stage<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.gathering.timer_fired(state.queue.len(), core.clock.now());
-                self.after_change(core, state, &mut visit.effects);
+                self.changed(core, state, &mut visit.effects);
             }
         }
     }
 
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
         let wanted = self.state.lock().instances.wanted();
-        self.add_instances(core, wanted, effects)?;
-        self.note_group(core, &mut self.state.lock()); // an autostart event may be alone
-        Ok(())
+        self.add_instances(core, wanted, effects)
     }
 
     fn inlet(self: Arc<Self>) -> Box<dyn Any> {
@@ -100,20 +111,18 @@ impl<H: Handler> Node for Stage<H> {
     }
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
-        let tray = tray.downcast_ref::<Tray<H::Item>>();
-        if let Some(rest) = tray.and_then(Tray::take_rest) {
+        let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() else { return };
+        if let Some(rest) = tray.take_rest() {
             let mut visit = Visit::new(0, None);
-            self.reclaim(core, rest, &mut visit);
+            self.reclaim(core, rest, tray.from(), &mut visit);
             effects.take(&mut visit.effects);
         }
     }
 
-    fn close_edge(&self, effects: &mut Effects) {
+    fn close_edge(&self, core: &Core, effects: &mut Effects) {
         let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.producers -= 1;
-        self.claim(state, effects); // the last group need not wait any longer
-        self.note_over(state, effects);
+        guard.producers -= 1; // the last group need not wait any longer
+        self.changed(core, &mut guard, effects);
     }
 
     fn may_finish(&self) -> bool {
@@ -184,9 +193,9 @@ impl<H: Handler> Node for Stage<H> {
             && state.shed_queued(Shed::Cycle, 1, Side::Newest, effects) > 0
         {
             self.cycle_ended(state, 1, effects);
-            self.pass_room(core, state, effects);
+            state.permits.pass_on(state.queue.len(), effects);
         }
-        self.publish_room(state);
+        self.changed(core, state, effects);
         true
     }
 
@@ -222,8 +231,7 @@ impl<H: Handler> Node for Stage<H> {
     fn set_capacity(&self, core: &Core, capacity: usize, effects: &mut Effects) {
         let mut guard = self.state.lock();
         guard.permits.set_capacity(capacity);
-        self.pass_room(core, &mut guard, effects);
-        self.publish_room(&guard);
+        self.changed(core, &mut guard, effects);
     }
 
     fn capacity_min(&self) -> usize {
@@ -233,7 +241,7 @@ impl<H: Handler> Node for Stage<H> {
     fn set_enabled(&self, enabled: bool) {
         let mut state = self.state.lock();
         state.permits.set_disabled(!enabled);
-        self.publish_room(&state);
+        self.room.publish(state.permits.hint(state.queue.len()));
     }
 
     fn set_controller(&self, controller: Option<Controller>) {
@@ -278,6 +286,7 @@ impl<H: Handler> Node for Stage<H> {
         let state = &mut *guard;
         state.instances.set_wanted(wanted);
         self.retire_surplus(state, effects);
+        self.changed(core, state, effects);
         Ok(())
     }
 
@@ -313,7 +322,7 @@ impl<H: Handler> Node for Stage<H> {
         for count in [&mut counts.offered, &mut counts.arrived, &mut counts.replayed] {
             *count += n as u64;
         }
-        self.after_change(core, state, effects);
+        self.changed(core, state, effects);
         n
     }
 

@@ -155,7 +155,8 @@ impl<H: Handler> Stage<H> {
     /// Lets deposits out in order, as long as there are and find room.
     pub(super) fn release_results(&self, core: &Arc<Core>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
-        let links = order.0.lock().links.take().unwrap_or_else(|| {
+        let kept = order.0.lock().links.take();
+        let links = kept.unwrap_or_else(|| {
             let place = Place::of_task(Token::new(self.id, Task::Release));
             let exact = self.rules.batch == 1;
             Box::new(Links::new(core, self.id, &mut H::Ports::new(), exact, place))
@@ -179,7 +180,7 @@ impl<H: Handler> Stage<H> {
             state.tickets.out -= 1;
             state.tickets.releasing = waits;
             self.cycle_ended(state, settling.tally.ended(), &mut visit.effects);
-            self.claim(state, &mut visit.effects);
+            self.changed(core, state, &mut visit.effects);
             let usual = state.pace.usual();
             drop(guard);
             self.tell(core, &settling, usual, visit);
@@ -188,9 +189,9 @@ impl<H: Handler> Stage<H> {
                 return self.park_results(links, visit);
             }
         }
-        let state = self.state.lock();
-        state.deactivate(&mut visit.effects);
-        self.note_over(&state, &mut visit.effects);
+        let mut guard = self.state.lock();
+        guard.deactivate(&mut visit.effects);
+        self.changed(core, &mut guard, &mut visit.effects);
     }
 
     /// What is let out waits for room.

@@ -77,6 +77,7 @@ impl<H: Handler> Stage<H> {
             Some(_) if instance.pending.is_some() => {
                 let mut guard = self.state.lock();
                 self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
+                self.changed(core, &mut guard, &mut visit.effects);
             }
             Some(ticket) => {
                 let leaves =
@@ -84,9 +85,10 @@ impl<H: Handler> Stage<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
+                core.set_pace(self.id, state.pace.usual());
                 self.put_back(state, left, visit); // a visit that called `quit` has not come to all
                 self.place(core, state, instance, InLine::No, &mut visit.effects);
-                self.publish_room(state);
+                self.changed(core, state, &mut visit.effects);
                 drop(guard);
                 if leaves {
                     self.release_results(core, visit);
@@ -114,7 +116,7 @@ impl<H: Handler> Stage<H> {
         let effects = &mut visit.effects;
         self.cycle_ended(state, settling.tally.ended(), effects);
         self.place(core, state, instance, in_line, effects);
-        self.publish_room(state);
+        self.changed(core, state, effects);
         drop(guard);
         self.tell(core, &settling, usual, visit);
     }
@@ -190,17 +192,18 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Takes back what a visit whose handler does not return has not begun.
-    pub(super) fn reclaim(&self, core: &Core, chunk: Chunk<H::Item>, visit: &mut Visit) {
-        let meta = chunk.meta.clone();
-        let in_hand = Chunk::new(meta, Vec::new());
+    pub(super) fn reclaim(
+        &self,
+        core: &Core,
+        chunk: Chunk<H::Item>,
+        from: Side,
+        visit: &mut Visit,
+    ) {
+        let in_hand = Chunk::new(chunk.meta.clone(), Vec::new());
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.put_back(
-            state,
-            Left { in_hand, rest: Some(chunk), from: Side::Oldest, done: None },
-            visit,
-        );
-        self.after_change(core, state, &mut visit.effects);
+        self.put_back(state, Left { in_hand, rest: Some(chunk), from, done: None }, visit);
+        self.changed(core, state, &mut visit.effects);
     }
 
     /// Where an instance goes after a visit that is settled.
@@ -224,7 +227,6 @@ impl<H: Handler> Stage<H> {
         } else {
             self.free(state, instance, effects);
             state.deactivate(effects);
-            self.note_over(state, effects);
         }
     }
 
@@ -258,7 +260,6 @@ impl<H: Handler> Stage<H> {
         }
         state.instances.put_idle(instance);
         self.retire_surplus(state, effects);
-        self.claim(state, effects);
     }
 
     /// Lets idle instances go that are more than wanted.
@@ -298,6 +299,7 @@ impl<H: Handler> Stage<H> {
         }
         let mut guard = self.state.lock();
         self.place(core, &mut guard, instance, in_line, &mut visit.effects);
+        self.changed(core, &mut guard, &mut visit.effects);
     }
 
     /// An instance has waited long enough to try an event again.
@@ -371,7 +373,7 @@ impl<H: Handler> Stage<H> {
             Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
             Phase::Open => {
                 state.instances.retired();
-                self.note_over(state, effects);
+                self.changed(core, state, effects);
             }
             Phase::Ended | Phase::Cancelled => {}
         }

@@ -53,6 +53,7 @@ impl<H: Handler> Stage<H> {
         }
         let instance = state.instances.take_idle()?;
         let effects = &mut visit.effects;
+        let queued = state.queue.len();
         let taken = match self.group.get() {
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
@@ -62,30 +63,28 @@ impl<H: Handler> Stage<H> {
                 let most = visit.limit.map_or(most, |limit| most.min(limit.get()));
                 state.queue.take(most, from)
             }
+            // Others may have taken, or shed, what made it complete.
+            Some(size) if state.gathering.visits(queued, *size, state.is_last_call()) == 0 => None,
             Some(size) => {
                 state.gathering.taken(core.clock.now());
-                let group = take_group(&mut *state.queue, size.events);
-                self.note_group(core, state);
-                group
+                take_group(&mut *state.queue, size.events)
             }
         };
         let Some(Taken { chunk, turn }) = taken else {
             state.instances.put_idle(instance);
             state.deactivate(effects);
-            self.note_over(state, effects);
+            self.changed(core, state, effects);
             return None;
         };
         state.in_flight += chunk.len();
         state.counts.visits += 1;
-        self.pass_room(core, state, effects);
         let ticket = self.order.is_some().then(|| state.tickets.take());
-        self.claim(state, effects);
-        self.publish_room(state);
+        self.changed(core, state, effects);
         let shared = state.instances.count() > 1 && !self.rules.in_order && chunk.len() > 1;
         drop(guard);
         let (chunk, tray) = if shared {
             let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
-            (in_hand, Some(Tray::new(chunk)))
+            (in_hand, Some(Tray::new(chunk, from)))
         } else {
             (chunk, None)
         };
@@ -124,8 +123,7 @@ impl<H: Handler> Stage<H> {
             let effects = &mut visit.effects;
             let shed = state.shed_queued(reason, n, Side::Oldest, effects);
             self.cycle_ended(state, shed, effects);
-            self.pass_room(core, state, effects);
-            self.publish_room(state);
+            self.changed(core, state, effects);
         }
     }
 }

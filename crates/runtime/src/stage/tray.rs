@@ -6,27 +6,36 @@
 
 use comporta_model::chunk::Chunk;
 
+use super::queue::Side;
 use crate::sync::{Arc, Mutex};
 
-pub(super) struct Tray<T>(Mutex<Option<Chunk<T>>>);
+pub(super) struct Tray<T> {
+    rest: Mutex<Option<Chunk<T>>>,
+    /// Where its events were taken.
+    from: Side,
+}
 
 impl<T> Tray<T> {
-    pub(super) fn new(chunk: Chunk<T>) -> Arc<Self> {
-        Arc::new(Tray(Mutex::new(Some(chunk))))
+    pub(super) fn new(chunk: Chunk<T>, from: Side) -> Arc<Self> {
+        Arc::new(Tray { rest: Mutex::new(Some(chunk)), from })
+    }
+
+    pub(super) fn from(&self) -> Side {
+        self.from
     }
 
     /// Takes the next event.
     pub(super) fn next(&self) -> Option<T> {
-        self.0.lock().as_mut()?.pop_front()
+        self.rest.lock().as_mut()?.pop_front()
     }
 
     /// Events that are left.
     pub(super) fn left(&self) -> usize {
-        self.0.lock().as_ref().map_or(0, Chunk::len)
+        self.rest.lock().as_ref().map_or(0, Chunk::len)
     }
 
     /// Takes all that is left.
     pub(super) fn take_rest(&self) -> Option<Chunk<T>> {
-        self.0.lock().take()
+        self.rest.lock().take()
     }
 }
