@@ -230,19 +230,19 @@ impl<T> Out<T> {
         self.flooded
     }
 
-    /// Withdraws what was sent since the mark.
-    pub fn withdraw(&mut self) {
+    /// Withdraws what was sent since the mark, the last first, and gives each event to `discard`.
+    pub fn withdraw(&mut self, mut discard: impl FnMut(T)) {
         self.flooded = false;
-        while self.filled_len > self.mark {
-            match self.filled.pop() {
-                Some(last) => {
+        while self.len() > self.mark {
+            match self.filling.pop() {
+                Some(event) => event.into_iter().for_each(&mut discard),
+                None => {
+                    let Some(last) = self.filled.pop() else { break };
                     self.filled_len -= last.len();
                     self.filling = last;
                 }
-                None => break,
             }
         }
-        self.filling.truncate(self.mark - self.filled_len);
         while self.runs.last().is_some_and(|run| run.start >= self.mark) {
             self.runs.pop();
         }
@@ -434,7 +434,7 @@ mod tests {
         for n in 300..2_000 {
             out.send(n);
         }
-        out.withdraw();
+        out.withdraw(drop);
         assert_eq!(out.len(), 300);
         out.send(7);
         assert_eq!(out.drain().collect::<Vec<_>>(), (0..300).chain([7]).collect::<Vec<_>>());
@@ -459,7 +459,7 @@ mod tests {
             out.send(n);
         }
         assert!(out.is_flooded() && out.len() < 2_000);
-        out.withdraw();
+        out.withdraw(drop);
         assert!(!out.is_flooded() && out.is_empty());
     }
 
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!((a.runs(), b.runs()), (vec![(1, 2), (3, 1)], vec![(2, 1)]));
         a.set_mark();
         a.send(5);
-        a.withdraw();
+        a.withdraw(drop);
         b.send(6);
         assert_eq!((a.runs(), b.runs()), (vec![(1, 2), (3, 1)], vec![(2, 1), (4, 1)]));
     }

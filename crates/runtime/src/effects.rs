@@ -75,7 +75,7 @@ pub(crate) struct Effects {
     /// The run has come to its end, and whoever wants to know is called.
     calls: Vec<OnEnd>,
     /// Values of the program that are no longer wanted.
-    trash: Vec<Box<dyn Any + Send>>,
+    trash: Vec<Box<dyn Discard>>,
     /// The worker whose visit this is, if it is a worker's.
     worker: Option<Arc<WorkerHandle>>,
 }
@@ -103,13 +103,13 @@ impl Effects {
 
     /// A value of the program is no longer wanted.
     pub(crate) fn discard(&mut self, value: impl Any + Send) {
-        self.trash.push(Box::new(value));
+        self.trash.push(Box::new(Value(value)));
     }
 
     /// Events are no longer wanted; their storage is left empty.
     pub(crate) fn discard_events<T: Send + 'static>(&mut self, slots: &mut Slots<T>) {
         if needs_drop::<T>() && !slots.is_empty() {
-            self.discard(std::mem::take(slots));
+            self.trash.push(Box::new(Events(std::mem::take(slots))));
         }
         slots.clear();
     }
@@ -196,8 +196,30 @@ impl Effects {
             let _ = user::call(call);
         }
         for value in std::mem::take(&mut self.trash) {
-            user::discard(value);
+            value.discard();
         }
+    }
+}
+
+/// What is to be dropped.
+trait Discard: Send {
+    fn discard(self: Box<Self>);
+}
+
+struct Value<T>(T);
+
+impl<T: Send> Discard for Value<T> {
+    fn discard(self: Box<Self>) {
+        user::discard(self.0);
+    }
+}
+
+struct Events<T>(Slots<T>);
+
+impl<T: Send> Discard for Events<T> {
+    /// One by one: of two that panic together, the second would abort the process.
+    fn discard(self: Box<Self>) {
+        self.0.into_iter().for_each(user::discard);
     }
 }
 

@@ -362,14 +362,20 @@ impl Links {
         visit: &mut Visit,
     ) -> Result<(), Refused> {
         let (_, outlets) = self.port::<T>(0);
-        let tried = outlets.iter_mut().enumerate();
-        let mut tried = tried.map(|(by, outlet)| (by, outlet.reserve(core, meta)));
-        let refused = tried.find_map(|(by, reserved)| Some((by, reserved.err()?)));
-        let Some((by, refusal)) = refused else { return Ok(()) };
+        let mut refused: Option<Refused> = None;
+        for (by, outlet) in outlets.iter_mut().enumerate() {
+            // One that gives the event back goes before one that can be waited for.
+            if let Err(refusal) = outlet.reserve(core, meta)
+                && refused.is_none_or(|before| before.refusal == Refusal::Full)
+            {
+                refused = Some(Refused { refusal, by });
+            }
+        }
+        let Some(refused) = refused else { return Ok(()) };
         for outlet in outlets {
             outlet.unreserve(core, &mut visit.effects);
         }
-        Err(Refused { refusal, by })
+        Err(refused)
     }
 
     /// Sends what is addressed; what finds no room waits, and the caller stands in line.

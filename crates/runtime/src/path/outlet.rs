@@ -44,10 +44,11 @@ pub(crate) trait Inlet<T>: Send + Sync {
         standing: Option<Standing>,
         effects: &mut Effects,
     );
-    /// Reserves a place for a caller, who sends at once.
+    /// Reserves places for `n` events of a caller, who sends at once.
     fn reserve(
         &self,
         core: &Core,
+        n: usize,
         meta: &Meta,
         rule: Option<WhenFull>,
     ) -> Result<Reserved, Refusal>;
@@ -174,7 +175,6 @@ impl<T: Send + 'static> Outlet<T> {
         if staged == 0 {
             return false;
         }
-        self.sent.fetch_add(staged as u64, Relaxed);
         let parcel = Parcel {
             meta: send.meta,
             filled: &mut self.filled,
@@ -187,6 +187,7 @@ impl<T: Send + 'static> Outlet<T> {
             waits_elsewhere: send.waits,
         };
         let standing = self.inlet.offer(send.core, parcel, send.visit);
+        self.sent.fetch_add(staged as u64, Relaxed);
         debug_assert!(self.filled.is_empty() && self.last.is_empty(), "a parcel was not emptied");
         if standing.is_some() {
             self.standing = standing;
@@ -194,10 +195,11 @@ impl<T: Send + 'static> Outlet<T> {
         standing.is_some()
     }
 
-    /// Reserves a place for the one event that is staged.
+    /// Reserves places for what is staged: an event, or several copies of it.
     pub(crate) fn reserve(&mut self, core: &Core, meta: &Meta) -> Result<(), Refusal> {
-        if self.staged() > 0 {
-            self.reserved = Some(self.inlet.reserve(core, meta, self.rule)?);
+        let staged = self.staged();
+        if staged > 0 {
+            self.reserved = Some(self.inlet.reserve(core, staged, meta, self.rule)?);
         }
         Ok(())
     }

@@ -316,7 +316,9 @@ impl<T: Send + 'static> Push<T> {
         let meta = self.input.meta(core, self.tier, self.within);
         let spare = self.spare.lock().pop();
         let mut links = spare.unwrap_or_else(|| self.input.links::<T>(core));
+        let counts_a_panic = CountsPanic(&self.input);
         links.address(event);
+        std::mem::forget(counts_a_panic);
         let mut visit = Visit::new(0, None);
         if let Err(refused) = links.reserve::<T>(core, &meta, &mut visit)
             && (refused.refusal != Refusal::Full || full != Full::Waits)
@@ -355,6 +357,15 @@ impl<T: Send + 'static> Push<T> {
         };
         drop(spare);
         drop(surplus);
+    }
+}
+
+/// Counts an event as lost whose key function or `Clone` panics; the panic goes on to the caller.
+struct CountsPanic<'a>(&'a InputNode);
+
+impl Drop for CountsPanic<'_> {
+    fn drop(&mut self) {
+        self.0.counts.lock().lost += 1;
     }
 }
 

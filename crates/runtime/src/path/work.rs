@@ -107,6 +107,9 @@ impl Worker {
             }
         }
         workers.sleep.down();
+        if core.is_stopped() {
+            core.cancel(); // a handler called `quit`: those who wait to push are sent away
+        }
         self.leave(core);
     }
 

@@ -375,10 +375,7 @@ impl<H: Handler> Stage<H> {
     ) -> Next {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
-        let withdrawn = user::call(|| instance.ports.each(&mut Withdraw));
-        if withdrawn.is_err() {
-            instance.ports.each(&mut Withdraw); // what is left, if a `Drop` panicked
-        }
+        instance.ports.each(&mut Withdraw);
         let reason = if flooded.0 { Reason::Flood(self.rules.emit_max) } else { reason };
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
             self.reset(core, instance);
@@ -388,7 +385,7 @@ impl<H: Handler> Stage<H> {
         let slots = batch.chunk.slots_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
-        if failed.iter().any(Option::is_none) {
+        if failed.iter().any(Option::is_none) || (H::IN_PLACE && !instance.kept.is_empty()) {
             let kept = std::mem::take(&mut instance.kept);
             let _ = user::call(|| {
                 for (slot, copy) in failed.iter_mut().zip(kept) {

@@ -120,12 +120,14 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
     fn reserve(
         &self,
         core: &Core,
+        n: usize,
         meta: &Meta,
         rule: Option<WhenFull>,
     ) -> Result<Reserved, Refusal> {
         if self.gate.is_present()
-            && let Some(ask) = self.arrivals(core, 1, meta)
-            && let Some((0, reason)) = self.gate.admit(&ask)
+            && let Some(ask) = self.arrivals(core, n, meta)
+            && let Some((allowed, reason)) = self.gate.admit(&ask)
+            && allowed < n
         {
             self.gate.entered(&ask, 0);
             return Err(Refusal::Admission(reason));
@@ -133,7 +135,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         let mut state = self.state.lock();
         let queued = state.queue.len();
         let reserved = match state.phase {
-            Phase::Open => state.permits.reserve(queued, rule),
+            Phase::Open => state.permits.reserve(queued, n, rule),
             _ => Ok(Reserved(0)), // it is turned away when it comes
         };
         self.room.publish(state.permits.hint(queued));
@@ -206,7 +208,9 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) -> Option<Standing> {
         let n = parcel.len();
-        let places = parcel.reserved.take().map_or(0, |Reserved(places)| places);
+        let reserved = parcel.reserved.take();
+        let reserves = reserved.is_some();
+        let places = reserved.map_or(0, |Reserved(places)| places);
         state.permits.release(places);
         let inside = state.permits.is_inside(parcel.place);
         let verdict = if n <= places {
@@ -238,6 +242,12 @@ impl<H: Handler> Stage<H> {
                 arrived = verdict.enter;
                 parcel.discard(effects);
                 state.shed(reason, meta, rest);
+            }
+            // It asked for places when none were needed: the queue was shut, and is not any more.
+            Rest::Waits if reserves => {
+                arrived = verdict.enter;
+                parcel.discard(effects);
+                state.shed(Shed::Disabled, meta, rest);
             }
             Rest::Waits => {
                 parcel.keep(meta);

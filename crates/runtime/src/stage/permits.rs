@@ -236,22 +236,25 @@ impl Permits {
         Verdict { enter: n.min(room), rest }
     }
 
-    /// Reserves a place for a caller outside.
+    /// Reserves places for `n` events of a caller outside. More than the queue can ever hold are taken
+    /// when it is empty.
     pub(super) fn reserve(
         &mut self,
         queued: usize,
+        n: usize,
         rule: Option<WhenFull>,
     ) -> Result<Reserved, Refusal> {
         let rule = rule.unwrap_or(self.when_full);
         if self.disabled || matches!(rule, WhenFull::DropNewest | WhenFull::DropOldest) {
             return Ok(Reserved(0));
         }
-        if self.free_now(queued, false) == 0 {
+        let free = self.free_now(queued, false);
+        if free == 0 || (free < n && queued + self.reserved > 0) {
             let rejects = rule == WhenFull::Reject;
             return Err(if rejects { Refusal::Rejected } else { Refusal::Full });
         }
-        self.reserved += 1;
-        Ok(Reserved(1))
+        self.reserved += n;
+        Ok(Reserved(n))
     }
 
     /// Gives reserved or granted places back.

@@ -32,7 +32,7 @@ impl PortVisitor for Flooded {
 pub(crate) struct Withdraw;
 impl PortVisitor for Withdraw {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
-        out.withdraw();
+        out.withdraw(crate::user::discard);
     }
 }
 

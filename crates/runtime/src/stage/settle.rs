@@ -329,7 +329,7 @@ impl<H: Handler> Stage<H> {
             Err(message) => Some(message),
         };
         if let Some(message) = failure {
-            let _ = user::call(|| ports.each(&mut Withdraw));
+            ports.each(&mut Withdraw);
             core.report(format!("`{}` could not finish: {message}", self.rules.name));
         }
         let now = core.clock.now();
