@@ -16,7 +16,7 @@ use crate::node::Reading;
 use crate::path::visit_order::VisitOrder;
 use crate::pool::Pool;
 use crate::sync::Arc;
-use crate::timer::Alarm;
+use crate::timer::{Alarm, PolicyTimer};
 
 /// What holds of a cluster under its policy.
 #[derive(Default)]
@@ -115,7 +115,7 @@ impl ClusterState {
     /// Sets a timer for the next time.
     pub(crate) fn set_timer(&self, core: &Core, cluster: usize, timer: u32) {
         if let Some(every) = self.timers.get(timer as usize) {
-            let alarm = Alarm::Govern { cluster, timer, epoch: self.epoch };
+            let alarm = Alarm::Policy(PolicyTimer { cluster, timer, epoch: self.epoch });
             core.timers.add(core.clock.now() + *every, alarm);
         }
     }

@@ -24,7 +24,7 @@ use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG;
-use crate::timer::{Alarm, Timers};
+use crate::timer::{Alarm, PolicyCalls, PolicyTimer, Timers};
 use crate::wiring::{Declared, Wiring};
 use crate::workers::{AnyTray, WorkerGroup};
 
@@ -56,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
+    pub(crate) policy_calls: PolicyCalls,
     /// Of each cluster.
     pub(crate) worker_groups: Vec<WorkerGroup>,
     /// The first are those of the clusters, in their order.
@@ -139,6 +140,7 @@ impl Core {
             settings,
             clock,
             timers,
+            policy_calls: PolicyCalls::default(),
             wiring,
             nodes: OnceLock::new(),
             tested,
@@ -323,7 +325,7 @@ impl Core {
     pub(crate) fn sound(self: &Arc<Self>, alarm: Alarm) {
         match alarm {
             Alarm::Ready(token) => self.make_ready(token),
-            Alarm::Govern { cluster, timer, epoch } => {
+            Alarm::Policy(PolicyTimer { cluster, timer, epoch }) => {
                 self.policy_hosts[cluster].timer_due(self, timer, epoch);
             }
             Alarm::Leave => self.leave_sources(),

@@ -5,6 +5,8 @@ use std::fmt;
 
 use comporta_model::event::{Meta, Time};
 
+use crate::user;
+
 /// Why an event failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -123,6 +125,12 @@ impl<T> Failures<T> {
     /// Takes everything out.
     pub(crate) fn drain(&mut self) -> Vec<(Failure, Option<T>)> {
         self.kept.drain(..).map(|failed| (failed.failure, failed.event)).collect()
+    }
+}
+
+impl<T> Drop for Failures<T> {
+    fn drop(&mut self) {
+        self.kept.drain(..).for_each(|failed| user::discard(failed.event));
     }
 }
 

@@ -164,6 +164,7 @@ impl Core {
     fn halt(&self) {
         self.stopped.store(true, SeqCst);
         self.timers.stop();
+        self.policy_calls.stop();
         for workers in &self.worker_groups {
             workers.sleep.wake_all();
         }

@@ -13,7 +13,7 @@ use crate::path::work::Worker;
 use crate::pool::Pool;
 use crate::run_state::PATIENCE;
 use crate::sync::{Arc, Relaxed, spawn, thread};
-use crate::timer::HURRY;
+use crate::timer::{Alarm, HURRY, PolicyTimer};
 use crate::workers::WorkerGroup;
 
 /// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
@@ -105,7 +105,10 @@ impl Core {
         loop {
             self.timers.due(self.clock.now(), &mut due);
             for alarm in due.drain(..) {
-                self.sound(alarm);
+                match alarm {
+                    Alarm::Policy(timer) => self.call_policy_later(timer),
+                    alarm => self.sound(alarm),
+                }
             }
             let now = self.clock.now();
             if now.since(looked) >= HURRY && self.timers.was_hurried() {
@@ -119,6 +122,25 @@ impl Core {
             if !self.timers.wait(now, beat) {
                 return;
             }
+        }
+    }
+
+    /// Policies are user code, and may not return: their timers have a thread of their own, which is
+    /// started with the first.
+    fn call_policy_later(self: &Arc<Self>, timer: PolicyTimer) {
+        if self.policy_calls.push(timer) {
+            let name = format!("{}-policy", self.graph.name);
+            if let Err(error) = self.spawn(name, Core::call_policies) {
+                self.policy_calls.forget_thread();
+                self.report(format!("no thread for the timers of policies: {error}"));
+            }
+        }
+    }
+
+    /// The life of the thread that calls policies for their timers.
+    fn call_policies(self: &Arc<Self>) {
+        while let Some(PolicyTimer { cluster, timer, epoch }) = self.policy_calls.next() {
+            self.policy_hosts[cluster].timer_due(self, timer, epoch);
         }
     }
 

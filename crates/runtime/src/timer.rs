@@ -2,7 +2,7 @@
 //! A thread of its own waits for the next one, so that no worker has to; under test the stepper asks.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -15,10 +15,68 @@ use crate::sync::{AtomicBool, Condvar, Mutex, SeqCst, wait};
 pub(crate) enum Alarm {
     /// A token is made ready.
     Ready(Token),
-    /// The policy of a cluster is called, if it is still the one of this epoch.
-    Govern { cluster: usize, timer: u32, epoch: u32 },
+    /// A policy is called.
+    Policy(PolicyTimer),
     /// A drain has waited long enough for sources that do not return.
     Leave,
+}
+
+/// A timer of the policy of a cluster; it is called if it is still the one of this epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyTimer {
+    pub(crate) cluster: usize,
+    pub(crate) timer: u32,
+    pub(crate) epoch: u32,
+}
+
+/// Timers of policies that are due, for the thread that calls them.
+#[derive(Default)]
+pub(crate) struct PolicyCalls {
+    state: Mutex<PolicyCallsState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PolicyCallsState {
+    due: VecDeque<PolicyTimer>,
+    has_thread: bool,
+    stopped: bool,
+}
+
+impl PolicyCalls {
+    /// Adds one that is due. Returns whether a thread is to be started.
+    pub(crate) fn push(&self, timer: PolicyTimer) -> bool {
+        let mut state = self.state.lock();
+        if !state.due.contains(&timer) {
+            state.due.push_back(timer);
+        }
+        self.changed.notify_one();
+        !std::mem::replace(&mut state.has_thread, true)
+    }
+
+    /// The thread could not be started.
+    pub(crate) fn forget_thread(&self) {
+        self.state.lock().has_thread = false;
+    }
+
+    /// Waits for the next; none once the program has stopped.
+    pub(crate) fn next(&self) -> Option<PolicyTimer> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(timer) = state.due.pop_front() {
+                return Some(timer);
+            }
+            state = wait(&self.changed, state, None);
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
 }
 
 impl From<Token> for Alarm {
@@ -105,7 +163,7 @@ impl Timers {
 
     /// Takes back all alarms of the policies of a cluster.
     pub(crate) fn forget(&self, of: usize) {
-        let other = |alarm| !matches!(alarm, Alarm::Govern { cluster, .. } if cluster == of);
+        let other = |alarm| !matches!(alarm, Alarm::Policy(timer) if timer.cluster == of);
         self.state.lock().heap.retain(|Reverse(entry)| other(entry.alarm));
     }
 

@@ -168,6 +168,7 @@ impl<H: Handler> Instance<H> {
     #[inline(always)]
     fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
         let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
+        ports.each(&mut Mark); // what this visit has passed on before is not withdrawn by a failure
         let room = handler.allowance(ports);
         let until = slots.len().min(room.saturating_add(1));
         let tried_again = cx.attempt() > 1;
@@ -196,7 +197,7 @@ impl<H: Handler> Instance<H> {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
             ports.each(&mut Mark);
             if let Some(copy) = retain {
-                kept.clear();
+                kept.drain(..).for_each(user::discard);
                 kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
