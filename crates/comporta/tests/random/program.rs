@@ -2,44 +2,26 @@
 //! of what they saw and sent, to be compared with what the runtime says.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::ports::{Ports, StageKey};
 use comporta::{
-    App, AsInput, Cx, Demand, Error, Ev, Out, Ports, Pull, Push, Result, Settled, Source, Stage,
-    StageRef, batched,
+    App, AsInput, Cx, Demand, Error, Ev, Out, Port, Pull, Push, Result, Retry, Settled, Source,
+    Stage, StageRef, batched,
 };
 
 use crate::case::{Case, Ending, Shape, Way};
 use crate::dice::{mix, mix2};
+use crate::event::{Doors, Event, Facts, Tally, UNNUMBERED};
+use crate::faults::Fault;
+use crate::injector::Injector;
 
-/// `(identity, fuel, producer, number, doomed)`: fuel is shared out among what an event leads to;
-/// the numbers of one producer ascend in each queue; what is doomed was sent by a failing call and
-/// must never arrive. A tuple, because those can be serialised as they are.
-pub(crate) type Event = (u64, u64, u64, u64, bool);
-
-/// A producer whose events come in no particular order.
-const UNNUMBERED: u64 = u64::MAX;
-
-#[derive(Default)]
-pub(crate) struct Tally {
-    count: AtomicU64,
-    sum: AtomicU64,
-}
-
-impl Tally {
-    fn add(&self, event: &Event) {
-        self.count.fetch_add(1, SeqCst);
-        self.sum.fetch_add(mix(event.0), SeqCst);
-    }
-
-    /// How many, and a sum that tells one multiset of events from another.
-    pub(crate) fn read(&self) -> (u64, u64) {
-        (self.count.load(SeqCst), self.sum.load(SeqCst))
-    }
-}
+/// Sent by a call that floods, beyond what it may: no storage of a port holds so many.
+const FLOOD: usize = 1_024;
 
 /// What is known of one node.
 pub(crate) struct Site {
@@ -59,21 +41,32 @@ pub(crate) struct Site {
     busy: AtomicBool,
     next: AtomicU64,
     last_seen: Mutex<HashMap<u64, u64>>,
+    retry: Retry,
+    retain: bool,
+    /// What one event may emit, where it sometimes floods.
+    emit_max: Option<usize>,
     pub(crate) handled: Tally,
-    pub(crate) sent: [Tally; 2],
+    /// Failed for good, as far as the handler sees that.
+    pub(crate) failed: Tally,
+    sent: [Tally; 2],
     /// Of an acknowledged source: groups opened, and settled.
     pub(crate) groups: [AtomicU64; 2],
+    /// It is the input, into which events push when they are dropped.
+    echoed: bool,
+    pub(crate) injector: Arc<Injector>,
     wrongs: Arc<Mutex<Vec<String>>>,
 }
 
 pub(crate) struct Ledger {
     pub(crate) sites: Vec<Arc<Site>>,
+    pub(crate) injector: Arc<Injector>,
     wrongs: Arc<Mutex<Vec<String>>>,
 }
 
 impl Ledger {
-    fn new(case: &Case) -> Self {
+    fn new(case: &Case, on_threads: bool) -> Self {
         let wrongs = Arc::new(Mutex::new(Vec::new()));
+        let injector = Injector::new(case.faults, on_threads);
         let site = |node: usize| {
             let stage = case.stage(node);
             let single = case.is_single(node);
@@ -97,13 +90,19 @@ impl Ledger {
                 busy: AtomicBool::new(false),
                 next: AtomicU64::new(0),
                 last_seen: Mutex::default(),
+                retry: stage.map_or(Retry::default(), |stage| stage.retry),
+                retain: stage.is_some_and(|stage| stage.retain),
+                emit_max: stage.and_then(|stage| stage.emit_max),
                 handled: Tally::default(),
+                failed: Tally::default(),
                 sent: Default::default(),
                 groups: Default::default(),
+                echoed: (case.sources.len()..case.heads()).contains(&node),
+                injector: injector.clone(),
                 wrongs: wrongs.clone(),
             })
         };
-        Ledger { sites: (0..case.nodes()).map(site).collect(), wrongs }
+        Ledger { sites: (0..case.nodes()).map(site).collect(), injector, wrongs }
     }
 
     /// What handlers found wrong so far.
@@ -121,27 +120,30 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The ports of a stage, by number.
-trait Doors: Ports {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Event>);
+/// An error that cannot always be shown.
+#[derive(Debug)]
+struct Failure {
+    speechless: bool,
 }
 
-impl Doors for Out<Event> {
-    fn door(&mut self, _: usize) -> (usize, &mut Out<Event>) {
-        (0, self)
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        assert!(!self.speechless, "an error that cannot be shown");
+        f.write_str("an error was asked for")
     }
 }
 
-#[derive(Ports)]
-struct Fork {
-    left: Out<Event>,
-    right: Out<Event>,
-}
+impl std::error::Error for Failure {}
 
-impl Doors for Fork {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Event>) {
-        if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
-    }
+/// How a call fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    Error,
+    Panic,
+    /// It sends more than one event may.
+    Flood,
+    /// An event cannot be dropped, once it is handled.
+    Drop,
 }
 
 impl Site {
@@ -156,32 +158,48 @@ impl Site {
         self.next.fetch_add(1, SeqCst)
     }
 
-    fn fresh(&self, fuel: u64) -> Event {
+    fn fresh(&self, fuel: u64) -> Facts {
         let number = self.number();
-        (mix2(self.node << 32, number), fuel, self.node, number, false)
+        Facts::new(mix2(self.node << 32, number), fuel, self.node, number)
     }
 
-    /// The event a pusher pushes, and that it was taken.
-    pub(crate) fn to_push(&self) -> Event {
+    fn event<E: Event>(&self, facts: Facts) -> E {
+        E::new(facts, &self.injector)
+    }
+
+    /// What a pusher pushes, and that it was taken.
+    pub(crate) fn to_push(&self) -> Facts {
         self.fresh(self.fuel)
     }
 
-    pub(crate) fn pushed(&self, event: &Event) {
-        self.sent[0].add(event);
+    pub(crate) fn pushed(&self, facts: &Facts) {
+        self.sent[0].add(facts);
     }
 
-    fn enter(&self, events: &[Event], attempt: u32) -> Busy<'_> {
+    /// How many events were sent through a port, and their sum.
+    pub(crate) fn sent(&self, port: usize) -> (u64, u64) {
+        let (count, sum) = self.sent[port].read();
+        let echoed = self.echoed && port == 0;
+        let (echoes, of_echoes) = if echoed { self.injector.echoes.read() } else { (0, 0) };
+        (count + echoes, sum.wrapping_add(of_echoes))
+    }
+
+    fn enter<E: Event>(&self, events: &[E], attempt: u32) -> Busy<'_> {
         if self.busy.swap(true, SeqCst) && self.single {
             self.wrong("runs twice at once");
         }
+        if attempt > self.retry.tries {
+            self.wrong(format_args!("try {attempt} of {}", self.retry.tries));
+        }
         for event in events {
-            if event.4 {
+            if event.facts().doomed {
                 self.wrong(format_args!("was handed what a failed call had sent: {event:?}"));
             }
         }
         if self.checks_order && attempt == 1 {
             let mut seen = self.last_seen.lock().unwrap();
-            for &(_, _, from, number, _) in events.iter().filter(|event| event.2 != UNNUMBERED) {
+            let numbered = events.iter().map(E::facts).filter(|facts| facts.from != UNNUMBERED);
+            for &Facts { from, number, .. } in numbered {
                 let last = seen.insert(from, number);
                 if last.is_some_and(|last| last >= number) {
                     self.wrong(format_args!("saw {number} of {from} after {last:?}"));
@@ -191,88 +209,162 @@ impl Site {
         Busy(self)
     }
 
-    /// Handles one event, or a group as one.
-    fn handle<P: Doors>(&self, events: &[Event], out: &mut P, cx: &Cx) -> Result {
-        let _busy = self.enter(events, cx.attempt());
-        let Some(first) = events.first() else { return Ok(()) };
-        let dice = mix2(first.0, self.node);
+    /// Whether and how the call for this event fails.
+    fn failing(&self, dice: u64, attempt: u32) -> Option<Failing> {
+        let fails = dice % 100 < self.fails && u64::from(attempt) <= 1 + (dice >> 8) % 4;
+        fails.then_some(match dice >> 40 & 3 {
+            0 if self.emit_max.is_some() => Failing::Flood,
+            1 | 3 => Failing::Panic,
+            _ => Failing::Error,
+        })
+    }
+
+    fn fail(&self, failing: Failing, first: &Facts) -> Result {
+        match failing {
+            Failing::Panic => panic!("a panic was asked for"),
+            Failing::Error if self.injector.strikes(Fault::Display, first) => {
+                Err(Failure { speechless: true }.into())
+            }
+            Failing::Error if first.id.is_multiple_of(2) => {
+                Err(Error::msg("an error was asked for"))
+            }
+            Failing::Error => Err(Failure { speechless: false }.into()),
+            Failing::Flood | Failing::Drop => Ok(()),
+        }
+    }
+
+    /// Whose event it is that is sent as the `k`-th for another, and its number.
+    fn numbered(&self, first: &Facts, k: u64) -> (u64, u64) {
+        match first.from {
+            _ if self.single => (self.node, self.number()),
+            from if self.renumbers && from != UNNUMBERED => (self.node, first.number * 8 + k),
+            _ => (UNNUMBERED, 0),
+        }
+    }
+
+    /// Handles one event, or a group as one. What was taken is not there for another try.
+    fn handle<E: Event, P: Doors<E>>(
+        &self,
+        events: &[E],
+        taken: bool,
+        out: &mut P,
+        cx: &Cx,
+    ) -> Result {
+        let attempt = cx.attempt();
+        let _busy = self.enter(events, attempt);
+        let Some(first) = events.first().map(E::facts) else { return Ok(()) };
+        let dice = mix2(first.id, self.node);
         if dice.is_multiple_of(7) {
             std::thread::yield_now(); // others come between
         }
-        let fails = dice % 100 < self.fails && u64::from(cx.attempt()) <= 1 + (dice >> 8) % 4;
-        let fuel = events.iter().map(|event| event.1).max().unwrap_or(0);
+        self.injector.called(first);
+        let failing = self.failing(dice, attempt);
+        let armed = events.iter().any(E::is_armed).then_some(Failing::Drop);
+        let failing = failing.or(armed);
+        let fuel = events.iter().map(|event| event.facts().fuel).max().unwrap_or(0);
         let emits = if fuel == 0 { 0 } else { (dice >> 16) % (self.emits_max + 1) };
         let emits = if self.emits_max == 1 && fuel > 0 { 1 } else { emits };
         let fuel = fuel.saturating_sub(1) / (emits * self.copies).max(1);
         let mut sent = Vec::new();
         for k in 0..emits {
-            let (from, number) = match first.2 {
-                _ if self.single => (self.node, self.number()),
-                from if self.renumbers && from != UNNUMBERED => (self.node, first.3 * 8 + k),
-                _ => (UNNUMBERED, 0),
-            };
-            let event = (mix2(first.0, self.node << 8 | k), fuel, from, number, fails);
+            let (from, number) = self.numbered(first, k);
+            let id = mix2(first.id, self.node << 8 | k);
+            let facts = Facts { doomed: failing.is_some(), ..Facts::new(id, fuel, from, number) };
             let (port, door) = out.door(((dice >> (24 + k)) & 1) as usize);
             if self.tries_to_send && k % 2 == 1 {
-                if door.try_send(event).is_err() {
+                if let Err(refused) = door.try_send(self.event(facts)) {
+                    std::mem::forget(refused); // its `Drop` is not what is tried here
                     continue;
                 }
             } else {
-                door.send(event);
+                door.send(self.event(facts));
             }
-            sent.push((port, event));
+            sent.push((port, facts));
         }
-        if fails {
-            assert!(dice >> 40 & 1 == 0, "a panic was asked for");
-            return Err(Error::msg("an error was asked for"));
+        if let Some(failing) = failing {
+            let gone = taken || failing == Failing::Drop;
+            if attempt >= self.retry.tries || gone && !self.retain {
+                events.iter().for_each(|event| self.failed.add(event.facts()));
+            }
+            if let Some(most) = self.emit_max.filter(|_| failing == Failing::Flood) {
+                let (_, door) = out.door((dice >> 24 & 1) as usize);
+                let facts = Facts { doomed: true, ..Facts::new(dice, 0, UNNUMBERED, 0) };
+                (0..most + FLOOD).for_each(|_| door.send(self.event(facts)));
+            }
+            return self.fail(failing, first);
         }
-        sent.iter().for_each(|(port, event)| self.sent[*port].add(event));
-        events.iter().for_each(|event| self.handled.add(event));
+        sent.iter().for_each(|(port, facts)| self.sent[*port].add(facts));
+        events.iter().for_each(|event| self.handled.add(event.facts()));
         if self.quit_after.is_some_and(|after| self.handled.read().0 > after) {
             cx.quit(self.node);
         }
         Ok(())
     }
 
-    fn finish<P: Doors>(&self, out: &mut P) {
+    /// Changes an event in place.
+    fn update<E: Event>(&self, event: &mut E) -> Result {
+        event.facts_mut().tries += 1;
+        let facts = *event.facts();
+        let _busy = self.enter(std::slice::from_ref(event), facts.tries);
+        self.injector.called(&facts);
+        let dice = mix2(facts.id, self.node);
+        let failing = self.failing(dice, facts.tries).filter(|how| *how != Failing::Flood);
+        if let Some(failing) = failing {
+            if facts.tries >= self.retry.tries {
+                event.facts_mut().tries = 0; // it may be replayed
+                self.failed.add(&facts);
+            }
+            return self.fail(failing, &facts);
+        }
+        let (from, number) = self.numbered(&facts, 0);
+        let fuel = facts.fuel.saturating_sub(1) / self.copies;
+        let changed = Facts::new(mix2(facts.id, self.node << 8), fuel, from, number);
+        *event.facts_mut() = Facts { echo: facts.echo, ..changed };
+        self.sent[0].add(&changed);
+        self.handled.add(&facts);
+        Ok(())
+    }
+
+    fn finish<E: Event, P: Doors<E>>(&self, out: &mut P) {
         for k in 0..self.finish_emits {
-            let mut event = self.fresh(2);
+            let mut facts = self.fresh(2);
             if !self.single {
-                event.2 = UNNUMBERED;
+                facts.from = UNNUMBERED;
             }
             let (port, door) = out.door((k & 1) as usize);
-            door.send(event);
-            self.sent[port].add(&event);
+            door.send(self.event(facts));
+            self.sent[port].add(&facts);
         }
     }
 }
 
-struct One<P> {
+/// A stage that is handed one event at a time.
+struct One<E, P> {
     site: Arc<Site>,
-    ports: std::marker::PhantomData<fn(P)>,
+    carries: PhantomData<fn(E, P)>,
 }
 
-impl<P> One<P> {
+impl<E, P> One<E, P> {
     fn new(site: &Arc<Site>) -> Self {
-        One { site: site.clone(), ports: std::marker::PhantomData }
+        One { site: site.clone(), carries: PhantomData }
     }
 }
 
-impl<P> Clone for One<P> {
+impl<E, P> Clone for One<E, P> {
     fn clone(&self) -> Self {
         One::new(&self.site)
     }
 }
 
-impl<P: Doors> Stage for One<P> {
-    type In = Event;
+impl<E: Event, P: Doors<E>> Stage for One<E, P> {
+    type In = E;
     type Ports = P;
-    fn handle(&mut self, event: Ev<'_, Event>, out: &mut P, cx: &Cx) -> Result {
-        if mix(event.0).is_multiple_of(5) {
+    fn handle(&mut self, event: Ev<'_, E>, out: &mut P, cx: &Cx) -> Result {
+        if mix(event.facts().id).is_multiple_of(5) {
             let taken = event.take();
-            self.site.handle(&[taken], out, cx)
+            self.site.handle(std::slice::from_ref(&taken), true, out, cx)
         } else {
-            self.site.handle(&[*event], out, cx)
+            self.site.handle(std::slice::from_ref(&*event), false, out, cx)
         }
     }
     fn finish(&mut self, out: &mut P, _: &Cx) -> Result {
@@ -281,46 +373,55 @@ impl<P: Doors> Stage for One<P> {
     }
 }
 
-#[derive(Clone)]
-struct Group(Arc<Site>);
+/// A stage that is handed groups.
+struct Group<E>(One<E, Out<E>>);
 
-impl Stage for Group {
-    type In = Vec<Event>;
-    type Ports = Out<Event>;
-    fn handle(&mut self, events: Ev<'_, Vec<Event>>, out: &mut Out<Event>, cx: &Cx) -> Result {
-        self.0.handle(&events, out, cx)
+impl<E> Clone for Group<E> {
+    fn clone(&self) -> Self {
+        Group(self.0.clone())
     }
-    fn finish(&mut self, out: &mut Out<Event>, _: &Cx) -> Result {
-        self.0.finish(out);
+}
+
+impl<E: Event> Stage for Group<E> {
+    type In = Vec<E>;
+    type Ports = Out<E>;
+    fn handle(&mut self, events: Ev<'_, Vec<E>>, out: &mut Out<E>, cx: &Cx) -> Result {
+        self.0.site.handle(&events, false, out, cx)
+    }
+    fn finish(&mut self, out: &mut Out<E>, _: &Cx) -> Result {
+        self.0.site.finish(out);
         Ok(())
     }
 }
 
 /// A source of so many events.
-struct Spring<const ACKNOWLEDGED: bool> {
+struct Spring<E, const ACKNOWLEDGED: bool> {
     site: Arc<Site>,
     left: u64,
     paced: bool,
+    short: Option<usize>,
+    gives: PhantomData<fn(E)>,
 }
 
-impl<const ACKNOWLEDGED: bool> Source for Spring<ACKNOWLEDGED> {
-    type Item = Event;
+impl<E: Event, const ACKNOWLEDGED: bool> Source for Spring<E, ACKNOWLEDGED> {
+    type Item = E;
     const ACKNOWLEDGED: bool = ACKNOWLEDGED;
 
-    fn pull(&mut self, out: &mut Out<Event>, demand: Demand) -> Result<Pull> {
+    fn pull(&mut self, out: &mut Out<E>, demand: Demand) -> Result<Pull> {
         let dice = mix2(self.left, demand.group);
         if self.paced && dice.is_multiple_of(5) {
             return Ok(Pull::After(Duration::from_micros(dice % 300)));
         }
-        for n in 0..demand.events {
+        for n in 0..self.short.map_or(demand.events, |most| most.min(demand.events)) {
             if self.left == 0 {
+                self.site.injector.source_ended();
                 return Ok(Pull::End);
             }
             self.site.groups[0].fetch_add(u64::from(n == 0), SeqCst);
             self.left -= 1;
-            let event = self.site.fresh(self.site.fuel);
-            self.site.sent[0].add(&event);
-            out.send(event);
+            let facts = self.site.fresh(self.site.fuel);
+            self.site.sent[0].add(&facts);
+            out.send(self.site.event(facts));
         }
         if ACKNOWLEDGED && dice.is_multiple_of(3) {
             return Ok(Pull::AfterAck);
@@ -337,53 +438,33 @@ impl<const ACKNOWLEDGED: bool> Source for Spring<ACKNOWLEDGED> {
 #[derive(Clone, Copy)]
 struct End(StageKey);
 
-impl AsInput<Event> for End {
+impl<E: Event> AsInput<E> for End {
     fn as_input(&self) -> StageKey {
         self.0
     }
 }
 
 /// Builds the program of a case.
-pub(crate) fn build(case: &Case) -> (App, Ledger, Option<Push<Event>>) {
-    let ledger = Ledger::new(case);
+pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Option<Push<E>>) {
+    let ledger = Ledger::new(case, on_threads);
     let app = App::new(format!("case{}", case.seed));
-    let mut ports = Vec::new();
+    let mut ports: Vec<Vec<Port<E>>> = Vec::new();
     let mut ends = vec![None; case.heads()];
-    for (node, source) in case.sources.iter().enumerate() {
-        let (site, left, paced) = (ledger.sites[node].clone(), source.events, source.paced);
-        let name = case.name(node);
-        ports.push(vec![if source.acknowledged {
-            app.source(name, move || Spring::<true> { site, left, paced })
+    for node in 0..case.sources.len() {
+        ports.push(vec![if case.sources[node].acknowledged {
+            source::<E, true>(&app, case, node, &ledger)
         } else {
-            app.source(name, move || Spring::<false> { site, left, paced })
+            source::<E, false>(&app, case, node, &ledger)
         }]);
     }
     let push = case.input.as_ref().map(|_| {
-        let (push, port) = app.input::<Event>("input");
+        let (push, port) = app.input::<E>("input");
         ports.push(vec![port]);
+        E::lend(&ledger.injector, &push);
         push
     });
-    for (at, stage) in case.stages.iter().enumerate() {
-        let node = case.heads() + at;
-        let (name, site) = (case.name(node), &ledger.sites[node]);
-        let key = match stage.shape {
-            Shape::OnePort => {
-                let made = app.stage(name, One::<Out<Event>>::new(site));
-                ports.push(vec![*made]);
-                declare(made, case, node)
-            }
-            Shape::TwoPorts => {
-                let made = app.stage(name, One::<Fork>::new(site));
-                ports.push(vec![made.left, made.right]);
-                declare(made, case, node)
-            }
-            Shape::Grouped(size, wait) => {
-                let made = app.stage(name, batched(size, wait, Group(site.clone())));
-                ports.push(vec![*made]);
-                declare(made, case, node)
-            }
-        };
-        ends.push(Some(End(key)));
+    for node in case.heads()..case.nodes() {
+        ends.push(Some(End(add_stage(&app, case, node, &ledger, &mut ports))));
     }
     for link in &case.links {
         let port = ports[link.from][link.port];
@@ -391,13 +472,72 @@ pub(crate) fn build(case: &Case) -> (App, Ledger, Option<Push<Event>>) {
         match link.way {
             Way::One => to.for_each(|to| app.connect(port, to)),
             Way::RoundRobin => app.round_robin(port, to),
-            Way::ByKey => app.by_key(port, |event: &Event| event.0 % 5, to),
+            Way::ByKey => {
+                let injector = ledger.injector.clone();
+                app.by_key(port, move |event: &E| injector.key(event.facts()), to);
+            }
         }
     }
     (app, ledger, push)
 }
 
-fn declare<P: Ports>(made: StageRef<'_, Event, P>, case: &Case, node: usize) -> StageKey {
+fn source<E: Event, const ACKNOWLEDGED: bool>(
+    app: &App,
+    case: &Case,
+    node: usize,
+    ledger: &Ledger,
+) -> Port<E> {
+    let (source, site) = (&case.sources[node], ledger.sites[node].clone());
+    let (left, paced, short) = (source.events, source.paced, source.short);
+    let gives = PhantomData;
+    app.source(case.name(node), move || Spring::<E, ACKNOWLEDGED> {
+        site,
+        left,
+        paced,
+        short,
+        gives,
+    })
+}
+
+fn add_stage<E: Event>(
+    app: &App,
+    case: &Case,
+    node: usize,
+    ledger: &Ledger,
+    ports: &mut Vec<Vec<Port<E>>>,
+) -> StageKey {
+    let (name, site) = (case.name(node), &ledger.sites[node]);
+    match case.stages[node - case.heads()].shape {
+        Shape::OnePort => {
+            let made = app.stage(name, One::<E, Out<E>>::new(site));
+            ports.push(vec![*made]);
+            declare(made, case, node, site)
+        }
+        Shape::TwoPorts => {
+            let made = app.stage(name, One::<E, E::Fork>::new(site));
+            ports.push(E::fork_ports(&made).to_vec());
+            declare(made, case, node, site)
+        }
+        Shape::InPlace => {
+            let updated = site.clone();
+            let made = app.update(name, move |event: &mut E| updated.update(event));
+            ports.push(vec![*made]);
+            declare(made, case, node, site)
+        }
+        Shape::Grouped(size, wait) => {
+            let made = app.stage(name, batched(size, wait, Group::<E>(One::new(site))));
+            ports.push(vec![*made]);
+            declare(made, case, node, site)
+        }
+    }
+}
+
+fn declare<E: Event, P: Ports>(
+    made: StageRef<'_, E, P>,
+    case: &Case,
+    node: usize,
+    site: &Site,
+) -> StageKey {
     let Some(stage) = case.stage(node) else { return made.as_input() };
     let mut made = made;
     if stage.stateful {
@@ -410,7 +550,8 @@ fn declare<P: Ports>(made: StageRef<'_, Event, P>, case: &Case, node: usize) -> 
         made = made.retain();
     }
     if stage.autostart {
-        made = made.autostart((mix2(case.seed, node as u64), case.fuel, UNNUMBERED, 0, false));
+        let id = mix2(case.seed, node as u64);
+        made = made.autostart(site.event(Facts::new(id, case.fuel, UNNUMBERED, 0)));
     }
     made.as_input()
 }
