@@ -235,7 +235,10 @@ impl Case {
 
     /// Everything about it, a line each.
     pub(crate) fn lines(&self) -> String {
-        let mut text = format!("fuel {}, {:?}, pools {:?}\n{:?}\n", self.fuel, self.ending, self.pools, self.faults);
+        let mut text = format!(
+            "fuel {}, {:?}, pools {:?}\n{:?}\n",
+            self.fuel, self.ending, self.pools, self.faults
+        );
         let mut line =
             |what: &str, said: &dyn std::fmt::Debug| text += &format!("{what}: {said:?}\n");
         for (node, source) in self.sources.iter().enumerate() {

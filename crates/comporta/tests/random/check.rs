@@ -6,7 +6,7 @@ use comporta::{Shed, Snapshot, StageSnapshot};
 
 use crate::case::{Case, Change, EMITS_MAX, Shape, StageCase, Way};
 use crate::chooser::SEDA_CAPACITY;
-use crate::program::Ledger;
+use crate::site::Ledger;
 
 /// A snapshot, a line a stage, with all of its numbers.
 pub(crate) fn lines(snapshot: &Snapshot) -> String {

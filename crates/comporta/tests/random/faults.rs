@@ -12,9 +12,9 @@ pub(crate) const KEPT_FAILURES_PANIC_WHEN_DROPPED: bool = false;
 /// the event after it.
 const RETAINED_COPIES_PANIC_WHEN_DROPPED: bool = false;
 
-/// Left out likewise: of several instances one fails in place, and what its visit had handled before is
-/// not sent on.
-const FAILURES_IN_PLACE_BESIDE_OTHER_INSTANCES: bool = false;
+/// Left out likewise: an event fails in place, and what was handled before it is not sent on, where that
+/// stands in the port already: a stage of several instances, or an ordered one that tries again.
+const FAILURES_IN_PLACE_AFTER_OTHERS_WERE_SENT: bool = false;
 
 /// Left out likewise: two events that a failed call had sent, through two ports, panic when they are
 /// withdrawn, and the worker dies.
@@ -127,7 +127,11 @@ impl Case {
         let in_place = |node| self.stage(node).is_some_and(|stage| stage.shape == Shape::InPlace);
         if self.comes_back(node, in_place) {
             self.stages[at].shape = Shape::OnePort;
-        } else if !self.is_single(node) && !FAILURES_IN_PLACE_BESIDE_OTHER_INSTANCES {
+            return;
+        }
+        let stage = &self.stages[at];
+        let sends_before = !self.is_single(node) || stage.ordered && stage.retry.tries > 1;
+        if sends_before && !FAILURES_IN_PLACE_AFTER_OTHERS_WERE_SENT {
             self.stages[at].fails = 0;
         }
     }

@@ -10,7 +10,8 @@
 //! | `faults` | what goes wrong in its user code, as data |
 //! | `event` | its events, plain or with user code of their own |
 //! | `injector` | the faults as they come, and how many did |
-//! | `program` | the program of a case, and the ledger its handlers keep |
+//! | `site` | what handlers do, and the ledger they keep |
+//! | `program` | the program of a case |
 //! | `check` | what must hold at every moment, at rest, and at the end |
 //! | `run` | a case stepped on virtual time, and on real threads |
 //!
@@ -26,6 +27,7 @@ mod wiring;
 mod faults;
 mod event;
 mod injector;
+mod site;
 mod program;
 mod check;
 mod run;

@@ -13,7 +13,8 @@ use crate::check::{Watch, lines};
 use crate::dice::Dice;
 use crate::event::{Event, Facts, Live};
 use crate::injector::Pushed;
-use crate::program::{Site, build};
+use crate::program::build;
+use crate::site::Site;
 
 /// No case takes a tenth of this on a machine with anything else to do.
 const STALLED: Duration = Duration::from_secs(30);
@@ -39,9 +40,9 @@ fn apply(case: &Case, control: &Control, change: Change) {
 
 /// Pushes one event. Returns whether the input takes more.
 fn push_one<E: Event>(site: &Site, push: impl FnOnce(E) -> Result<(), PushError<E>>) -> bool {
-    let facts = site.to_push();
+    let facts = site.to_give();
     match site.injector.push(E::new(facts, &site.injector), push) {
-        Pushed::Taken => site.pushed(&facts),
+        Pushed::Taken => site.gave(&facts),
         Pushed::Refused => {}
         Pushed::Closed => return false,
     }
