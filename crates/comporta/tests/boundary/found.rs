@@ -1,5 +1,5 @@
 //! Faults that random programs have found and that are still there: each test fails, is ignored until
-//! its fault is mended, and names the constant of `random/faults.rs` that leaves the case out there.
+//! its fault is mended, and names the constant of `random/faults.rs` that leaves its case out there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -132,5 +132,38 @@ fn two_events_withdrawn_from_two_ports_whose_drops_panic_cost_no_worker() {
         assert_eq!(summary.problems, Vec::<String>::new());
         let counts = stage(&summary.snapshot, "work").counts;
         assert_eq!((summary.ended, counts.handled), (Ended::Complete, EVENTS - 1), "{summary}");
+    });
+}
+
+/// Sends through both ports at its end, and fails.
+#[derive(Clone)]
+struct CannotFinish;
+impl Stage for CannotFinish {
+    type In = u64;
+    type Ports = Both;
+    fn handle(&mut self, _: Ev<'_, u64>, _: &mut Both, _: &Cx) -> Result {
+        Ok(())
+    }
+    fn finish(&mut self, out: &mut Both, _: &Cx) -> Result {
+        out.left.send(Bomb(BAD));
+        out.right.send(Bomb(BAD + 1));
+        Err(Error::msg("no"))
+    }
+}
+
+/// Found by reading, beside the one above: `finish` of random programs does not fail.
+#[test]
+#[ignore = "fails: after a panic the other ports of a failed `finish` are not withdrawn"]
+fn a_withdrawn_event_whose_drop_panics_leaves_nothing_of_a_failed_finish() {
+    watched("finish", || {
+        let app = App::new("finish");
+        let work = app.stage("work", CannotFinish);
+        app.connect(app.source("numbers", || 0..EVENTS), work);
+        app.connect(work.left, app.sink("left", std::mem::forget::<Bomb>));
+        app.connect(work.right, app.sink("right", std::mem::forget::<Bomb>));
+        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+        assert!(kit.run());
+        let arrived = ["left", "right"].map(|name| stage(&kit.snapshot(), name).counts.offered);
+        assert_eq!(arrived, [0, 0], "what a failed `finish` had sent was sent on");
     });
 }
