@@ -17,6 +17,7 @@
 //! | `stopping` | stops, drains and starts that the system refuses |
 //! | `kit` | the test kit |
 //! | `acks` | the fate of every event, told once |
+//! | `found` | what random programs have found, and is still to be mended |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
@@ -34,3 +35,4 @@ mod batch;
 mod stopping;
 mod kit;
 mod acks;
+mod found;

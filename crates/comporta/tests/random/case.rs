@@ -7,6 +7,8 @@ use comporta::{Choice, OnPanic, Plan, Retry, StageSet, WhenFull};
 
 use crate::chooser::{ADMISSIONS, Chooser};
 use crate::dice::Dice;
+use crate::faults::Faults;
+use crate::wiring::links;
 
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -20,6 +22,7 @@ pub(crate) struct Case {
     pub(crate) pools: Vec<(usize, Choice)>,
     pub(crate) changes: Vec<Change>,
     pub(crate) ending: Ending,
+    pub(crate) faults: Faults,
 }
 
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct SourceCase {
     pub(crate) acknowledged: bool,
     /// It sometimes says it has nothing for a while.
     pub(crate) paced: bool,
+    /// It gives so many events at most, whatever it is asked for.
+    pub(crate) short: Option<usize>,
     pub(crate) batch: usize,
     pub(crate) tier: u8,
     pub(crate) deadline: Option<Duration>,
@@ -44,6 +49,8 @@ pub(crate) struct InputCase {
 pub(crate) enum Shape {
     OnePort,
     TwoPorts,
+    /// One port; events are changed in place and sent on.
+    InPlace,
     Grouped(usize, Duration),
 }
 
@@ -70,6 +77,8 @@ pub(crate) struct StageCase {
     /// So many of a hundred events fail at first.
     pub(crate) fails: u64,
     pub(crate) emits_max: u64,
+    /// What one event may emit through a port, if the plan says so.
+    pub(crate) emit_max: Option<usize>,
     pub(crate) tries_to_send: bool,
     pub(crate) finish_emits: u64,
 }
@@ -123,6 +132,9 @@ pub(crate) enum Ending {
 /// The most one call of a handler emits, `finish` included.
 pub(crate) const EMITS_MAX: u64 = 5;
 
+/// Soon, where handlers block, so that others stand in for their threads.
+const STUCK_AFTER: Duration = Duration::from_millis(2);
+
 const RULES: [WhenFull; 4] =
     [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
 
@@ -171,9 +183,14 @@ impl Case {
             _ => Ending::Complete,
         };
         let fuel = dice.pick(&[3, 8, 8, 20, 40]);
-        let mut case = Case { seed, sources, input, stages, links, fuel, pools, changes, ending };
+        let faults = Faults::default();
+        let mut case =
+            Case { seed, sources, input, stages, links, fuel, pools, changes, ending, faults };
         if !lossless {
             case.guard(&mut Dice::new(seed ^ 3));
+        }
+        if all {
+            case.inject(&mut Dice::new(seed ^ 4));
         }
         case
     }
@@ -218,7 +235,10 @@ impl Case {
 
     /// Everything about it, a line each.
     pub(crate) fn lines(&self) -> String {
-        let mut text = format!("fuel {}, {:?}, pools {:?}\n", self.fuel, self.ending, self.pools);
+        let mut text = format!(
+            "fuel {}, {:?}, pools {:?}\n{:?}\n",
+            self.fuel, self.ending, self.pools, self.faults
+        );
         let mut line =
             |what: &str, said: &dyn std::fmt::Debug| text += &format!("{what}: {said:?}\n");
         for (node, source) in self.sources.iter().enumerate() {
@@ -284,6 +304,7 @@ impl Case {
                     Some(text) => s.admission(choice(text)),
                     None => s,
                 };
+                let s = stage.emit_max.map_or(s.clone(), |most| s.emit_max(most));
                 s.instances(stage.instances)
                     .capacity(stage.capacity)
                     .when_full(stage.when_full)
@@ -298,6 +319,9 @@ impl Case {
                 let name = format!("{} -> {}", self.name(link.from), self.name(*to));
                 plan = plan.connector(name, |way| way.when_full(rule));
             }
+        }
+        if self.faults.blocks > 0 {
+            plan = plan.stuck_after(STUCK_AFTER);
         }
         plan.drain(Duration::from_secs(30))
     }
@@ -323,6 +347,11 @@ impl Case {
 
     /// Whether events can come back to a node.
     pub(crate) fn in_cycle(&self, node: usize) -> bool {
+        self.comes_back(node, |_| true)
+    }
+
+    /// Whether events can come back to a node by way of such nodes alone.
+    pub(crate) fn comes_back(&self, node: usize, by: impl Fn(usize) -> bool) -> bool {
         let mut seen = vec![false; self.nodes()];
         let mut todo = vec![node];
         while let Some(at) = todo.pop() {
@@ -330,7 +359,7 @@ impl Case {
                 if *to == node {
                     return true;
                 }
-                if !std::mem::replace(&mut seen[*to], true) {
+                if by(*to) && !std::mem::replace(&mut seen[*to], true) {
                     todo.push(*to);
                 }
             }
@@ -372,6 +401,7 @@ impl SourceCase {
             events: if few { dice.below(4) } else { dice.below(100) } as u64,
             acknowledged: dice.chance(30),
             paced: dice.chance(20),
+            short: None,
             batch: dice.pick(&[1, 2, 7, 256]),
             tier: 0,
             deadline: None,
@@ -412,55 +442,11 @@ impl StageCase {
             admission: None,
             fails: if failing && dice.chance(50) { dice.pick(&[3, 10, 40]) } else { 0 },
             emits_max: dice.pick(&[1, 1, 2, 3, EMITS_MAX]),
+            emit_max: None,
             tries_to_send: dice.chance(15),
             finish_emits: if dice.chance(20) { dice.between(1, 2) as u64 } else { 0 },
         }
     }
-}
-
-/// Feeds every stage, and adds some connectors, forwards and (in some cases) backwards.
-fn links(dice: &mut Dice, heads: usize, stages: &mut [StageCase]) -> Vec<LinkCase> {
-    let mut links: Vec<LinkCase> = Vec::new();
-    let cyclic = dice.chance(50);
-    let last = heads + stages.len() - 1;
-    let two_ports: Vec<bool> = stages.iter().map(|s| s.shape == Shape::TwoPorts).collect();
-    let mut join = |dice: &mut Dice, from: usize, to: usize| {
-        let ports = if from >= heads && two_ports[from - heads] { 2 } else { 1 };
-        let port = dice.below(ports);
-        let of_port = |link: &&mut LinkCase| link.from == from && link.port == port;
-        // One queue gets an event of a port once: copies would come in no order worth checking.
-        if links.iter_mut().filter(of_port).any(|link| link.to.contains(&to)) {
-            return;
-        }
-        let grow = dice.chance(60);
-        match links.iter_mut().find(of_port).filter(|_| grow) {
-            Some(link) => {
-                link.to.push(to);
-                if link.way == Way::One {
-                    link.way = dice.pick(&[Way::RoundRobin, Way::ByKey]);
-                }
-            }
-            None => links.push(LinkCase { from, port, way: Way::One, to: vec![to], rule: None }),
-        }
-    };
-    for head in 0..heads {
-        let to = dice.between(heads, last);
-        join(dice, head, to);
-    }
-    for (at, stage) in stages.iter().enumerate() {
-        if stage.autostart && dice.chance(50) {
-            continue;
-        }
-        let from = dice.below(heads + at);
-        join(dice, from, heads + at);
-    }
-    for _ in 0..dice.below(stages.len() + 2) {
-        let (from, to) = (dice.below(last + 1), dice.between(heads, last));
-        if from < to || cyclic {
-            join(dice, from, to);
-        }
-    }
-    links
 }
 
 impl Change {

@@ -6,7 +6,12 @@
 //! | `dice` | chance from a seed |
 //! | `chooser` | policies and their parameters |
 //! | `case` | a random program and plan, as data |
-//! | `program` | the program of a case, and the ledger its handlers keep |
+//! | `wiring` | its connectors |
+//! | `faults` | what goes wrong in its user code, as data |
+//! | `event` | its events, plain or with user code of their own |
+//! | `injector` | the faults as they come, and how many did |
+//! | `site` | what handlers do, and the ledger they keep |
+//! | `program` | the program of a case |
 //! | `check` | what must hold at every moment, at rest, and at the end |
 //! | `run` | a case stepped on virtual time, and on real threads |
 //!
@@ -18,9 +23,19 @@
 mod dice;
 mod chooser;
 mod case;
+mod wiring;
+mod faults;
+mod event;
+mod injector;
+mod site;
 mod program;
 mod check;
 mod run;
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::Builder;
+use std::time::Duration;
 
 use case::Case;
 
@@ -45,15 +60,35 @@ impl Drop for Replay<'_> {
     }
 }
 
-fn every_case(default: u64, run: impl Fn(&Case)) {
+/// A case is not waited for any longer. Its own waits end sooner; this is for the others.
+const HANGS: Duration = Duration::from_secs(60);
+
+fn every_case(default: u64, run: fn(&Case)) {
     let (seed, cases) = (number("COMPORTA_SEED"), number("COMPORTA_CASES"));
     let cases = cases.unwrap_or(if seed.is_some() { 1 } else { default });
     let first = seed.unwrap_or(0);
-    for seed in first..first + cases {
-        let case = Case::new(seed);
-        let _replay = Replay(&case);
-        run(&case);
+    let (done, is_done) = channel();
+    let body = move || {
+        for seed in first..first + cases {
+            let case = Case::new(seed);
+            let _replay = Replay(&case);
+            run(&case);
+            let _ = done.send(());
+        }
+    };
+    let thread = Builder::new().spawn(body).expect("a thread");
+    for seed in first.. {
+        match is_done.recv_timeout(HANGS) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let case = Case::new(seed);
+                let _replay = Replay(&case);
+                panic!("not done after {HANGS:?}");
+            }
+        }
     }
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// Stepped cases that once broke a promise, when there were three policies.
