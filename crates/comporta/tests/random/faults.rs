@@ -124,6 +124,7 @@ impl Case {
     fn handle_in_place(&mut self, node: usize) {
         let at = node - self.heads();
         self.stages[at].shape = Shape::InPlace;
+        self.stages[at].retain = false; // a copy would be tried again, which does not know of the first try
         let in_place = |node| self.stage(node).is_some_and(|stage| stage.shape == Shape::InPlace);
         if self.comes_back(node, in_place) {
             self.stages[at].shape = Shape::OnePort;

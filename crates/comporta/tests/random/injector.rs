@@ -29,8 +29,6 @@ pub(crate) struct Injector {
     pub(crate) clones: AtomicU64,
     /// Key functions that panicked.
     pub(crate) keys: AtomicU64,
-    /// Of both, those that a pusher met: its event is neither sent nor lost.
-    pub(crate) pushes: AtomicU64,
     /// Events that were pushed by events that were dropped.
     pub(crate) echoes: Tally,
     /// Pushes of these that are under way.
@@ -88,7 +86,6 @@ impl Injector {
         push: impl FnOnce(E) -> Result<(), PushError<E>>,
     ) -> Pushed {
         let Ok(pushed) = catch_unwind(AssertUnwindSafe(|| push(event))) else {
-            self.pushes.fetch_add(1, SeqCst);
             return Pushed::Refused;
         };
         let Err(error) = pushed else { return Pushed::Taken };

@@ -246,13 +246,18 @@ impl<H: Handler> Stage<H> {
     /// it, makes the tokens that are due, tells those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        state.permits.pass_on(state.queue.len(), effects);
-        core.waiting_changed(self.id, || state.permits.waiting_stages());
+        self.refresh(core, state, effects);
         if state.permits.has_waiters()
             && let Some(cycle) = state.cycle.as_ref().filter(|cycle| cycle.is_stuck())
         {
             effects.stuck.push(cycle.clone()); // what came from outside took the room
         }
+    }
+
+    /// As [`changed`](Self::changed), by whoever breaks a cycle that is stuck.
+    fn refresh(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        state.permits.pass_on(state.queue.len(), effects);
+        core.waiting_changed(self.id, || state.permits.waiting_stages());
         self.note_group(core, state);
         self.claim(state, effects);
         self.room.publish(state.permits.hint(state.queue.len()));

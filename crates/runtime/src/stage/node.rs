@@ -195,7 +195,7 @@ impl<H: Handler> Node for Stage<H> {
             self.cycle_ended(state, 1, effects);
             state.permits.pass_on(state.queue.len(), effects);
         }
-        self.changed(core, state, effects);
+        self.refresh(core, state, effects);
         true
     }
 
