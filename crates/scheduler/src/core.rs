@@ -158,11 +158,11 @@ impl Core {
         &self,
         limit: Option<Duration>,
     ) -> io::Result<Option<ReadyObject>> {
-        if self.resumed.get() < ASK_EVERY {
-            if let Some(object) = self.repository.borrow_mut().pop_ready() {
-                self.resumed.set(self.resumed.get() + 1);
-                return Ok(Some(object));
-            }
+        if self.resumed.get() < ASK_EVERY
+            && let Some(object) = self.repository.borrow_mut().pop_ready()
+        {
+            self.resumed.set(self.resumed.get() + 1);
+            return Ok(Some(object));
         }
         self.resumed.set(1);
         self.ask_observer(limit)?;

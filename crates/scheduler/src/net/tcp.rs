@@ -19,7 +19,7 @@ impl TcpListener {
     /// # Errors
     /// The system's. A host name is looked up on the calling thread, which blocks meanwhile.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
-        first(address, |address| net::TcpListener::bind(address))
+        first(address, net::TcpListener::bind)
             .map(|listener| TcpListener { socket: Socket::new(listener) })
     }
 

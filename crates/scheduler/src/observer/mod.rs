@@ -56,6 +56,13 @@ pub(crate) enum Feed {
     Polled(Polled),
 }
 
+/// What a round of the demultiplexers came to.
+struct Round {
+    found: bool,
+    /// How long the operating system was waited for at most.
+    waited: Option<Duration>,
+}
+
 pub(crate) struct Observer {
     clock: Clock,
     /// The longest wait in one demultiplexer while there are several.
@@ -114,21 +121,37 @@ impl Observer {
         limit: Option<Duration>,
         late: &dyn Fn(Waker),
     ) -> io::Result<bool> {
+        // Where more than one of them can be waited for, none is before all were asked.
+        if self.clock.is_virtual() || !self.polled.borrow().is_empty() {
+            let round = self.round(NONE, late)?;
+            if round.found || limit == NONE {
+                return Ok(!round.found);
+            }
+        }
+        if self.clock.is_virtual() {
+            return self.jump(limit, late);
+        }
+        let round = self.round(limit, late)?;
+        Ok(!round.found && round.waited == limit)
+    }
+
+    /// Asks every demultiplexer once, one after the other; waits only as long as nothing was found.
+    fn round(&self, limit: Option<Duration>, late: &dyn Fn(Waker)) -> io::Result<Round> {
         let mut found = self.empty_inbox();
         found |= self.expire(late);
-        let wait = if found || self.clock.is_virtual() { NONE } else { self.wait(limit) };
-        found |= self.demultiplex(wait)?;
+        let waited = if found { NONE } else { self.wait(limit) };
+        found |= self.demultiplex(waited)?;
         found |= self.empty_inbox();
         found |= self.ask_polled(found || limit == NONE);
         found |= self.expire(late);
-        if !found && self.clock.is_virtual() {
-            return self.jump(limit, late);
-        }
-        Ok(!found && wait == limit)
+        Ok(Round { found, waited })
     }
 
     /// How long the operating system may be waited for.
     fn wait(&self, limit: Option<Duration>) -> Option<Duration> {
+        if limit == NONE {
+            return NONE;
+        }
         let next = self.timers.borrow().next_at();
         let timer = next.map(|at| at.saturating_duration_since(self.now()));
         let turn = (!self.polled.borrow().is_empty()).then_some(self.wait_max);
@@ -139,18 +162,14 @@ impl Observer {
     /// is only to wait.
     fn jump(&self, limit: Option<Duration>, late: &dyn Fn(Waker)) -> io::Result<bool> {
         let next = self.timers.borrow().next_at();
-        match next {
-            Some(at) if limit.is_none_or(|limit| at <= self.now() + limit) => {
+        match (next, limit) {
+            (Some(at), _) if limit.is_none_or(|limit| at <= self.now() + limit) => {
                 self.clock.jump_to(at);
                 self.expire(late);
                 Ok(false)
             }
-            _ if limit.is_none() => {
-                self.demultiplex(self.wait(None))?;
-                self.empty_inbox();
-                Ok(false)
-            }
-            _ => Ok(true),
+            (_, None) => self.round(None, late).map(|_| false),
+            (_, Some(_)) => Ok(true),
         }
     }
 

@@ -15,25 +15,29 @@ use std::time::Instant;
 pub(crate) struct Direction {
     /// An operation may succeed: nothing was seen to the contrary since the last edge.
     maybe: Cell<bool>,
+    /// The end of the stream, or an error, was reported: there will be no further edge.
+    over: Cell<bool>,
     waiting: WaitList,
 }
 
 impl Direction {
     fn new() -> Direction {
-        Direction { maybe: Cell::new(true), waiting: WaitList::default() }
+        Direction { maybe: Cell::new(true), over: Cell::new(false), waiting: WaitList::default() }
     }
 
     pub(crate) fn maybe_ready(&self) -> bool {
         self.maybe.get()
     }
 
-    /// An operation has found it drained: only an edge makes it ready.
+    /// An operation has found it drained: only an edge makes it ready. The end of the stream may have
+    /// been reported together with the last bytes; it is yet to be read, and no edge will come.
     pub(crate) fn drained(&self) {
-        self.maybe.set(false);
+        self.maybe.set(self.over.get());
     }
 
-    fn edge(&self) {
+    fn edge(&self, over: bool) {
         self.maybe.set(true);
+        self.over.set(self.over.get() || over);
         self.waiting.wake_all();
     }
 
@@ -63,13 +67,14 @@ impl Readiness {
     }
 
     pub(super) fn edge(&self, event: &mio::event::Event) {
-        // An error or the end of the stream is found by whichever operation comes next.
-        let over = event.is_error();
-        if event.is_readable() || event.is_read_closed() || over {
-            self.read.edge();
+        // What it is about is found out by whichever operation comes next.
+        let error = event.is_error();
+        let (read_over, write_over) = (event.is_read_closed(), event.is_write_closed());
+        if event.is_readable() || read_over || error {
+            self.read.edge(read_over || error);
         }
-        if event.is_writable() || event.is_write_closed() || over {
-            self.write.edge();
+        if event.is_writable() || write_over || error {
+            self.write.edge(write_over || error);
         }
     }
 }

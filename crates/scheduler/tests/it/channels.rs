@@ -155,9 +155,9 @@ proptest! {
         });
         let all = all.unwrap();
         prop_assert_eq!(all.len(), senders.iter().map(Vec::len).sum::<usize>());
-        for number in 0..senders.len() {
+        for (number, items) in senders.iter().enumerate() {
             let places = all.iter().filter(|(from, _)| *from == number).map(|(_, place)| *place);
-            prop_assert!(places.eq(0..senders[number].len()));
+            prop_assert!(places.eq(0..items.len()));
         }
     }
 }
