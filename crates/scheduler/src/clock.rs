@@ -15,6 +15,7 @@ impl Clock {
         Clock::Virtual(Cell::new(system_now()))
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         match self {
             Clock::System => system_now(),
@@ -22,6 +23,7 @@ impl Clock {
         }
     }
 
+    #[inline]
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self, Clock::Virtual(_))
     }

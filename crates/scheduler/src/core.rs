@@ -16,6 +16,7 @@ use crate::repository::{Cause, Control, ReadyObject, Repository, Waker};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::panic;
+use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -68,8 +69,9 @@ pub(crate) struct Core {
     /// Handlers resumed since the observer was asked, and questions since the last sweep.
     resumed: Cell<u32>,
     asked: Cell<u32>,
-    /// Whether stacks may be left to trim.
+    /// Whether stacks may be left to trim, and whether it was idle for long enough to do so.
     dirty: Cell<bool>,
+    idle: Cell<bool>,
     closing: Cell<bool>,
     unclaimed: RefCell<Option<Failure>>,
     turn: Cell<usize>,
@@ -88,6 +90,7 @@ impl Core {
             resumed: Cell::new(0),
             asked: Cell::new(0),
             dirty: Cell::new(false),
+            idle: Cell::new(false),
             closing: Cell::new(false),
             unclaimed: RefCell::new(None),
             turn: Cell::new(0),
@@ -120,6 +123,30 @@ impl Core {
     /// Makes this the current scheduler until the guard is dropped.
     pub(crate) fn enter(self: &Rc<Core>) -> Entered {
         Entered { outer: CURRENT.replace(Some(self.clone())) }
+    }
+
+    /// Whether the innermost coroutine of this thread is one of this scheduler's.
+    #[inline]
+    pub(crate) fn runs_here(&self) -> bool {
+        let own = |core: &Option<Rc<Core>>| core.as_deref().is_some_and(|core| ptr::eq(core, self));
+        CURRENT.with_borrow(own) && self.running.borrow().is_some()
+    }
+
+    /// Wakes the running handler from the suspension that comes next.
+    #[inline]
+    pub(crate) fn waker(&self) -> Waker {
+        self.of_running(Control::waker)
+    }
+
+    #[inline]
+    fn of_running<R>(&self, get: impl FnOnce(&Control) -> R) -> R {
+        get(self.running.borrow().as_deref().expect("only handlers suspend"))
+    }
+
+    fn unwind_if_cancelled(&self) {
+        if self.of_running(Control::is_cancelled) {
+            panic::resume_unwind(Box::new(Unwound));
+        }
     }
 
     pub(crate) fn running(&self) -> Option<Rc<Control>> {
@@ -176,10 +203,11 @@ impl Core {
             self.asked.set(0);
             self.sweep(false);
         }
-        // Idle for so long, it has time to trim the stacks of those that wait.
-        let after = self.limits.trim_after;
+        // Idle for so long, it has time to trim the stacks of those that wait, a batch at a time.
+        let after = if self.idle.get() { Duration::ZERO } else { self.limits.trim_after };
         if self.dirty.get() && limit.is_none_or(|limit| limit > after) {
-            if self.wait_for_events(Some(after))? {
+            self.idle.set(self.wait_for_events(Some(after))?);
+            if self.idle.get() {
                 self.sweep(true);
             }
             return Ok(());
@@ -204,6 +232,7 @@ impl Core {
         let ReadyObject { key, mut coroutine, control } = object;
         self.budget.set(BUDGET);
         self.dirty.set(true);
+        self.idle.set(false);
         let outer = self.running.replace(Some(control));
         let ended = coroutine.resume();
         self.running.replace(outer);
@@ -223,10 +252,9 @@ impl Core {
         if thread::panicking() {
             return Parked::Unwinding;
         }
-        let control = self.running().expect("only handlers park");
-        unwind_if_cancelled(&control);
-        let waker = control.waker();
+        self.unwind_if_cancelled();
         let timer = deadline.map(|at| {
+            let waker = self.waker();
             let key = self.observer.timers().borrow_mut().insert(at, TimerTarget::Handler(waker));
             OnDrop(move || {
                 self.observer.timers().borrow_mut().remove(key);
@@ -234,8 +262,8 @@ impl Core {
         });
         coroutine::suspend();
         drop(timer);
-        unwind_if_cancelled(&control);
-        match control.cause() {
+        self.unwind_if_cancelled();
+        match self.of_running(Control::cause) {
             Cause::Event => Parked::Woken,
             Cause::Deadline => Parked::TimedOut,
         }
@@ -246,12 +274,10 @@ impl Core {
         if thread::panicking() {
             return;
         }
-        let control = self.running().expect("only handlers yield");
-        unwind_if_cancelled(&control);
-        let key = control.waker();
-        self.repository.borrow_mut().requeue(key.handler());
+        self.unwind_if_cancelled();
+        self.repository.borrow_mut().requeue(self.waker().handler());
         coroutine::suspend();
-        unwind_if_cancelled(&control);
+        self.unwind_if_cancelled();
     }
 
     /// To be called before an operation that may complete without suspending.
@@ -324,12 +350,6 @@ impl Core {
         if let Some(threads) = self.threads.get() {
             threads.close();
         }
-    }
-}
-
-fn unwind_if_cancelled(control: &Control) {
-    if control.is_cancelled() {
-        panic::resume_unwind(Box::new(Unwound));
     }
 }
 

@@ -61,6 +61,7 @@ impl Coroutine {
     }
 
     /// Runs it until it suspends or ends; returns whether it ended.
+    #[inline]
     pub(crate) fn resume(&mut self) -> bool {
         let outer = RUNNING.replace(&raw const *self.link);
         let result = self.raw.resume(());

@@ -218,15 +218,20 @@ impl<E> Events<E> {
     }
 
     fn next_before(&self, deadline: Option<Instant>) -> io::Result<Option<E>> {
-        if let Some(core) = Core::of_handler() {
-            core.spend();
+        let here = self.core.runs_here();
+        if here {
+            self.core.spend();
         }
         loop {
             if let Some(taken) = self.take() {
                 return taken;
             }
-            let core = Core::expect_handler("Events::next");
-            match self.waiting.park(&core, deadline) {
+            let parked = if here {
+                self.waiting.park(&self.core, deadline)
+            } else {
+                self.waiting.park(&Core::expect_handler("Events::next"), deadline)
+            };
+            match parked {
                 Parked::Woken => {}
                 Parked::TimedOut => {
                     return self.take().unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));

@@ -24,6 +24,7 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
+    #[inline]
     pub(crate) fn handler(self) -> Key {
         self.handler
     }
@@ -60,6 +61,7 @@ impl Control {
     }
 
     /// Wakes the suspension that comes next.
+    #[inline]
     pub(crate) fn waker(&self) -> Waker {
         let handler = self.key.get().expect("a handler runs only after it was put in the table");
         Waker { handler, wait: self.wait.get() }
@@ -69,10 +71,12 @@ impl Control {
         self.key.get()
     }
 
+    #[inline]
     pub(crate) fn cause(&self) -> Cause {
         self.cause.get()
     }
 
+    #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.get()
     }
@@ -132,6 +136,7 @@ impl Repository {
         Repository { objects: Table::new(), ready: VecDeque::new() }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
@@ -140,6 +145,7 @@ impl Repository {
         self.objects.keys().collect()
     }
 
+    #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -158,6 +164,7 @@ impl Repository {
     }
 
     /// Takes the first handler of the ready queue out, to be resumed.
+    #[inline]
     pub(crate) fn pop_ready(&mut self) -> Option<ReadyObject> {
         let key = self.ready.pop_front()?;
         let object = self.objects.get_mut(key).expect("what ended stands in no queue");
@@ -169,6 +176,7 @@ impl Repository {
     }
 
     /// Puts a handler that suspended back. It is ready if it was woken, or yielded, meanwhile.
+    #[inline]
     pub(crate) fn put_back(&mut self, key: Key, coroutine: Coroutine) {
         let object = self.objects.get_mut(key).expect("only `remove` takes it out of the table");
         object.coroutine = Some(coroutine);
@@ -193,6 +201,7 @@ impl Repository {
     }
 
     /// Makes a suspended handler ready. Returns `false` if that suspension is over, or it was woken.
+    #[inline]
     pub(crate) fn wake(&mut self, waker: Waker, cause: Cause) -> bool {
         match self.objects.get_mut(waker.handler) {
             Some(object)

@@ -11,6 +11,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// The place alone: enough where an entry that is gone cannot be named.
+    #[inline]
     pub(crate) fn place(self) -> usize {
         self.place as usize
     }
@@ -31,6 +32,7 @@ impl<T> Table<T> {
         Table { places: Vec::new(), free: Vec::new() }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -60,17 +62,20 @@ impl<T> Table<T> {
         Some(entry)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let at = self.places.get(key.place())?;
         if at.generation == key.generation { at.entry.as_ref() } else { None }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let at = self.places.get_mut(key.place())?;
         if at.generation == key.generation { at.entry.as_mut() } else { None }
     }
 
     /// What stands at a place now, whatever its generation.
+    #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<&T> {
         self.places.get(place)?.entry.as_ref()
     }

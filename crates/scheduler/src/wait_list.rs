@@ -46,7 +46,7 @@ impl WaitList {
 
     /// Adds the running handler, which suspends next.
     pub(crate) fn enlist(&self, core: &Rc<Core>) -> Waker {
-        let waker = core.running().expect("only handlers wait").waker();
+        let waker = core.waker();
         self.waiters.borrow_mut().push_back(Waiter { core: core.clone(), waker });
         waker
     }
@@ -59,6 +59,7 @@ impl WaitList {
     }
 
     /// Takes a handler out that goes on; returns whether it was woken from here.
+    #[inline]
     fn strike(&self, waker: Waker) -> bool {
         let mut waiters = self.waiters.borrow_mut();
         let place = waiters.iter().position(|waiter| waiter.waker == waker);
@@ -81,6 +82,13 @@ impl WaitList {
 
     pub(crate) fn wake_all(&self) {
         let mut waiters = self.waiters.borrow_mut();
+        // Mostly there is one or none, and then `retain` costs more than the rest.
+        if waiters.len() <= 1 {
+            if waiters.pop_front_if(|waiter| waiter.wake()).is_some() {
+                self.woken.set(self.woken.get() + 1);
+            }
+            return;
+        }
         let before = waiters.len();
         waiters.retain(|waiter| !waiter.wake());
         self.woken.set(self.woken.get() + before - waiters.len());

@@ -51,31 +51,39 @@ impl Inbox {
         self.rouse();
     }
 
+    #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(SeqCst)
     }
 
     /// Returns whether a stop was asked for, and forgets it.
+    #[inline]
     pub(crate) fn take_stop(&self) -> bool {
         self.is_stopping() && self.stopping.swap(false, SeqCst)
     }
 
     /// Announces that the loop is about to sleep. Returns `false` if it must not.
+    #[inline]
     pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, SeqCst);
         !self.pending.load(SeqCst)
     }
 
+    #[inline]
     pub(super) fn woke(&self) {
         self.sleeping.store(false, SeqCst);
     }
 
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.load(SeqCst)
+    }
+
     /// Moves the keys that are here into `keys`, which is empty.
+    #[inline]
     pub(super) fn empty_into(&self, keys: &mut Vec<Key>) {
-        if self.pending.load(SeqCst) {
-            self.pending.store(false, SeqCst);
-            mem::swap(keys, &mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
-        }
+        self.pending.store(false, SeqCst);
+        mem::swap(keys, &mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -96,18 +96,22 @@ impl Observer {
         })
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
+    #[inline]
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
+    #[inline]
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
     }
 
+    #[inline]
     pub(crate) fn timers(&self) -> &RefCell<Timers> {
         &self.timers
     }
@@ -173,7 +177,12 @@ impl Observer {
         }
     }
 
+    #[inline]
     fn empty_inbox(&self) -> bool {
+        self.inbox.is_pending() && self.empty_pending_inbox()
+    }
+
+    fn empty_pending_inbox(&self) -> bool {
         let mut keys = self.signalled.take();
         self.inbox.empty_into(&mut keys);
         let any = !keys.is_empty();
@@ -195,10 +204,12 @@ impl Observer {
     }
 
     /// Reports what is due. The clock is read only if there are timers.
+    #[inline]
     fn expire(&self, late: &dyn Fn(Waker)) -> bool {
-        if self.timers.borrow().next_at().is_none() {
-            return false;
-        }
+        self.timers.borrow().next_at().is_some() && self.expire_due(late)
+    }
+
+    fn expire_due(&self, late: &dyn Fn(Waker)) -> bool {
         let (now, mut any) = (self.now(), false);
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
@@ -270,6 +281,9 @@ impl Observer {
     /// Asks each synchronous source, a different one first each time. If nothing is ready yet each has
     /// a bounded wait; after the first report, none.
     fn ask_polled(&self, mut found: bool) -> bool {
+        if self.polled.borrow().is_empty() {
+            return false;
+        }
         let keys = self.polled.borrow().clone();
         let mut any = false;
         let first = self.first.get();

@@ -39,6 +39,7 @@ impl Timers {
         self.due.remove(&key)
     }
 
+    #[inline]
     pub(super) fn next_at(&self) -> Option<Instant> {
         self.due.first_key_value().map(|(key, _)| key.at)
     }
