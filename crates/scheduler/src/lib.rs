@@ -113,6 +113,11 @@ pub use source::{EventSource, Registration};
 pub use task::{JoinHandle, now, on_end, sleep, spawn, stop, yield_now};
 pub use wait::{Selectable, Wait};
 
+/// The code of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/event-scheduler.md")]
+mod guide {}
+
 /// The kinds of sources, each as a constructor.
 pub mod sources {
     pub use crate::source::{after, blocking, callback, every, polled, readable, writable};
