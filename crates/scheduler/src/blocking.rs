@@ -35,7 +35,7 @@ impl<T> BlockingHandle<T> {
     /// If the job panicked. [`Failure::Error`] if the coroutine is unwinding and would have to wait.
     ///
     /// # Panics
-    /// If it is not done and this is not a coroutine.
+    /// If it is not done and this is not a coroutine of the same scheduler.
     pub fn join(self) -> Result<T, Failure> {
         match self.outcome.next() {
             Ok(Some(Ok(value))) => Ok(value),

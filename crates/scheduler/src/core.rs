@@ -11,6 +11,7 @@ use crate::Failure;
 use crate::blocking::ThreadPool;
 use crate::clock::Clock;
 use crate::coroutine::{self, Coroutine, StackPool};
+use crate::failure::discard;
 use crate::observer::{Observer, TimerTarget};
 use crate::repository::{Cause, Control, ReadyObject, Repository, Waker};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -345,7 +346,7 @@ impl Core {
             let object = self.repository.borrow_mut().pop_ready();
             let Some(object) = object else { break };
             self.resume(object);
-            drop(self.take_unclaimed());
+            discard(self.take_unclaimed());
         }
         if let Some(threads) = self.threads.get() {
             threads.close();

@@ -201,7 +201,7 @@ impl<E> Events<E> {
     /// event.
     ///
     /// # Panics
-    /// If there is no event and this is not a coroutine of a scheduler.
+    /// If there is no event and this is not a coroutine of the scheduler that listens to the source.
     pub fn next(&self) -> io::Result<Option<E>> {
         self.next_before(None)
     }
@@ -226,12 +226,8 @@ impl<E> Events<E> {
             if let Some(taken) = self.take() {
                 return taken;
             }
-            let parked = if here {
-                self.waiting.park(&self.core, deadline)
-            } else {
-                self.waiting.park(&Core::expect_handler("Events::next"), deadline)
-            };
-            match parked {
+            assert!(here, "`Events::next` would wait outside of a coroutine of its scheduler");
+            match self.waiting.park(&self.core, deadline) {
                 Parked::Woken => {}
                 Parked::TimedOut => {
                     return self.take().unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));

@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// The events that a mailbox holds unless its source chooses otherwise.
@@ -150,7 +151,7 @@ impl Scheduler {
     /// event. Waits for it.
     ///
     /// # Errors
-    /// If the operating system cannot be asked for events.
+    /// If the operating system cannot be asked for events, or the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
         let _entered = self.core.enter();
         self.step_entered(None)
@@ -167,6 +168,12 @@ impl Scheduler {
 
     fn step_entered(&self, limit: Option<Duration>) -> io::Result<Step> {
         let core = &self.core;
+        if thread::panicking() {
+            // No handler could be suspended: see `Core::park`.
+            return Err(io::Error::other(
+                "the thread is panicking, so no coroutine can be resumed",
+            ));
+        }
         let deadline = core.deadline(limit.filter(|limit| !limit.is_zero()));
         let mut wait = limit;
         loop {
@@ -211,7 +218,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs `f` in a new coroutine, and all others with it, until it has ended.
+    /// Runs `f` in a new coroutine, and all others with it, until it has ended. Failures of others of
+    /// which nobody hears are dropped: see [`Scheduler::run`].
     ///
     /// # Errors
     /// The coroutine's failure: a panic, or [`Failure::Cancelled`] if the scheduler was stopped
@@ -379,7 +387,8 @@ impl Builder {
         self
     }
 
-    /// Time stands still while anything is ready, and then jumps to the next timer: for tests.
+    /// Time stands still while anything is ready, and then jumps to the next timer: for tests. What
+    /// other threads and processes do takes no time then, and is not waited for while there are timers.
     pub fn virtual_time(mut self) -> Builder {
         self.virtual_time = true;
         self

@@ -40,8 +40,7 @@ impl<T> JoinHandle<T> {
     /// have to wait ([`Failure::Cancelled`]).
     ///
     /// # Panics
-    /// If it has not ended and this is not called in a coroutine; or if `join_timeout` has returned
-    /// the result before.
+    /// If it has not ended and this is not a coroutine of the same scheduler.
     pub fn join(self) -> Result<T, Failure> {
         self.wait(None).unwrap_or(Err(Failure::Cancelled))
     }
@@ -60,8 +59,9 @@ impl<T> JoinHandle<T> {
 
     fn wait(&self, deadline: Option<Instant>) -> Option<Result<T, Failure>> {
         while !self.slot.ended.get() {
-            let core = Core::expect_handler("JoinHandle::join");
-            match self.slot.waiting.park(&core, deadline) {
+            let here = self.core.runs_here();
+            assert!(here, "`JoinHandle::join` would wait outside of a coroutine of its scheduler");
+            match self.slot.waiting.park(&self.core, deadline) {
                 Parked::Woken => {}
                 Parked::TimedOut | Parked::Unwinding => break,
             }

@@ -2,7 +2,7 @@
 //! suspended. They implement [`Read`](std::io::Read) and [`Write`](std::io::Write), so that ordinary
 //! libraries work on them.
 //!
-//! - A socket may be made anywhere. It belongs to the scheduler in whose coroutine it first had to
+//! - A socket may be made anywhere. It belongs to the scheduler in whose coroutine it last had to
 //!   wait.
 //! - Outside of a coroutine an operation that would have to wait returns
 //!   [`WouldBlock`](std::io::ErrorKind::WouldBlock).

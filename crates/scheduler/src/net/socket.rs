@@ -84,7 +84,7 @@ impl<S: Source> Socket<S> {
         core.spend();
         let mut deadline = None;
         loop {
-            let readiness = self.readiness();
+            let readiness = self.readiness(&core);
             let direction = readiness.as_deref().map(|readiness| direction(readiness, way));
             if direction.is_none_or(Direction::maybe_ready) {
                 match self.with(&mut operation) {
@@ -115,19 +115,36 @@ impl<S: Source> Socket<S> {
         }
     }
 
-    /// Suspends the coroutine until the system has something new to say about it.
-    pub(super) fn wait(&self, core: &Rc<Core>, way: Way, at: Option<Instant>) -> io::Result<()> {
-        if self.readiness().is_none() {
+    /// Suspends the coroutine until the system has something new to say about it. Returns whether it
+    /// may have more to say later.
+    pub(super) fn wait(&self, core: &Rc<Core>, way: Way, at: Option<Instant>) -> io::Result<bool> {
+        if self.readiness(core).is_none() {
             self.register(core)?;
         }
-        let readiness = self.readiness().expect("it was registered just now");
+        let readiness = self.readiness(core).expect("it was registered just now");
         let direction = direction(&readiness, way);
         direction.drained();
-        direction.wait(core, at)
+        direction.wait(core, at)?;
+        Ok(!direction.is_over())
     }
 
-    fn readiness(&self) -> Option<Rc<Readiness>> {
-        self.registered.borrow().as_ref().map(|registered| registered.readiness.clone())
+    /// What its scheduler knows of it. A socket that comes to another scheduler leaves the one before.
+    fn readiness(&self, core: &Rc<Core>) -> Option<Rc<Readiness>> {
+        if let Some(registered) = &*self.registered.borrow()
+            && Rc::ptr_eq(&registered.core, core)
+        {
+            return Some(registered.readiness.clone());
+        }
+        self.unregister();
+        None
+    }
+
+    fn unregister(&self) {
+        if let Some(Registered { core, key, readiness }) = self.registered.take() {
+            core.observer.remove_socket(key, &mut *self.source.borrow_mut());
+            readiness.read.abandon();
+            readiness.write.abandon();
+        }
     }
 
     fn register(&self, core: &Rc<Core>) -> io::Result<()> {
@@ -158,9 +175,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 
 impl<S: Source> Drop for Socket<S> {
     fn drop(&mut self) {
-        if let Some(Registered { core, key, .. }) = self.registered.take() {
-            core.observer.remove_socket(key, self.source.get_mut());
-        }
+        self.unregister();
     }
 }
 

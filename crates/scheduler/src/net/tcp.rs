@@ -93,12 +93,12 @@ impl TcpStream {
         let deadline = core.deadline(limit);
         let stream = TcpStream { socket: Socket::new(net::TcpStream::connect(address)?) };
         loop {
-            stream.socket.wait(&core, Way::Write, deadline)?;
+            let more = stream.socket.wait(&core, Way::Write, deadline)?;
             if let Some(error) = stream.socket.with(net::TcpStream::take_error)? {
                 return Err(error);
             }
             match stream.peer_addr() {
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+                Err(error) if more && error.kind() == io::ErrorKind::NotConnected => {}
                 other => return other.map(|_| stream),
             }
         }

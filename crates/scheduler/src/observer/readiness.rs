@@ -29,6 +29,16 @@ impl Direction {
         self.maybe.get()
     }
 
+    /// There will be no further edge.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// The socket has left the scheduler: whoever waits for it is to try again.
+    pub(crate) fn abandon(&self) {
+        self.edge(true);
+    }
+
     /// An operation has found it drained: only an edge makes it ready. The end of the stream may have
     /// been reported together with the last bytes; it is yet to be read, and no edge will come.
     pub(crate) fn drained(&self) {

@@ -338,6 +338,47 @@ fn dropping_the_scheduler_unwinds_all_and_begins_nothing() {
 }
 
 #[test]
+fn a_scheduler_refuses_to_run_while_its_thread_panics_but_unwinds_its_coroutines() {
+    struct Owner(Option<Scheduler>, Log);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            let mut scheduler = self.0.take().unwrap();
+            self.1.add(scheduler.run().unwrap_err().to_string());
+        }
+    }
+    let (mut inner, log) = (scheduler(), Log::default());
+    let dropped = Dropped(log.clone(), "unwound");
+    inner
+        .spawn(move || {
+            let _dropped = dropped;
+            loop {
+                sleep(SECOND);
+            }
+        })
+        .unwrap();
+    assert!(matches!(inner.step().unwrap(), Step::Resumed));
+    let owner = Owner(Some(inner), log.clone());
+    let panicking = catch_unwind(AssertUnwindSafe(move || {
+        let _owner = owner;
+        panic!("on purpose");
+    }));
+    assert!(panicking.is_err());
+    let refusal = "the thread is panicking, so no coroutine can be resumed";
+    assert_eq!(log.lines(), [refusal, "unwound"]);
+}
+
+#[test]
+fn to_wait_in_the_wrong_scheduler_is_a_panic_and_not_a_hang() {
+    let (mut one, mut other) = (scheduler(), scheduler());
+    let sleeper = one.spawn(|| sleep(SECOND)).unwrap();
+    let joined = other.block_on(move || sleeper.join());
+    assert!(matches!(joined, Err(Failure::Panic(_))));
+    let timer = one.block_on(|| listen(sources::after(SECOND)).unwrap()).unwrap();
+    let waited = other.block_on(move || timer.next());
+    assert!(matches!(waited, Err(Failure::Panic(_))));
+}
+
+#[test]
 fn a_scheduler_inside_a_coroutine_of_another_is_a_world_of_its_own() {
     let mut outer = scheduler();
     let sum = outer.block_on(|| {

@@ -223,6 +223,34 @@ fn outside_of_a_coroutine_a_socket_does_not_wait() {
 }
 
 #[test]
+fn a_socket_that_comes_to_another_scheduler_is_at_home_there() {
+    let (mut first, mut second) = (Scheduler::new().unwrap(), Scheduler::new().unwrap());
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let ours = Rc::new(ours);
+    let reading = ours.clone();
+    let waits = first.spawn(move || (&*reading).read(&mut [0])).unwrap();
+    assert!(matches!(first.step().unwrap(), Step::Resumed));
+    let reading = ours.clone();
+    let read = second.block_on(move || {
+        let late = spawn(move || {
+            yield_now();
+            theirs.write_all(&[1, 2]).unwrap();
+            theirs
+        });
+        let mut byte = [0];
+        let read = (&*reading).read(&mut byte).map(|_| byte[0]);
+        (read, late.unwrap().join().unwrap())
+    });
+    let (read, _theirs) = read.unwrap();
+    assert_eq!(read.unwrap(), 1);
+    // Who waited in the first one tries again, and finds the rest.
+    while !waits.is_finished() {
+        assert!(matches!(first.step().unwrap(), Step::Resumed));
+    }
+    assert_eq!(waits.join().unwrap().unwrap(), 1);
+}
+
+#[test]
 fn unix_listeners_accept() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("accepts.sock");
     let _ = std::fs::remove_file(&path);
