@@ -55,19 +55,17 @@ impl<T> Sender<T> {
             core.spend();
         }
         let channel = &*self.channel;
-        // Who comes later goes behind those that wait.
-        let mut turn = channel.room.waiting() == 0;
         loop {
             if !channel.open.get() {
                 return Err(SendError(item));
             }
-            if turn && channel.has_room() {
+            if channel.has_room() {
                 channel.push(item);
                 return Ok(());
             }
             let core = Core::expect_handler("Sender::send");
             match channel.room.park(&core, None) {
-                Parked::Woken => turn = true,
+                Parked::Woken => {}
                 Parked::TimedOut | Parked::Unwinding => return Err(SendError(item)),
             }
         }
@@ -83,7 +81,7 @@ impl<T> Sender<T> {
         if !channel.open.get() {
             return Err(TrySendError::Disconnected(item));
         }
-        if channel.room.waiting() > 0 || !channel.has_room() {
+        if !channel.has_room() {
             return Err(TrySendError::Full(item));
         }
         channel.push(item);
@@ -92,6 +90,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Channel<T> {
+    /// Room that a waiting sender was woken for is its own; who comes later goes behind.
     fn has_room(&self) -> bool {
         self.queue.borrow().len() + self.room.woken() < self.capacity
     }

@@ -276,7 +276,7 @@ impl Core {
             return;
         }
         self.unwind_if_cancelled();
-        self.repository.borrow_mut().requeue(self.waker().handler());
+        self.repository.borrow_mut().requeue(self.waker());
         coroutine::suspend();
         self.unwind_if_cancelled();
     }

@@ -16,19 +16,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Names one suspension of one handler. Waking it when that is over does nothing.
+/// Wakes a suspended handler. Whoever keeps one forgets it when the handler goes on: a list of those
+/// that wait, a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waker {
-    handler: Key,
-    wait: u32,
-}
-
-impl Waker {
-    #[inline]
-    pub(crate) fn handler(self) -> Key {
-        self.handler
-    }
-}
+pub(crate) struct Waker(Key);
 
 /// What ran out or came first, for the handler that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +33,6 @@ pub(crate) type Finalizer = Box<dyn FnOnce(Result<(), &Failure>)>;
 /// What a handler, its handle and the scheduler share.
 pub(crate) struct Control {
     key: Cell<Option<Key>>,
-    /// How often it was resumed: the number of its next suspension.
-    wait: Cell<u32>,
     cause: Cell<Cause>,
     cancelled: Cell<bool>,
     finalizers: RefCell<Vec<Finalizer>>,
@@ -53,18 +42,16 @@ impl Control {
     pub(crate) fn new() -> Rc<Control> {
         Rc::new(Control {
             key: Cell::new(None),
-            wait: Cell::new(0),
             cause: Cell::new(Cause::Event),
             cancelled: Cell::new(false),
             finalizers: RefCell::new(Vec::new()),
         })
     }
 
-    /// Wakes the suspension that comes next.
+    /// Wakes it from the suspension that comes next.
     #[inline]
     pub(crate) fn waker(&self) -> Waker {
-        let handler = self.key.get().expect("a handler runs only after it was put in the table");
-        Waker { handler, wait: self.wait.get() }
+        Waker(self.key.get().expect("a handler runs only after it was put in the table"))
     }
 
     pub(crate) fn key(&self) -> Option<Key> {
@@ -171,7 +158,6 @@ impl Repository {
         object.state = State::Running;
         object.trim = Trim::Ran;
         let coroutine = object.coroutine.take().expect("a ready handler does not run");
-        object.control.wait.set(object.control.wait.get().wrapping_add(1));
         Some(ReadyObject { key, coroutine, control: object.control.clone() })
     }
 
@@ -192,7 +178,7 @@ impl Repository {
     }
 
     /// Makes the running handler ready again: it suspends only to let others go first.
-    pub(crate) fn requeue(&mut self, key: Key) {
+    pub(crate) fn requeue(&mut self, Waker(key): Waker) {
         let object = self.objects.get_mut(key).expect("it runs");
         if object.state == State::Running {
             object.state = State::Ready;
@@ -200,16 +186,14 @@ impl Repository {
         }
     }
 
-    /// Makes a suspended handler ready. Returns `false` if that suspension is over, or it was woken.
+    /// Makes a suspended handler ready. Returns `false` if it was woken already.
     #[inline]
-    pub(crate) fn wake(&mut self, waker: Waker, cause: Cause) -> bool {
-        match self.objects.get_mut(waker.handler) {
-            Some(object)
-                if object.state == State::Suspended && object.control.wait.get() == waker.wait =>
-            {
+    pub(crate) fn wake(&mut self, Waker(key): Waker, cause: Cause) -> bool {
+        match self.objects.get_mut(key) {
+            Some(object) if object.state == State::Suspended => {
                 object.state = State::Ready;
                 object.control.cause.set(cause);
-                self.ready.push_back(waker.handler);
+                self.ready.push_back(key);
                 true
             }
             _ => false,
@@ -218,10 +202,7 @@ impl Repository {
 
     /// Wakes a handler whatever it waits for; one that runs or is ready needs no waking.
     pub(crate) fn interrupt(&mut self, key: Key) {
-        if let Some(object) = self.objects.get(key) {
-            let waker = object.control.waker();
-            self.wake(waker, Cause::Event);
-        }
+        self.wake(Waker(key), Cause::Event);
     }
 
     pub(crate) fn control(&self, key: Key) -> Option<&Rc<Control>> {

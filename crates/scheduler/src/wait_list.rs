@@ -94,11 +94,6 @@ impl WaitList {
         self.woken.set(self.woken.get() + before - waiters.len());
     }
 
-    /// Handlers that wait, or were woken and have not gone on yet.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiters.borrow().len() + self.woken.get()
-    }
-
     /// Handlers that were woken and have not gone on yet.
     pub(crate) fn woken(&self) -> usize {
         self.woken.get()

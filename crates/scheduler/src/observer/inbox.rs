@@ -111,3 +111,41 @@ impl Signal {
         self.raised.store(false, SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+    use mio::{Events, Poll, Token};
+    use std::time::Duration;
+
+    #[test]
+    fn the_loop_does_not_sleep_over_what_came_before_and_is_woken_by_what_comes_after() {
+        let mut poll = Poll::new().unwrap();
+        let inbox = Inbox::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let signal = Signal::new(Table::new().insert(()), inbox.clone());
+        let mut events = Events::with_capacity(8);
+        let mut woken = |poll: &mut Poll| {
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        // Before it sleeps: nobody need wake it, and it must not sleep.
+        signal.raise();
+        assert!(!woken(&mut poll));
+        assert!(!inbox.may_sleep());
+        inbox.woke();
+        let mut keys = Vec::new();
+        inbox.empty_into(&mut keys);
+        assert_eq!(keys.len(), 1);
+        signal.lower();
+        // After it announced its sleep: it is woken, once.
+        assert!(inbox.may_sleep());
+        signal.raise();
+        signal.raise();
+        assert!(woken(&mut poll));
+        inbox.woke();
+        keys.clear();
+        inbox.empty_into(&mut keys);
+        assert_eq!(keys.len(), 1);
+    }
+}

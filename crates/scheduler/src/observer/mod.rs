@@ -29,7 +29,7 @@ use crate::wait_list::WaitList;
 use mio::event::Source as MioSource;
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
@@ -71,9 +71,8 @@ pub(crate) struct Observer {
     reports: RefCell<mio::Events>,
     sources: RefCell<Table<Entry>>,
     timers: RefCell<Timers>,
-    /// Synchronous sources with a time limit, and which of them is asked first.
+    /// Synchronous sources with a time limit.
     polled: RefCell<Vec<Key>>,
-    first: Cell<usize>,
     inbox: Arc<Inbox>,
     signalled: RefCell<Vec<Key>>,
 }
@@ -90,7 +89,6 @@ impl Observer {
             sources: RefCell::new(Table::new()),
             timers: RefCell::new(Timers::default()),
             polled: RefCell::new(Vec::new()),
-            first: Cell::new(0),
             inbox,
             signalled: RefCell::new(Vec::new()),
         })
@@ -156,10 +154,15 @@ impl Observer {
         if limit == NONE {
             return NONE;
         }
+        let mut wait = limit;
         let next = self.timers.borrow().next_at();
-        let timer = next.map(|at| at.saturating_duration_since(self.now()));
-        let turn = (!self.polled.borrow().is_empty()).then_some(self.wait_max);
-        [limit, timer, turn].into_iter().flatten().min()
+        if let Some(at) = next {
+            wait = earlier(wait, at.saturating_duration_since(self.now()));
+        }
+        if !self.polled.borrow().is_empty() {
+            wait = earlier(wait, self.wait_max);
+        }
+        wait
     }
 
     /// Nothing is ready: virtual time goes on, to the next timer or by the limit. Without either there
@@ -206,7 +209,7 @@ impl Observer {
     /// Reports what is due. The clock is read only if there are timers.
     #[inline]
     fn expire(&self, late: &dyn Fn(Waker)) -> bool {
-        self.timers.borrow().next_at().is_some() && self.expire_due(late)
+        !self.timers.borrow().is_empty() && self.expire_due(late)
     }
 
     fn expire_due(&self, late: &dyn Fn(Waker)) -> bool {
@@ -278,18 +281,15 @@ impl Observer {
         Ok(any)
     }
 
-    /// Asks each synchronous source, a different one first each time. If nothing is ready yet each has
-    /// a bounded wait; after the first report, none.
+    /// Asks each synchronous source. If nothing is ready yet each has a bounded wait; after the first
+    /// report, none.
     fn ask_polled(&self, mut found: bool) -> bool {
         if self.polled.borrow().is_empty() {
             return false;
         }
         let keys = self.polled.borrow().clone();
         let mut any = false;
-        let first = self.first.get();
-        self.first.set(first.wrapping_add(1));
-        for turn in 0..keys.len() {
-            let key = keys[(first.wrapping_add(turn)) % keys.len()];
+        for key in keys {
             let wait = if found { Duration::ZERO } else { self.wait_max };
             let reported = self.ask_one(key, wait);
             found |= reported;
@@ -419,6 +419,11 @@ impl Observer {
         // Dropped here, outside of every borrow: it may hold user code.
         drop(entry);
     }
+}
+
+/// No limit is later than any.
+fn earlier(one: Option<Duration>, other: Duration) -> Option<Duration> {
+    Some(one.map_or(other, |one| one.min(other)))
 }
 
 /// The first tick after `now`, at a multiple of the period from `at`.

@@ -56,7 +56,6 @@ impl Direction {
         while !self.maybe.get() {
             match self.waiting.park(core, deadline) {
                 Parked::Woken => {}
-                Parked::TimedOut if self.maybe.get() => {}
                 Parked::TimedOut => return Err(io::ErrorKind::TimedOut.into()),
                 Parked::Unwinding => return Err(unwinding()),
             }

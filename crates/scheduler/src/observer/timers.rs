@@ -40,6 +40,11 @@ impl Timers {
     }
 
     #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    #[inline]
     pub(super) fn next_at(&self) -> Option<Instant> {
         self.due.first_key_value().map(|(key, _)| key.at)
     }

@@ -120,6 +120,29 @@ fn a_synchronous_source_is_not_asked_while_its_mailbox_is_full() {
 }
 
 #[test]
+fn a_source_whose_events_are_dropped_is_not_asked_again() {
+    let (mut scheduler, asked) = (scheduler(), Rc::new(Cell::new(0)));
+    let counted = asked.clone();
+    scheduler
+        .block_on(move || {
+            let count = counted.clone();
+            let events = listen(sources::polled(move |_| {
+                count.set(count.get() + 1);
+                Ok(None::<()>)
+            }));
+            sleep(SECOND);
+            let before = counted.get();
+            assert!(before > 0);
+            drop(events);
+            assert_eq!(Rc::strong_count(&counted), 2, "the source was dropped too");
+            sleep(SECOND);
+            assert_eq!(counted.get(), before);
+        })
+        .unwrap();
+    assert_eq!(Rc::strong_count(&asked), 1);
+}
+
+#[test]
 fn a_blocking_source_has_a_thread_of_its_own_and_waits_for_room() {
     let mut scheduler = Scheduler::new().unwrap();
     let scheduler_thread = thread::current().id();

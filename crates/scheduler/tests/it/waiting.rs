@@ -111,19 +111,35 @@ fn a_source_that_fails_fails_the_wait() {
 #[test]
 fn of_several_that_are_always_ready_each_has_its_turn() {
     let woken = scheduler().block_on(|| {
-        let one = listen(sources::polled(|_| Ok(Some(1)))).unwrap();
-        let two = listen(sources::polled(|_| Ok(Some(2)))).unwrap();
+        let ends = [1, 2].map(|which| {
+            let (sender, receiver) = channel(50);
+            (0..50).for_each(|_| sender.send(which).unwrap());
+            receiver
+        });
         let mut woken = [0; 3];
-        for _ in 0..100 {
-            yield_now();
-            if let Some(which) = Wait::new().on(&one, |n| n).on(&two, |n| n).suspend().unwrap() {
-                woken[which] += 1;
-            }
+        for _ in 0..50 {
+            let wait = Wait::new().on(&ends[0], |n: usize| n).on(&ends[1], |n| n);
+            woken[wait.suspend().unwrap().unwrap()] += 1;
         }
         woken
     });
-    let [_, one, two] = woken.unwrap();
-    assert!(one >= 40 && two >= 40, "{one} {two}");
+    assert_eq!(woken.unwrap(), [0, 25, 25]);
+}
+
+#[test]
+fn a_limit_that_was_not_needed_does_not_wake_a_later_wait() {
+    let slept = scheduler().block_on(|| {
+        let (sender, receiver) = channel(1);
+        for _ in 0..3 {
+            let sender = sender.clone();
+            spawn(move || sender.send(()).unwrap()).unwrap();
+            receiver.recv_timeout(SECOND).unwrap();
+        }
+        let began = now();
+        sleep(5 * SECOND);
+        now() - began
+    });
+    assert_eq!(slept.unwrap(), 5 * SECOND);
 }
 
 #[test]
