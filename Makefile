@@ -58,6 +58,8 @@ examples:
 	$(CARGO) run -q --release -p comporta-example-weblog -- --lines 200000 --verify --out target/weblog
 	$(CARGO) run -q --release -p comporta-example-extrusion
 	$(CARGO) run -q --release -p comporta-example-images -- --count 40 --verify
+	$(CARGO) run -q --release -p comporta-example-rpc
+	$(CARGO) run -q --release -p comporta-example-callbacks
 
 # Interleavings of the runtime's own locks and threads, explored by shuttle.
 models:

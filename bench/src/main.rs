@@ -10,7 +10,8 @@
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
 //! 7. `report`   tables, bars and JSON; `against`, one build against another
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
-//!    against itself; `cep` and `images`, whole programs under the plans of a published table
+//!    against itself; `cep` and `images`, whole programs under the plans of a published table;
+//!    `coroutine`, the event scheduler
 //! 9. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -32,6 +33,7 @@ mod policies;
 mod cep;
 mod images;
 mod overload;
+mod coroutine;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -48,7 +50,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 9] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -57,6 +59,7 @@ const BENCHES: [Bench; 8] = [
     Bench { name: "cep", about: cep::ABOUT, run: cep::run },
     Bench { name: "images", about: images::ABOUT, run: images::run },
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
+    Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
 ];
 
 fn main() -> ExitCode {
@@ -114,6 +117,10 @@ fn list() {
     }
     println!("\npeers of `images`:");
     for peer in peers::images::PEERS {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `coroutine`:");
+    for peer in peers::echo::PEERS {
         println!("  {:<14} {}", peer.name, peer.about);
     }
 }

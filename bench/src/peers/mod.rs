@@ -1,5 +1,5 @@
 //! The peers, one file each, with the same verbs: `run` (pipeline), `paced` (latency) and `up`
-//! (wake); those of `cep` have a folder of their own. To add one: write its file, declare it here, and list it under the benches it takes
+//! (wake); those of `cep` and `echo` have a folder of their own. To add one: write its file, declare it here, and list it under the benches it takes
 //! part in. Whichever is called `comporta` (or `--ours`) is set against the others.
 //!
 //! Delivery guarantee of all of them: in memory, each event once, in order; bounded queues.
@@ -17,6 +17,7 @@ pub(crate) mod flume;
 pub(crate) mod park;
 pub(crate) mod cep;
 pub(crate) mod images;
+pub(crate) mod echo;
 
 use crate::load::{Case, Event64, Outcome};
 use crate::pacer::{LatencySink, Pace, Pacer};
@@ -116,6 +117,7 @@ pub(crate) fn is_known(name: &str) -> bool {
         || WAKE.iter().any(|peer| peer.name == name)
         || cep::PEERS.iter().any(|peer| peer.name == name)
         || images::PEERS.iter().any(|peer| peer.name == name)
+        || echo::PEERS.iter().any(|peer| peer.name == name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,277 @@
+//! Coroutines and their stacks: asymmetric, stackful, on corosensei. The only file with `unsafe`.
+//!
+//! - [`Coroutine`] is a body on a stack of its own; `resume` runs it until it suspends or ends.
+//! - [`suspend`] returns from the `resume` in hand, from however many calls deep.
+//! - [`StackPool`] keeps the stacks of coroutines that ended. A stack is mapped with a guard page
+//!   below it: an overflow ends the process there and never writes to another's memory.
+//! - `trim` gives the pages of a stack that are not in use back to the system.
+//!
+//! Two things here are `unsafe`. A coroutine suspends through a `Yielder` that corosensei lends to
+//! its body; functions called deep inside find it through a thread-local pointer. And pages are
+//! given back with `madvise`, below the pointer of a stack at which nothing lives.
+//!
+//! Invariant: `RUNNING` is null, or points to the `Link` of the coroutine whose `resume` is the
+//! innermost of ours on this thread.
+
+#![allow(unsafe_code)]
+
+use corosensei::stack::{DefaultStack, Stack as _};
+use corosensei::{CoroutineResult, Yielder};
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+
+thread_local! {
+    static RUNNING: Cell<*const Link> = const { Cell::new(ptr::null()) };
+}
+
+/// Room for the frames between the local that marks a suspension and the switch itself: those of
+/// `Yielder::suspend`, which are some hundred bytes without optimisation.
+#[cfg(target_os = "linux")]
+const MARGIN: usize = 4096;
+
+/// What `suspend` needs of the coroutine it suspends.
+struct Link {
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// An address in the frame that suspended it.
+    suspended_at: Cell<usize>,
+}
+
+pub(crate) struct Coroutine {
+    raw: corosensei::Coroutine<(), (), (), DefaultStack>,
+    link: Box<Link>,
+    /// Where the stack ends; corosensei owns it until the coroutine has ended.
+    limit: usize,
+    base: usize,
+}
+
+impl Coroutine {
+    /// A coroutine that will run `body`, which must not unwind.
+    pub(crate) fn new(stack: Stack, body: impl FnOnce() + 'static) -> Coroutine {
+        let (limit, base) = (stack.0.limit().get(), stack.0.base().get());
+        let raw = corosensei::Coroutine::with_stack(stack.0, move |yielder, ()| {
+            let running = RUNNING.get();
+            // SAFETY: `resume` has set `RUNNING` to the link of this coroutine, boxed beside it, and
+            // borrows both until the switch returns.
+            unsafe { (*running).yielder.set(yielder) };
+            body();
+        });
+        let link = Link { yielder: Cell::new(ptr::null()), suspended_at: Cell::new(0) };
+        Coroutine { raw, link: Box::new(link), limit, base }
+    }
+
+    /// Runs it until it suspends or ends; returns whether it ended.
+    #[inline]
+    pub(crate) fn resume(&mut self) -> bool {
+        let outer = RUNNING.replace(&raw const *self.link);
+        let result = self.raw.resume(());
+        RUNNING.set(outer);
+        matches!(result, CoroutineResult::Return(()))
+    }
+
+    /// Gives back the pages below the frame that suspended it.
+    pub(crate) fn trim(&mut self) {
+        let at = self.link.suspended_at.get();
+        // Elsewhere if it was suspended from inside a foreign coroutine that it resumed.
+        if (self.limit..self.base).contains(&at) && !self.raw.done() {
+            // SAFETY: the coroutine is suspended (`self` is borrowed, and it is not running), its
+            // stack pointer is less than `MARGIN` below `at`, and nothing lives below that.
+            #[cfg(target_os = "linux")]
+            unsafe {
+                give_back(self.limit, at.saturating_sub(MARGIN));
+            }
+        }
+    }
+
+    /// The stack of a coroutine that has ended.
+    pub(crate) fn into_stack(self) -> Stack {
+        Stack(self.raw.into_stack())
+    }
+}
+
+/// Suspends the innermost coroutine that runs on this thread; returns when it is resumed.
+///
+/// Never inlined, so that its frame is small and stands right above the switch (see `trim`).
+///
+/// # Panics
+/// Outside of a coroutine.
+#[inline(never)]
+pub(crate) fn suspend() {
+    let link = RUNNING.get();
+    assert!(!link.is_null(), "only a coroutine can be suspended");
+    let marker = 0_u8;
+    // SAFETY: by the invariant of `RUNNING` the coroutine is being resumed by this thread right now:
+    // its link is alive, and so is the yielder, which lives as long as its body runs. The body
+    // runs, because user code that gets here is called by it.
+    unsafe {
+        (*link).suspended_at.set((&raw const marker).addr());
+        (*(*link).yielder.get()).suspend(());
+    }
+}
+
+/// A stack that no coroutine uses.
+pub(crate) struct Stack(DefaultStack);
+
+/// The stacks of coroutines that ended, up to a number, the last one first.
+pub(crate) struct StackPool {
+    size: usize,
+    kept_max: usize,
+    kept: Vec<Stack>,
+    /// So many at the bottom hold no pages; so many were not touched since the last `trim`.
+    trimmed: usize,
+    untouched: usize,
+}
+
+impl StackPool {
+    pub(crate) fn new(size: usize, kept_max: usize) -> StackPool {
+        StackPool { size, kept_max, kept: Vec::new(), trimmed: 0, untouched: 0 }
+    }
+
+    pub(crate) fn take(&mut self) -> io::Result<Stack> {
+        let Some(stack) = self.kept.pop() else {
+            return DefaultStack::new(self.size).map(Stack);
+        };
+        self.untouched = self.untouched.min(self.kept.len());
+        self.trimmed = self.trimmed.min(self.kept.len());
+        Ok(stack)
+    }
+
+    pub(crate) fn put(&mut self, stack: Stack) {
+        if self.kept.len() < self.kept_max {
+            self.kept.push(stack);
+        }
+    }
+
+    /// Gives back the pages of up to `most` stacks that were not used since the last call.
+    /// Returns whether it left some with pages.
+    pub(crate) fn trim(&mut self, most: usize) -> bool {
+        let end = self.untouched.min(self.trimmed + most).max(self.trimmed);
+        for stack in &self.kept[self.trimmed..end] {
+            stack.trim();
+        }
+        self.trimmed = end;
+        self.untouched = self.kept.len();
+        self.trimmed < self.kept.len()
+    }
+}
+
+impl Stack {
+    fn trim(&self) {
+        // SAFETY: no coroutine uses this stack, so nothing lives on it.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            give_back(self.0.limit().get(), self.0.base().get());
+        }
+    }
+}
+
+/// Gives back the whole pages of a stack between its guard page and `end`.
+///
+/// # Safety
+/// `limit` is the limit of a mapped stack, `end` lies in it, and nothing lives between them.
+#[cfg(target_os = "linux")]
+unsafe fn give_back(limit: usize, end: usize) {
+    let page = rustix::param::page_size();
+    let (from, to) = (limit + page, end & !(page - 1));
+    if from < to {
+        let at = ptr::with_exposed_provenance_mut(from);
+        // An error would leave the pages where they are, which is no harm.
+        // SAFETY: as the caller promises.
+        let _ = unsafe { rustix::mm::madvise(at, to - from, rustix::mm::Advice::LinuxDontNeed) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    const SIZE: usize = 2 * 1024 * 1024;
+
+    fn pool() -> StackPool {
+        StackPool::new(SIZE, 2)
+    }
+
+    #[inline(never)]
+    fn deep(calls: usize, at_the_end: &dyn Fn()) -> usize {
+        let frame = std::hint::black_box([calls; 64]);
+        if calls == 0 {
+            at_the_end();
+        } else {
+            deep(calls - 1, at_the_end);
+        }
+        std::hint::black_box(frame)[0]
+    }
+
+    #[test]
+    fn a_coroutine_suspends_from_nested_calls_and_goes_on_there() {
+        let log = Rc::new(Cell::new(0));
+        let inner = log.clone();
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), move || {
+            deep(100, &|| {
+                inner.set(1);
+                suspend();
+                inner.set(2);
+            });
+        });
+        assert!(!coroutine.resume());
+        assert_eq!(log.get(), 1);
+        assert!(coroutine.resume());
+        assert_eq!(log.get(), 2);
+    }
+
+    #[test]
+    fn trimming_leaves_what_lives_on_a_suspended_stack() {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), || {
+            for calls in [0, 10, 300, 3] {
+                deep(300, &|| ());
+                let kept = std::hint::black_box([calls; 100]);
+                assert_eq!(deep(calls, &suspend), calls);
+                assert_eq!(std::hint::black_box(kept), [calls; 100]);
+            }
+        });
+        for _ in 0..4 {
+            assert!(!coroutine.resume());
+            coroutine.trim();
+        }
+        assert!(coroutine.resume());
+    }
+
+    #[test]
+    fn a_coroutine_suspended_from_inside_a_foreign_one_is_not_trimmed_but_goes_on() {
+        let mut outer = Coroutine::new(pool().take().unwrap(), || {
+            let mut foreign = corosensei::Coroutine::<(), (), u8>::new(|_, ()| {
+                suspend();
+                7
+            });
+            assert_eq!(foreign.resume(()).as_return(), Some(7));
+        });
+        assert!(!outer.resume());
+        outer.trim();
+        assert!(outer.resume());
+    }
+
+    #[test]
+    fn pool_reuses_the_last_stack_and_keeps_no_more_than_its_bound() {
+        let mut pool = pool();
+        let stacks: Vec<Stack> = (0..3).map(|_| pool.take().unwrap()).collect();
+        let bases: Vec<usize> = stacks.iter().map(|stack| stack.0.base().get()).collect();
+        stacks.into_iter().for_each(|stack| pool.put(stack));
+        assert_eq!(pool.kept.len(), 2);
+        assert_eq!(pool.take().unwrap().0.base().get(), bases[1]);
+    }
+
+    #[test]
+    fn pool_trims_a_stack_once_and_only_when_it_was_left_alone() {
+        let mut pool = pool();
+        let stack = pool.take().unwrap();
+        pool.put(stack);
+        assert!(pool.trim(8), "just used: the next call comes for it");
+        assert!(!pool.trim(8));
+        assert_eq!(pool.trimmed, 1);
+        let stack = pool.take().unwrap();
+        assert_eq!(pool.trimmed, 0);
+        pool.put(stack);
+        assert!(pool.trim(0) && pool.trim(0), "a bound of none trims none");
+    }
+}

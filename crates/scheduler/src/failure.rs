@@ -1,0 +1,59 @@
+//! How a handler fails, and what it may return.
+
+use std::any::Any;
+use std::error::Error;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thiserror::Error;
+
+/// Why a coroutine did not come to its end.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// A handler of a source returned an error, or its source failed.
+    #[error("the handler failed: {0}")]
+    Error(#[source] Box<dyn Error + 'static>),
+    /// It panicked, with this payload.
+    #[error("the coroutine panicked: {}", panic_message(&**.0))]
+    Panic(Box<dyn Any + Send + 'static>),
+    /// It was cancelled.
+    #[error("the coroutine was cancelled")]
+    Cancelled,
+}
+
+/// What a handler of a source may return: nothing, or a result. An error ends the handler.
+pub trait Outcome {
+    /// As a result.
+    ///
+    /// # Errors
+    /// The handler's.
+    fn into_result(self) -> Result<(), Box<dyn Error + 'static>>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), Box<dyn Error + 'static>> {
+        Ok(())
+    }
+}
+
+impl<E: Into<Box<dyn Error + 'static>>> Outcome for Result<(), E> {
+    fn into_result(self) -> Result<(), Box<dyn Error + 'static>> {
+        self.map_err(Into::into)
+    }
+}
+
+/// The text of a panic, if it has one.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "(no message)",
+    }
+}
+
+/// Drops a value of the user's whose `Drop` may panic; such a panic is nobody's.
+pub(crate) fn discard<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // The payload of that panic may panic when dropped, too, and so on.
+        mem::forget(payload);
+    }
+}

@@ -1,0 +1,124 @@
+//! Event sources of every kind and stackful coroutines, on one thread: a program waits for sockets,
+//! timers, callbacks and blocking calls at once, and its handlers read like sequential code.
+//!
+//! ```
+//! use comporta_scheduler::net::{TcpListener, TcpStream};
+//! use comporta_scheduler::{Scheduler, spawn};
+//! use std::io::{self, BufRead, BufReader, Write};
+//!
+//! fn serve(stream: TcpStream) -> io::Result<()> {
+//!     let mut lines = BufReader::new(&stream).lines();
+//!     while let Some(line) = lines.next().transpose()? {
+//!         (&stream).write_all(format!("you said: {line}\n").as_bytes())?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let mut scheduler = Scheduler::new()?;
+//! let answer = scheduler.block_on(|| -> io::Result<String> {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let address = listener.local_addr()?;
+//!     spawn(move || -> io::Result<()> {
+//!         loop {
+//!             let (stream, _) = listener.accept()?;
+//!             spawn(|| serve(stream))?;
+//!         }
+//!     })?;
+//!     let mut client = TcpStream::connect(address)?;
+//!     client.write_all(b"hello\n")?;
+//!     let mut answer = String::new();
+//!     BufReader::new(client).read_line(&mut answer)?;
+//!     Ok(answer)
+//! });
+//! assert_eq!(answer.unwrap()?, "you said: hello\n");
+//! # Ok::<(), io::Error>(())
+//! ```
+//!
+//! There is no `async`: `BufReader` above was written by people who never heard of this crate, and
+//! suspends the coroutine from inside of its `read`. Nothing is preempted, and nothing is shared between
+//! threads: what a coroutine does between two operations no other one sees by halves.
+//!
+//! # The parts
+//!
+//! Three components, as in the model this follows (the *event observer*, the *handler repository* and the
+//! *scheduler* of an event-driven runtime with coroutines), a file or folder each:
+//!
+//! | file | what |
+//! |---|---|
+//! | `source` | the [`EventSource`] trait and its kinds: [`sources`] |
+//! | `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
+//! | `observer` | `wait_for_events`: asks the demultiplexers one after the other, each with a bounded wait |
+//! | `repository` | identifiers to handler objects; the ready queue |
+//! | `scheduler` | [`Scheduler`]: `register_source`, `step`, `run`, `stop` |
+//! | `core` | joins them; suspends and resumes; sees to it that everybody has a turn |
+//! | `coroutine` | stacks, switching, trimming; the one file with `unsafe` |
+//! | `task` | a coroutine's life: [`spawn`], [`on_end`], [`JoinHandle`] |
+//! | `wait`, `wait_list` | suspension for several reasons; who waits for what |
+//! | `channel`, `net`, `blocking` | operations that read like blocking ones |
+//!
+//! # An event's walk
+//!
+//! 1. A source reports: a callback calls [`Notifier::notify`], or a demultiplexer of the observer finds
+//!    a socket ready or a timer due.
+//! 2. [`Scheduler::step`] asks the repository for a handler that is ready. Its queue is empty, so the
+//!    observer is asked (`Core::get_ready_object`, `Observer::wait_for_events`), which sleeps until then.
+//! 3. The observer wakes who waits for the source (`WaitList`): the handler's identifier goes into the
+//!    ready queue.
+//! 4. The scheduler takes it out and resumes its coroutine (`Core::resume`), right behind the call in
+//!    which it was suspended. That call takes the event and returns it.
+//! 5. The handler goes on until its next operation that has to wait (`Core::park`), which adds it to the
+//!    list of those that wait for that, and switches back to the scheduler.
+//!
+//! # What holds
+//!
+//! | case | what happens |
+//! |---|---|
+//! | a handler never suspends | it holds the thread; the others go on when it ends. Any operation counts as a point to suspend: after 128 of them others go first |
+//! | a source is always ready | its handler is resumed once a turn; the ready queue is first in, first out, and the observer is asked at least every 64 handlers |
+//! | a handler panics or returns an error | its finalizers see it, then whoever joins it; if there is neither, the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
+//! | it catches that unwinding | it unwinds again where it suspends next |
+//! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
+//! | a handler registers itself again | that is another coroutine; both run |
+//! | a notifier reports what nobody listens to | it gets the event back; the loop does not hear of it |
+//! | [`stop`] in a handler | `run` returns when it suspends; it can be run again |
+//! | descriptors are exhausted | `accept` and `connect` return the error, and others go first, who may close some |
+//! | a thousand timers are due at once | they fire in the order in which they were set |
+//! | a stack overflows | the process ends at the guard page |
+//! | the scheduler is dropped | every coroutine is cancelled and unwinds; what is spawned meanwhile is refused |
+
+mod clock;
+mod table;
+mod source;
+mod events;
+mod observer;
+mod repository;
+mod scheduler;
+mod core;
+mod coroutine;
+mod failure;
+mod task;
+mod wait_list;
+mod wait;
+mod channel;
+mod blocking;
+pub mod net;
+
+pub use blocking::{BlockingHandle, spawn_blocking};
+pub use channel::{Receiver, Sender, channel};
+pub use events::{Events, Notifier, NotifyError, Ready};
+pub use failure::{Failure, Outcome};
+pub use scheduler::{Builder, Handle, Scheduler, Step, Summary, listen, register_source};
+pub use source::{EventSource, Registration};
+pub use task::{JoinHandle, now, on_end, sleep, spawn, stop, yield_now};
+pub use wait::{Selectable, Wait};
+
+/// The code of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/event-scheduler.md")]
+mod guide {}
+
+/// The kinds of sources, each as a constructor.
+pub mod sources {
+    pub use crate::source::{after, blocking, callback, every, polled, readable, writable};
+}

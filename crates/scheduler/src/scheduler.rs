@@ -1,0 +1,405 @@
+//! The scheduler: the interface of the document. It registers sources with their handlers, and
+//! resumes whichever handler is ready: one (`step`), or all that come (`run`, the document's `loop`).
+
+use crate::Failure;
+use crate::clock::Clock;
+use crate::core::{Core, Limits};
+use crate::events::Events;
+use crate::failure::Outcome;
+use crate::observer::Inbox;
+use crate::source::EventSource;
+use crate::task::{self, JoinHandle};
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The events that a mailbox holds unless its source chooses otherwise.
+pub(crate) const EVENTS_MAX: usize = 1024;
+/// Failures that [`Scheduler::run`] keeps; it counts the others.
+const FAILURES_KEPT_MAX: usize = 16;
+/// Room for ordinary code, serde and formatting, also without optimisation. It is address space, not
+/// memory: only pages that were touched are resident.
+const STACK_SIZE: usize = 1024 * 1024;
+const STACKS_KEPT_MAX: usize = 1024;
+/// Each stack is two mappings, and Linux allows 65,530 a process by default.
+const COROUTINES_MAX: usize = 30_000;
+const WAIT_MAX: Duration = Duration::from_millis(5);
+const TRIM_AFTER: Duration = Duration::from_millis(100);
+const BLOCKING_THREADS_MAX: usize = 16;
+
+/// Waits for event sources of every kind on one thread, and runs their handlers as coroutines.
+///
+/// It stays on the thread that made it. Dropping it cancels every coroutine, which unwinds.
+///
+/// ```
+/// use comporta_scheduler::{Scheduler, sources};
+/// use std::time::Duration;
+///
+/// let mut scheduler = Scheduler::builder().virtual_time().build()?;
+/// let mut ticks = 0;
+/// scheduler.register_source(sources::every(Duration::from_secs(60)), move |_at| {
+///     ticks += 1;
+///     if ticks == 3 {
+///         comporta_scheduler::stop();
+///     }
+/// })?;
+/// scheduler.run()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Scheduler {
+    core: Rc<Core>,
+}
+
+/// What a step did.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// One coroutine was resumed; it suspended again, or ended.
+    Resumed,
+    /// One coroutine was resumed and failed, and nobody else hears of it: it has no finalizer, and
+    /// nobody holds its handle.
+    Failed(Failure),
+    /// Nothing was ready within the limit.
+    Idle,
+    /// A stop was asked for.
+    Stopped,
+    /// There is no coroutine left.
+    Complete,
+}
+
+/// How [`Scheduler::run`] ended.
+#[derive(Debug)]
+pub struct Summary {
+    /// Whether it was stopped; otherwise no coroutine was left.
+    pub stopped: bool,
+    /// How many coroutines failed of which nobody else heard: see [`Step::Failed`].
+    pub failed: u64,
+    /// The first of their failures, up to 16.
+    pub failures: Vec<Failure>,
+}
+
+/// Stops a scheduler, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    inbox: Arc<Inbox>,
+}
+
+impl Handle {
+    /// Asks the scheduler to return from `run` or `step` when the coroutine that runs has suspended.
+    /// One that does not run returns at once from the next call. The coroutines stay as they are:
+    /// the scheduler can be run again.
+    pub fn stop(&self) {
+        self.inbox.stop();
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// A scheduler with the default bounds.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn new() -> io::Result<Scheduler> {
+        Scheduler::builder().build()
+    }
+
+    /// A scheduler with bounds of your choice.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Registers a source with its handler, which is called with each event, one after the other, in
+    /// a coroutine of its own. While it is suspended further events wait in the source's mailbox.
+    ///
+    /// The coroutine ends when the source ends or fails, or when the handler returns an error, panics
+    /// or is cancelled; the source is taken out then.
+    ///
+    /// # Errors
+    /// As [`spawn`](crate::spawn), and the source's own.
+    pub fn register_source<S, R>(
+        &mut self,
+        source: S,
+        handler: impl FnMut(S::Event) -> R + 'static,
+    ) -> io::Result<JoinHandle<()>>
+    where
+        S: EventSource,
+        R: Outcome,
+    {
+        register(&self.core, source, handler)
+    }
+
+    /// Runs `f` in a new coroutine.
+    ///
+    /// # Errors
+    /// As [`spawn`](crate::spawn).
+    pub fn spawn<T: 'static>(
+        &mut self,
+        f: impl FnOnce() -> T + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        task::start(&self.core, || Ok(f()))
+    }
+
+    /// Resumes at most one coroutine: the first that is ready, or the first for which there is an
+    /// event. Waits for it.
+    ///
+    /// # Errors
+    /// If the operating system cannot be asked for events, or the thread is panicking (in a `Drop`).
+    pub fn step(&mut self) -> io::Result<Step> {
+        let _entered = self.core.enter();
+        self.step_entered(None)
+    }
+
+    /// As [`Scheduler::step`], but waits no longer than `limit`; [`Duration::ZERO`] does not wait.
+    ///
+    /// # Errors
+    /// As [`Scheduler::step`].
+    pub fn step_within(&mut self, limit: Duration) -> io::Result<Step> {
+        let _entered = self.core.enter();
+        self.step_entered(Some(limit))
+    }
+
+    fn step_entered(&self, limit: Option<Duration>) -> io::Result<Step> {
+        let core = &self.core;
+        if thread::panicking() {
+            // No handler could be suspended: see `Core::park`.
+            return Err(io::Error::other(
+                "the thread is panicking, so no coroutine can be resumed",
+            ));
+        }
+        let deadline = core.deadline(limit.filter(|limit| !limit.is_zero()));
+        let mut wait = limit;
+        loop {
+            if core.observer.inbox().take_stop() {
+                return Ok(Step::Stopped);
+            }
+            if core.handlers() == 0 {
+                return Ok(Step::Complete);
+            }
+            if let Some(object) = core.get_ready_object(wait)? {
+                core.resume(object);
+                return Ok(core.take_unclaimed().map_or(Step::Resumed, Step::Failed));
+            }
+            if wait == Some(Duration::ZERO) {
+                return Ok(Step::Idle);
+            }
+            if let Some(deadline) = deadline {
+                core.observer.clock().jump_to(deadline);
+                wait = Some(deadline.saturating_duration_since(core.observer.now()));
+            }
+        }
+    }
+
+    /// Steps until [`Handle::stop`] or [`stop`](crate::stop) is called, or no coroutine is left.
+    /// A failure of a coroutine does not end it.
+    ///
+    /// # Errors
+    /// As [`Scheduler::step`].
+    pub fn run(&mut self) -> io::Result<Summary> {
+        let _entered = self.core.enter();
+        let mut summary = Summary { stopped: false, failed: 0, failures: Vec::new() };
+        loop {
+            match self.step_entered(None)? {
+                Step::Resumed | Step::Idle => {}
+                Step::Failed(failure) => summary.add(failure),
+                Step::Stopped => {
+                    summary.stopped = true;
+                    return Ok(summary);
+                }
+                Step::Complete => return Ok(summary),
+            }
+        }
+    }
+
+    /// Runs `f` in a new coroutine, and all others with it, until it has ended. Failures of others of
+    /// which nobody hears are dropped: see [`Scheduler::run`].
+    ///
+    /// # Errors
+    /// The coroutine's failure: a panic, or [`Failure::Cancelled`] if the scheduler was stopped
+    /// before its end. [`Failure::Error`] if it could not begin or go on.
+    pub fn block_on<T: 'static>(&mut self, f: impl FnOnce() -> T + 'static) -> Result<T, Failure> {
+        let error = |error: io::Error| Failure::Error(error.into());
+        let handle = self.spawn(f).map_err(error)?;
+        let _entered = self.core.enter();
+        while !handle.is_finished() {
+            match self.step_entered(None).map_err(error)? {
+                Step::Stopped => {
+                    handle.cancel();
+                    return Err(Failure::Cancelled);
+                }
+                Step::Failed(failure) => crate::failure::discard(failure),
+                Step::Resumed | Step::Idle | Step::Complete => {}
+            }
+        }
+        handle.join()
+    }
+
+    /// A handle that stops this scheduler from any thread.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { inbox: self.core.observer.inbox().clone() }
+    }
+
+    /// How many coroutines have not ended.
+    #[must_use]
+    pub fn coroutines(&self) -> usize {
+        self.core.handlers()
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("coroutines", &self.coroutines()).finish_non_exhaustive()
+    }
+}
+
+impl Summary {
+    fn add(&mut self, failure: Failure) {
+        self.failed += 1;
+        if self.failures.len() < FAILURES_KEPT_MAX {
+            self.failures.push(failure);
+        } else {
+            crate::failure::discard(failure);
+        }
+    }
+}
+
+/// Registers a source with the current scheduler: see [`Scheduler::register_source`]. A handler may
+/// do so while it runs, also with itself.
+///
+/// # Errors
+/// As [`Scheduler::register_source`].
+///
+/// # Panics
+/// Outside of a scheduler.
+pub fn register_source<S, R>(
+    source: S,
+    handler: impl FnMut(S::Event) -> R + 'static,
+) -> io::Result<JoinHandle<()>>
+where
+    S: EventSource,
+    R: Outcome,
+{
+    register(&task::current("register_source"), source, handler)
+}
+
+fn register<S, R>(
+    core: &Rc<Core>,
+    source: S,
+    mut handler: impl FnMut(S::Event) -> R + 'static,
+) -> io::Result<JoinHandle<()>>
+where
+    S: EventSource,
+    R: Outcome,
+{
+    let events = Events::of(core, source, EVENTS_MAX)?;
+    task::start(core, move || {
+        while let Some(event) = events.next().map_err(|error| Failure::Error(error.into()))? {
+            handler(event).into_result().map_err(Failure::Error)?;
+        }
+        Ok(())
+    })
+}
+
+/// Registers a source with the current scheduler, for this coroutine to take its events when it likes.
+///
+/// # Errors
+/// The source's own.
+///
+/// # Panics
+/// Outside of a scheduler.
+pub fn listen<S: EventSource>(source: S) -> io::Result<Events<S::Event>> {
+    Events::of(&task::current("listen"), source, EVENTS_MAX)
+}
+
+/// The bounds of a scheduler, to be chosen before it is built.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    limits: Limits,
+    virtual_time: bool,
+}
+
+impl Builder {
+    fn new() -> Builder {
+        Builder {
+            limits: Limits {
+                stack_size: STACK_SIZE,
+                stacks_kept_max: STACKS_KEPT_MAX,
+                coroutines_max: COROUTINES_MAX,
+                wait_max: WAIT_MAX,
+                trim_after: TRIM_AFTER,
+                blocking_threads_max: BLOCKING_THREADS_MAX,
+            },
+            virtual_time: false,
+        }
+    }
+
+    /// The size of each coroutine's stack in bytes (default 1 MiB), rounded up to whole pages. It
+    /// takes memory only as far as it was used; a guard page below it ends the process at an overflow.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.limits.stack_size = bytes;
+        self
+    }
+
+    /// How many stacks are kept for new coroutines (default 1,024).
+    pub fn stacks_kept_max(mut self, stacks: usize) -> Builder {
+        self.limits.stacks_kept_max = stacks;
+        self
+    }
+
+    /// How many coroutines there may be at once (default 30,000); to spawn another is an error.
+    pub fn coroutines_max(mut self, coroutines: usize) -> Builder {
+        self.limits.coroutines_max = coroutines;
+        self
+    }
+
+    /// The longest wait in one demultiplexer while there are several: so late may others be for
+    /// each synchronous source with a time limit (default 5 ms).
+    pub fn wait_max(mut self, wait: Duration) -> Builder {
+        self.limits.wait_max = wait;
+        self
+    }
+
+    /// How long the scheduler must have been idle before it gives the unused pages of suspended
+    /// stacks back to the system (default 100 ms).
+    pub fn trim_after(mut self, idle: Duration) -> Builder {
+        self.limits.trim_after = idle;
+        self
+    }
+
+    /// How many threads [`spawn_blocking`](crate::spawn_blocking) may use (default 16, at least 1).
+    pub fn blocking_threads_max(mut self, threads: usize) -> Builder {
+        self.limits.blocking_threads_max = threads.max(1);
+        self
+    }
+
+    /// Time stands still while anything is ready, and then jumps to the next timer: for tests. What
+    /// other threads and processes do takes no time then, and is not waited for while there are timers.
+    pub fn virtual_time(mut self) -> Builder {
+        self.virtual_time = true;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn build(self) -> io::Result<Scheduler> {
+        let clock = if self.virtual_time { Clock::virtual_time() } else { Clock::System };
+        Ok(Scheduler { core: Core::new(self.limits, clock)? })
+    }
+}

@@ -1,0 +1,274 @@
+//! Event sources: where events come from, behind one trait.
+//!
+//! A source is registered once, and says in [`EventSource::attach`] how it reports, through the
+//! [`Registration`] it is handed. The kinds are the document's, and each has a constructor here:
+//!
+//! | kind | constructor | how it reports |
+//! |---|---|---|
+//! | asynchronous | [`callback`] | calls a [`Notifier`], on any thread |
+//! | synchronous, with a time limit | [`polled`] | is asked in turn, with a bounded wait |
+//! | synchronous, without limit | [`blocking`] | has a thread of its own, which may block |
+//! | timed | [`after`], [`every`] | the scheduler's timers |
+//! | descriptors | [`readable`], [`writable`] | the operating system |
+
+use crate::core::Core;
+use crate::events::{Notifier, Ready};
+use crate::observer::Reported;
+use crate::table::Key;
+use mio::Interest;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Something that events come from.
+///
+/// ```
+/// use comporta_scheduler::{EventSource, Registration, Scheduler, listen};
+/// use std::io;
+///
+/// /// Counts down, on a thread of its own.
+/// struct Countdown(u32);
+///
+/// impl EventSource for Countdown {
+///     type Event = u32;
+///     fn attach(mut self, to: Registration<'_, u32>) -> io::Result<()> {
+///         to.thread(move || {
+///             self.0 = self.0.saturating_sub(1);
+///             Ok((self.0 > 0).then_some(self.0))
+///         })
+///     }
+/// }
+///
+/// let mut scheduler = Scheduler::new()?;
+/// let sum = scheduler.block_on(|| -> io::Result<u32> {
+///     let events = listen(Countdown(4))?;
+///     let mut sum = 0;
+///     while let Some(n) = events.next()? {
+///         sum += n;
+///     }
+///     Ok(sum)
+/// });
+/// assert_eq!(sum.unwrap()?, 3 + 2 + 1);
+/// # Ok::<(), io::Error>(())
+/// ```
+pub trait EventSource {
+    /// What an event carries.
+    type Event: 'static;
+
+    /// Begins to report. Called once, when the source is registered.
+    ///
+    /// # Errors
+    /// If it cannot begin; it is not registered then.
+    fn attach(self, to: Registration<'_, Self::Event>) -> io::Result<()>;
+}
+
+/// A source that is being registered: the ways in which it may report.
+///
+/// A registration that is dropped without any of them is a source that has ended.
+pub struct Registration<'a, E> {
+    core: &'a Rc<Core>,
+    key: Key,
+    notifier: Notifier<E>,
+}
+
+impl<'a, E: 'static> Registration<'a, E> {
+    pub(crate) fn new(core: &'a Rc<Core>, key: Key, notifier: Notifier<E>) -> Self {
+        Registration { core, key, notifier }
+    }
+
+    /// Bounds the events that are kept until the handler takes them (default 1,024, at least 1).
+    #[must_use]
+    pub fn capacity(self, events: usize) -> Self {
+        self.notifier.set_capacity(events);
+        self
+    }
+
+    /// For a source that calls back: what to call.
+    pub fn notifier(self) -> Notifier<E> {
+        self.notifier
+    }
+
+    /// For a source that can be waited for with a time limit: `poll` waits up to the time it is given
+    /// and returns an event, or `None` if there was none. It is called on the scheduler's thread, in
+    /// turn with all others, and not while the mailbox is full. After an error or a panic it is not
+    /// called again; the error is reported.
+    pub fn poll(self, mut poll: impl FnMut(Duration) -> io::Result<Option<E>> + 'static) {
+        let Registration { core, key, notifier } = self;
+        let mut notifier = Some(notifier);
+        let ask = move |wait| {
+            let Some(to) = notifier.take_if(|to| to.has_room()) else { return Reported::Nothing };
+            match guarded(|| poll(wait)) {
+                Ok(event) => {
+                    let reported =
+                        if event.is_some() { Reported::Event } else { Reported::Nothing };
+                    // There was room, and nobody else puts anything in.
+                    let refused = event.and_then(|event| to.deliver(event).err());
+                    notifier = Some(to);
+                    drop(refused);
+                    reported
+                }
+                Err(error) => {
+                    to.fail(error);
+                    Reported::Over
+                }
+            }
+        };
+        core.observer.add_polled(key, Box::new(ask));
+    }
+
+    /// For a source that blocks for as long as it likes: a thread of its own calls `wait` until that
+    /// returns `None` or an error. The thread blocks while the mailbox is full. When nobody listens any
+    /// more it ends, after the call that is under way.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub fn thread(
+        self,
+        mut wait: impl FnMut() -> io::Result<Option<E>> + Send + 'static,
+    ) -> io::Result<()>
+    where
+        E: Send,
+    {
+        let notifier = self.notifier;
+        let work = move || {
+            loop {
+                match guarded(&mut wait) {
+                    Ok(Some(event)) => {
+                        if !notifier.notify_blocking(event) {
+                            return;
+                        }
+                    }
+                    Ok(None) => return,
+                    Err(error) => return notifier.fail(error),
+                }
+            }
+        };
+        thread::Builder::new().name("comporta-source".to_owned()).spawn(work).map(drop)
+    }
+}
+
+impl Registration<'_, Instant> {
+    /// For a timer: reports `first`, and then every `period` if there is one. A time that has passed
+    /// before it was seen is reported once, however often it came.
+    pub fn timer(self, first: Instant, period: Option<Duration>) {
+        let Registration { core, key, notifier } = self.capacity(1);
+        core.observer.add_timer(key, notifier, first, period);
+    }
+
+    /// The time of the scheduler.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.core.observer.now()
+    }
+}
+
+impl Registration<'_, Ready> {
+    /// For a descriptor: reports when it becomes readable, or writable, and not again before it has
+    /// ceased to be: read or write it until it would block.
+    ///
+    /// # Errors
+    /// If the system does not report on it (a regular file is always ready).
+    pub fn descriptor(self, descriptor: OwnedFd, readable: bool) -> io::Result<()> {
+        let interest = if readable { Interest::READABLE } else { Interest::WRITABLE };
+        let Registration { core, key, notifier } = self.capacity(1);
+        core.observer.add_descriptor(key, notifier, descriptor, interest)
+    }
+}
+
+impl<E> fmt::Debug for Registration<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").finish_non_exhaustive()
+    }
+}
+
+/// Calls user code; a panic becomes an error.
+fn guarded<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+        let message = crate::failure::panic_message(&*payload).to_owned();
+        crate::failure::discard(payload);
+        Err(io::Error::other(format!("the source panicked: {message}")))
+    })
+}
+
+/// A source made of a function that attaches it.
+struct Attach<F, E>(F, PhantomData<fn() -> E>);
+
+impl<E, F> EventSource for Attach<F, E>
+where
+    E: 'static,
+    F: FnOnce(Registration<'_, E>) -> io::Result<()>,
+{
+    type Event = E;
+    fn attach(self, to: Registration<'_, E>) -> io::Result<()> {
+        (self.0)(to)
+    }
+}
+
+fn source<E: 'static>(
+    attach: impl FnOnce(Registration<'_, E>) -> io::Result<()>,
+) -> impl EventSource<Event = E> {
+    Attach(attach, PhantomData)
+}
+
+/// An asynchronous source: `subscribe` is handed a [`Notifier`], and has it called back.
+pub fn callback<E: 'static>(
+    subscribe: impl FnOnce(Notifier<E>) -> io::Result<()>,
+) -> impl EventSource<Event = E> {
+    source(|to: Registration<'_, E>| subscribe(to.notifier()))
+}
+
+/// A synchronous source with a time limit: see [`Registration::poll`].
+pub fn polled<E: 'static>(
+    poll: impl FnMut(Duration) -> io::Result<Option<E>> + 'static,
+) -> impl EventSource<Event = E> {
+    source(|to: Registration<'_, E>| {
+        to.poll(poll);
+        Ok(())
+    })
+}
+
+/// A synchronous source without a time limit: see [`Registration::thread`].
+pub fn blocking<E: Send + 'static>(
+    wait: impl FnMut() -> io::Result<Option<E>> + Send + 'static,
+) -> impl EventSource<Event = E> {
+    source(|to: Registration<'_, E>| to.thread(wait))
+}
+
+/// Reports once, so much later.
+pub fn after(delay: Duration) -> impl EventSource<Event = Instant> {
+    timer(delay, None)
+}
+
+/// Reports every period, for the first time after one.
+pub fn every(period: Duration) -> impl EventSource<Event = Instant> {
+    timer(period, Some(period))
+}
+
+fn timer(delay: Duration, period: Option<Duration>) -> impl EventSource<Event = Instant> {
+    source(move |to: Registration<'_, Instant>| {
+        // So far away that the clock cannot say it, it never comes: but the source does not end.
+        let far = Duration::from_secs(u32::MAX.into());
+        let first = to.now().checked_add(delay).unwrap_or_else(|| to.now() + far);
+        to.timer(first, period);
+        Ok(())
+    })
+}
+
+/// Reports when a descriptor becomes readable: see [`Registration::descriptor`].
+pub fn readable(descriptor: impl Into<OwnedFd>) -> impl EventSource<Event = Ready> {
+    descriptor_source(descriptor.into(), true)
+}
+
+/// Reports when a descriptor becomes writable: see [`Registration::descriptor`].
+pub fn writable(descriptor: impl Into<OwnedFd>) -> impl EventSource<Event = Ready> {
+    descriptor_source(descriptor.into(), false)
+}
+
+fn descriptor_source(descriptor: OwnedFd, readable: bool) -> impl EventSource<Event = Ready> {
+    source(move |to: Registration<'_, Ready>| to.descriptor(descriptor, readable))
+}

@@ -1,0 +1,223 @@
+//! A coroutine from its beginning to its end: [`spawn`], what it may do about itself, and the
+//! [`JoinHandle`] by which others wait for it or cancel it.
+//!
+//! At its end, in this order: the body returns, panics or unwinds; its finalizers run, the last one
+//! first, in the same coroutine; then the result goes to the handle, or, if nobody holds one, a failure
+//! that no finalizer has seen goes to the caller of `step` or `run`.
+//! Invariant: nothing unwinds out of [`body`].
+
+use crate::Failure;
+use crate::core::{Core, Parked, Unwound};
+use crate::failure::discard;
+use crate::repository::Control;
+use crate::wait_list::WaitList;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Where the result of a coroutine is left for its handle.
+struct Slot<T> {
+    result: RefCell<Option<Result<T, Failure>>>,
+    ended: Cell<bool>,
+    waiting: WaitList,
+}
+
+/// A coroutine that was spawned. Dropping the handle lets it go on by itself.
+pub struct JoinHandle<T> {
+    slot: Rc<Slot<T>>,
+    control: Rc<Control>,
+    core: Rc<Core>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the coroutine to end, and returns its result.
+    ///
+    /// # Errors
+    /// If it panicked, was cancelled, or its handler failed; or if the caller is unwinding and would
+    /// have to wait ([`Failure::Cancelled`]).
+    ///
+    /// # Panics
+    /// If it has not ended and this is not a coroutine of the same scheduler.
+    pub fn join(self) -> Result<T, Failure> {
+        self.wait(None).unwrap_or(Err(Failure::Cancelled))
+    }
+
+    /// Waits no longer than `limit`; returns the handle if the coroutine has not ended by then.
+    ///
+    /// # Errors
+    /// The handle, if the limit has passed.
+    ///
+    /// # Panics
+    /// As [`JoinHandle::join`].
+    pub fn join_timeout(self, limit: Duration) -> Result<Result<T, Failure>, JoinHandle<T>> {
+        let deadline = self.core.deadline(Some(limit));
+        self.wait(deadline).ok_or(self)
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Option<Result<T, Failure>> {
+        while !self.slot.ended.get() {
+            let here = self.core.runs_here();
+            assert!(here, "`JoinHandle::join` would wait outside of a coroutine of its scheduler");
+            match self.slot.waiting.park(&self.core, deadline) {
+                Parked::Woken => {}
+                Parked::TimedOut | Parked::Unwinding => break,
+            }
+        }
+        self.slot.result.borrow_mut().take()
+    }
+
+    /// Returns `true` if the coroutine has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.slot.ended.get()
+    }
+
+    /// Unwinds the coroutine from where it is suspended, so that `Drop` runs; if it runs, from where it
+    /// suspends next. Returns at once. Does nothing the second time, or if it has ended.
+    pub fn cancel(&self) {
+        self.core.cancel(&self.control);
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
+
+/// Runs `f` in a new coroutine of the current scheduler.
+///
+/// # Errors
+/// If there are as many coroutines as the scheduler may have, if the system has no memory for a stack,
+/// or if the scheduler is being dropped.
+///
+/// # Panics
+/// Outside of a scheduler.
+pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<JoinHandle<T>> {
+    start(&current("spawn"), || Ok(f()))
+}
+
+#[track_caller]
+pub(crate) fn current(operation: &str) -> Rc<Core> {
+    Core::current().unwrap_or_else(|| panic!("`{operation}` was called outside of a scheduler"))
+}
+
+/// As [`spawn`], of a given scheduler, and with a failure that is not a panic.
+pub(crate) fn start<T: 'static>(
+    core: &Rc<Core>,
+    f: impl FnOnce() -> Result<T, Failure> + 'static,
+) -> io::Result<JoinHandle<T>> {
+    if core.is_closing() {
+        return Err(io::Error::other("the scheduler is being dropped"));
+    }
+    let control = Control::new();
+    let slot = Rc::new(Slot {
+        result: RefCell::new(None),
+        ended: Cell::new(false),
+        waiting: WaitList::default(),
+    });
+    let handle = JoinHandle { slot: slot.clone(), control: control.clone(), core: core.clone() };
+    let own = control.clone();
+    core.create_object(control, move || body(f, &own, slot))?;
+    Ok(handle)
+}
+
+/// What runs in a coroutine.
+fn body<T>(f: impl FnOnce() -> Result<T, Failure>, control: &Control, slot: Rc<Slot<T>>) {
+    let mut result = if control.is_cancelled() {
+        discard(f);
+        Err(Failure::Cancelled)
+    } else {
+        guarded(f)
+    };
+    let finalized = finalize(control, &mut result);
+    slot.ended.set(true);
+    if Rc::strong_count(&slot) > 1 {
+        slot.result.replace(Some(result));
+        slot.waiting.wake_all();
+        return discard(slot);
+    }
+    match result {
+        Err(Failure::Cancelled) => {}
+        Err(failure) if !finalized => {
+            if let Some(core) = Core::current() {
+                core.report(failure);
+            }
+        }
+        result => discard(result),
+    }
+}
+
+/// Runs the finalizers; returns whether there were any. The first failure is the coroutine's.
+fn finalize<T>(control: &Control, result: &mut Result<T, Failure>) -> bool {
+    let mut any = false;
+    while let Some(finalizer) = control.pop_finalizer() {
+        any = true;
+        let end = result.as_ref().map(drop);
+        let finalized = guarded(|| {
+            finalizer(end);
+            Ok(())
+        });
+        if let (Err(failure), Ok(_)) = (finalized, &*result) {
+            discard(std::mem::replace(result, Err(failure)));
+        }
+    }
+    any
+}
+
+fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+        if payload.is::<Unwound>() { Err(Failure::Cancelled) } else { Err(Failure::Panic(payload)) }
+    })
+}
+
+/// Registers a finalizer for the end of this coroutine, however it ends. Finalizers run in the
+/// coroutine itself, after its body, the last one first; they may suspend, unless it was cancelled.
+///
+/// # Panics
+/// Outside of a coroutine.
+pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
+    let control = Core::expect_handler("on_end").running().expect("it is the core of a handler");
+    control.push_finalizer(Box::new(finalizer));
+}
+
+/// Suspends this coroutine for so long, or a little longer.
+///
+/// Returns at once in a coroutine that is unwinding.
+///
+/// # Panics
+/// Outside of a coroutine.
+pub fn sleep(time: Duration) {
+    let core = Core::expect_handler("sleep");
+    // A time that the clock cannot say never comes.
+    let _: Parked = core.park(core.deadline(Some(time)));
+}
+
+/// Lets every coroutine that is ready go first, and the sources be asked.
+///
+/// # Panics
+/// Outside of a coroutine.
+pub fn yield_now() {
+    Core::expect_handler("yield_now").yield_now();
+}
+
+/// The time of the current scheduler, which may be virtual.
+///
+/// # Panics
+/// Outside of a scheduler.
+#[must_use]
+pub fn now() -> Instant {
+    current("now").observer.now()
+}
+
+/// Asks the current scheduler to return from `run`, as [`Handle::stop`](crate::Handle::stop) does.
+/// The coroutine goes on until it suspends.
+///
+/// # Panics
+/// Outside of a scheduler.
+pub fn stop() {
+    current("stop").observer.inbox().stop();
+}

@@ -1,0 +1,105 @@
+//! Work that blocks, on threads of its own.
+
+use comporta_scheduler::{Failure, Scheduler, spawn, spawn_blocking, yield_now};
+use std::sync::mpsc;
+use std::thread;
+
+#[test]
+fn blocking_work_runs_elsewhere_while_others_go_on() {
+    let mut scheduler = Scheduler::new().unwrap();
+    let here = thread::current().id();
+    scheduler
+        .block_on(move || {
+            let (release, blocked) = mpsc::channel();
+            let job = spawn_blocking(move || {
+                let word: &str = blocked.recv().unwrap();
+                (word, thread::current().id())
+            })
+            .unwrap();
+            // It blocks its thread, not ours: another coroutine releases it.
+            spawn(move || {
+                yield_now();
+                release.send("released").unwrap();
+            })
+            .unwrap();
+            let (word, there) = job.join().unwrap();
+            assert_eq!(word, "released");
+            assert_ne!(there, here);
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_panic_of_blocking_work_reaches_whoever_joins_it() {
+    let mut scheduler = Scheduler::new().unwrap();
+    let joined =
+        scheduler.block_on(|| spawn_blocking(|| -> u8 { panic!("in the thread") }).unwrap().join());
+    match joined.unwrap() {
+        Err(failure @ Failure::Panic(_)) => {
+            assert_eq!(failure.to_string(), "the coroutine panicked: in the thread");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn more_jobs_than_threads_wait_their_turn() {
+    let mut scheduler = Scheduler::builder().blocking_threads_max(2).build().unwrap();
+    let threads = scheduler.block_on(|| {
+        let jobs: Vec<_> =
+            (0..50).map(|n| spawn_blocking(move || (n, thread::current().id())).unwrap()).collect();
+        let mut threads = std::collections::HashSet::new();
+        for (place, job) in jobs.into_iter().enumerate() {
+            let (n, thread) = job.join().unwrap();
+            assert_eq!(n, place);
+            threads.insert(thread);
+        }
+        threads.len()
+    });
+    assert!((1..=2).contains(&threads.unwrap()));
+}
+
+#[test]
+fn jobs_beyond_the_bound_are_refused() {
+    let mut scheduler = Scheduler::builder().blocking_threads_max(1).build().unwrap();
+    scheduler
+        .block_on(|| {
+            let (release, blocked) = mpsc::channel::<()>();
+            let first = spawn_blocking(move || blocked.recv().is_ok()).unwrap();
+            let mut waiting = Vec::new();
+            let refused = loop {
+                match spawn_blocking(|| ()) {
+                    Ok(job) => waiting.push(job),
+                    Err(error) => break error,
+                }
+            };
+            // The first may or may not have been taken up by its thread yet.
+            assert!((4095..=4096).contains(&waiting.len()), "{}", waiting.len());
+            assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+            release.send(()).unwrap();
+            assert!(first.join().unwrap());
+            waiting.into_iter().for_each(|job| job.join().unwrap());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_scheduler_that_is_dropped_forgets_jobs_that_have_not_begun() {
+    let (release, blocked) = mpsc::channel::<()>();
+    let (began, begun) = mpsc::channel();
+    let mut scheduler = Scheduler::builder().blocking_threads_max(1).build().unwrap();
+    scheduler
+        .block_on(move || {
+            let first = began.clone();
+            drop(spawn_blocking(move || {
+                first.send("first").unwrap();
+                blocked.recv().unwrap();
+            }));
+            drop(spawn_blocking(move || began.send("second")));
+        })
+        .unwrap();
+    assert_eq!(begun.recv(), Ok("first"));
+    drop(scheduler);
+    release.send(()).unwrap();
+    assert!(begun.recv().is_err(), "the second was dropped, and its sender with it");
+}

@@ -1,0 +1,214 @@
+//! How coroutines end, and who hears of it: finalizers, then the handle, then the caller.
+
+use crate::{Dropped, Log, scheduler};
+use comporta_scheduler::{Failure, Step, on_end, sleep, sources, spawn};
+use std::io;
+use std::panic;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn told(end: Result<(), &Failure>) -> String {
+    end.map_or_else(ToString::to_string, |()| "well".to_owned())
+}
+
+#[test]
+fn a_finalizer_hears_of_every_kind_of_end() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let ending = |log: &Log| {
+        let log = log.clone();
+        move || on_end(move |end| log.add(told(end)))
+    };
+    let finalizer = ending(&log);
+    scheduler.spawn(finalizer).unwrap();
+    let finalizer = ending(&log);
+    scheduler
+        .spawn(move || {
+            finalizer();
+            panic!("on purpose");
+        })
+        .unwrap();
+    let mut finalizer = Some(ending(&log));
+    scheduler
+        .register_source(sources::after(SECOND), move |_| {
+            finalizer.take().unwrap()();
+            Err(io::Error::other("no good"))
+        })
+        .unwrap();
+    let finalizer = ending(&log);
+    let cancelled = scheduler
+        .spawn(move || {
+            finalizer();
+            sleep(SECOND / 2);
+        })
+        .unwrap();
+    cancelled.cancel();
+    let cancelled = scheduler
+        .spawn({
+            let finalizer = ending(&log);
+            move || {
+                finalizer();
+                sleep(2 * SECOND);
+            }
+        })
+        .unwrap();
+    scheduler.spawn(move || cancelled.cancel()).unwrap();
+    let summary = scheduler.run().unwrap();
+    assert_eq!(summary.failed, 0, "each has a finalizer that heard of it");
+    assert_eq!(
+        log.lines(),
+        [
+            "well",
+            "the coroutine panicked: on purpose",
+            "the coroutine was cancelled",
+            "the handler failed: no good"
+        ]
+    );
+}
+
+#[test]
+fn finalizers_run_last_first_after_the_body_and_may_suspend() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let inner = log.clone();
+    let handle = scheduler
+        .spawn(move || {
+            let _local = Dropped(inner.clone(), "body unwound");
+            for n in 1..=2 {
+                let log = inner.clone();
+                on_end(move |end| {
+                    sleep(SECOND);
+                    log.add(format!("finalizer {n}: {}", told(end)));
+                });
+            }
+            panic!("on purpose");
+        })
+        .unwrap();
+    scheduler.run().unwrap();
+    assert_eq!(
+        log.lines(),
+        [
+            "body unwound",
+            "finalizer 2: the coroutine panicked: on purpose",
+            "finalizer 1: the coroutine panicked: on purpose"
+        ]
+    );
+    assert!(handle.join().is_err());
+}
+
+#[test]
+fn a_finalizer_that_panics_does_not_keep_the_next_from_running() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let inner = log.clone();
+    let handle = scheduler
+        .spawn(move || {
+            on_end(move |end| inner.add(told(end)));
+            on_end(|_| panic!("in the finalizer"));
+            "a result that is lost"
+        })
+        .unwrap();
+    scheduler.run().unwrap();
+    assert_eq!(log.lines(), ["the coroutine panicked: in the finalizer"]);
+    assert!(matches!(handle.join(), Err(Failure::Panic(_))));
+}
+
+#[test]
+fn a_finalizer_of_a_cancelled_coroutine_cannot_suspend() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let inner = log.clone();
+    let handle = scheduler
+        .spawn(move || {
+            let second = inner.clone();
+            on_end(move |_| second.add("second finalizer"));
+            on_end(move |_| {
+                inner.add("first finalizer");
+                sleep(SECOND);
+                inner.add("not here");
+            });
+            sleep(SECOND);
+        })
+        .unwrap();
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    handle.cancel();
+    scheduler.run().unwrap();
+    assert_eq!(log.lines(), ["first finalizer", "second finalizer"]);
+}
+
+#[test]
+fn a_failure_of_which_nobody_hears_goes_to_the_caller_and_the_loop_goes_on() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    drop(scheduler.spawn(|| panic!("on purpose")).unwrap());
+    assert!(matches!(scheduler.step().unwrap(), Step::Failed(Failure::Panic(_))));
+    let inner = log.clone();
+    for n in 0..20 {
+        drop(scheduler.spawn(move || panic!("number {n}")).unwrap());
+    }
+    drop(scheduler.spawn(move || inner.add("went on")).unwrap());
+    let summary = scheduler.run().unwrap();
+    assert_eq!((summary.failed, summary.failures.len()), (20, 16));
+    assert_eq!(summary.failures[3].to_string(), "the coroutine panicked: number 3");
+    assert_eq!(log.lines(), ["went on"]);
+}
+
+#[test]
+fn a_failure_goes_to_the_handle_while_there_is_one() {
+    let mut scheduler = scheduler();
+    let handle = scheduler.spawn(|| panic!("on purpose")).unwrap();
+    let summary = scheduler.run().unwrap();
+    assert_eq!(summary.failed, 0);
+    let failure: Failure = Result::<(), Failure>::unwrap_err(handle.join());
+    assert_eq!(failure.to_string(), "the coroutine panicked: on purpose");
+}
+
+#[test]
+fn joining_waits_for_the_result_or_no_longer_than_the_limit() {
+    let mut scheduler = scheduler();
+    let joined = scheduler.block_on(|| {
+        let slow = spawn(|| {
+            sleep(3 * SECOND);
+            "slow"
+        });
+        let slow = slow.unwrap().join_timeout(SECOND).unwrap_err();
+        let early = spawn(|| "early").unwrap();
+        sleep(SECOND);
+        (early.join().unwrap(), slow.join().unwrap())
+    });
+    assert_eq!(joined.unwrap(), ("early", "slow"));
+}
+
+#[test]
+fn panics_of_drop_and_of_payloads_do_not_break_the_loop() {
+    /// Panics whenever it is dropped, also as the payload of a panic.
+    struct Bomb(Log);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.add("bomb");
+            if !std::thread::panicking() {
+                panic!("dropped");
+            }
+        }
+    }
+    // A payload has to be `Send`.
+    struct SendBomb;
+    impl Drop for SendBomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("payload dropped");
+            }
+        }
+    }
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let result = Bomb(log.clone());
+    drop(scheduler.spawn(move || result).unwrap());
+    let captured = Bomb(log.clone());
+    let unbegun = scheduler.spawn(move || drop(captured)).unwrap();
+    unbegun.cancel();
+    for _ in 0..20 {
+        drop(scheduler.spawn(|| panic::panic_any(SendBomb)).unwrap());
+    }
+    let inner = log.clone();
+    scheduler.spawn(move || inner.add("went on")).unwrap();
+    let summary = scheduler.run().unwrap();
+    assert_eq!(summary.failed, 20);
+    assert_eq!(log.lines(), ["bomb", "bomb", "went on"]);
+    summary.failures.into_iter().for_each(std::mem::forget);
+}

@@ -1,0 +1,165 @@
+//! The bounds: coroutines, stacks, descriptors. What ends the process, or takes something from all of
+//! it, happens in a process of its own: this test binary, asked for one ignored test.
+
+use crate::scheduler;
+use comporta_scheduler::net::{TcpListener, TcpStream};
+use comporta_scheduler::{Scheduler, Step, sleep, spawn};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const KIB: usize = 1024;
+
+fn in_a_process(test: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads", "1"])
+        .output()
+        .unwrap()
+}
+
+/// Uses so much stack.
+#[inline(never)]
+fn deep(bytes: usize) -> usize {
+    let frame = std::hint::black_box([0xA5_u8; KIB]);
+    let below = if bytes > KIB { deep(bytes - KIB) } else { 0 };
+    below + usize::from(std::hint::black_box(&frame)[7])
+}
+
+#[test]
+fn more_coroutines_than_the_limit_are_refused_until_one_ends() {
+    let mut scheduler = Scheduler::builder().coroutines_max(2).virtual_time().build().unwrap();
+    let first = scheduler.spawn(|| sleep(SECOND)).unwrap();
+    scheduler.spawn(|| sleep(2 * SECOND)).unwrap();
+    let refused = scheduler.spawn(|| ()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+    while !first.is_finished() {
+        assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    }
+    scheduler.spawn(|| ()).unwrap();
+}
+
+#[test]
+fn a_stack_overflow_ends_the_process_at_the_guard_page() {
+    let output = in_a_process("limits::overflows");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("about to overflow"), "{output:?}");
+    assert!(!said.contains("survived"), "{output:?}");
+    const SIGSEGV: i32 = 11;
+    const SIGBUS: i32 = 7;
+    assert!(matches!(output.status.signal(), Some(SIGSEGV | SIGBUS)), "{output:?}");
+}
+
+#[test]
+#[ignore = "ends its process: run by a_stack_overflow_ends_the_process_at_the_guard_page"]
+fn overflows() {
+    let mut scheduler = Scheduler::builder().stack_size(64 * KIB).build().unwrap();
+    // A neighbour above and below, whose stacks an overflow must not reach.
+    scheduler.spawn(|| sleep(Duration::from_secs(3600))).unwrap();
+    let done = scheduler.block_on(|| {
+        println!("about to overflow");
+        deep(1024 * KIB)
+    });
+    println!("survived: {done:?}");
+}
+
+#[test]
+fn without_descriptors_accept_fails_others_go_on_and_it_works_again() {
+    let output = in_a_process("limits::exhausts_descriptors");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+#[test]
+#[ignore = "takes its process's descriptors: run by without_descriptors_accept_fails_..."]
+fn exhausts_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const EMFILE: i32 = 24;
+    let mut scheduler = Scheduler::new().unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
+    scheduler
+        .block_on(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            // Waits in the backlog for a descriptor on this side.
+            let client = TcpStream::connect(address).unwrap();
+            let mut hoard = Vec::new();
+            let full = loop {
+                match TcpStream::connect(address) {
+                    Ok(stream) => hoard.push(stream),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(full.raw_os_error(), Some(EMFILE));
+            assert!(Scheduler::new().is_err());
+            // A server that tries again and again does not keep another from closing one.
+            let accepting = spawn(move || {
+                let mut refused = 0;
+                loop {
+                    match listener.accept() {
+                        Err(error) if error.raw_os_error() == Some(EMFILE) => refused += 1,
+                        accepted => return accepted.map(|_| refused),
+                    }
+                }
+            })
+            .unwrap();
+            spawn(move || drop(hoard)).unwrap();
+            let refused = accepting.join().unwrap().unwrap();
+            assert!((1..=2).contains(&refused), "{refused}");
+            drop(client);
+        })
+        .unwrap();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_suspended_coroutine_keeps_no_pages_that_it_does_not_use() {
+    let output = in_a_process("limits::goes_deep_and_suspends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+#[test]
+#[ignore = "measures its process: run by a_suspended_coroutine_keeps_no_pages_that_it_does_not_use"]
+fn goes_deep_and_suspends() {
+    const MANY: usize = 500;
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * KIB
+    }
+    // Trims whenever it is idle, so that the test depends on no time.
+    let mut scheduler = Scheduler::builder().trim_after(Duration::ZERO).build().unwrap();
+    let before = resident();
+    for _ in 0..MANY {
+        scheduler
+            .spawn(|| {
+                assert!(deep(256 * KIB) > 0);
+                sleep(Duration::from_secs(3600));
+            })
+            .unwrap();
+    }
+    for _ in 0..MANY {
+        assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    }
+    let deep_each = (resident() - before) / MANY;
+    assert!(deep_each > 200 * KIB, "it was deep: {deep_each}");
+    for _ in 0..MANY.div_ceil(256) {
+        assert!(matches!(scheduler.step_within(Duration::from_millis(1)).unwrap(), Step::Idle));
+    }
+    let each = (resident() - before) / MANY;
+    assert!(each <= 16 * KIB, "{each}");
+}
+
+#[test]
+fn stacks_are_used_again() {
+    // More coroutines than the system could map stacks for, a few at a time.
+    let mut scheduler = scheduler();
+    for _ in 0..100 {
+        for _ in 0..1000 {
+            scheduler.spawn(|| ()).unwrap();
+        }
+        assert_eq!(scheduler.run().unwrap().failed, 0);
+    }
+}
