@@ -49,6 +49,7 @@ impl Mock {
             capacity: CAPACITY,
             state: NodeState::Active,
             elastic: false,
+            reserved: false,
             usage: Some(Usage::new()),
             cpus: Vec::new(),
         };

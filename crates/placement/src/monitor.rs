@@ -138,18 +138,40 @@ impl Monitor {
         }
     }
 
-    /// Adds a node.
+    /// Adds a node that is neither elastic nor reserved.
     pub fn add_node(
         &mut self,
         name: impl Into<String>,
         capacity: Capacity,
         state: NodeState,
-        elastic: bool,
     ) -> NodeId {
-        let (name, cpus) = (name.into(), Vec::new());
-        let view = NodeView { name, capacity, state, elastic, usage: None, cpus };
+        let view = NodeView {
+            name: name.into(),
+            capacity,
+            state,
+            elastic: false,
+            reserved: false,
+            usage: None,
+            cpus: Vec::new(),
+        };
         self.nodes.push(Node { view, heard: None, clock: Clock::default() });
         NodeId(self.nodes.len() - 1)
+    }
+
+    /// Lets a node be released and asked for.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_elastic(&mut self, node: NodeId) {
+        self.nodes[node.0].view.elastic = true;
+    }
+
+    /// Keeps a node for what is pinned there.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_reserved(&mut self, node: NodeId) {
+        self.nodes[node.0].view.reserved = true;
     }
 
     /// Adds a replica of an operator. A pinned one is never moved.

@@ -1,7 +1,7 @@
 //! A round: moves drafted one after another, each checked against the view and against those before it.
 //!
 //! Invariants, whatever a strategy does: replicas of one operator never share a node; at most
-//! `moves_max` moves; none while one runs, to a silent node, to one that is not active, of a pinned
+//! `moves_max` moves; none while one runs, to a silent node, to one that is reserved or not active, of a pinned
 //! replica or of one twice. A move updates the predicted usage of both nodes at once, so that two moves
 //! cannot fill one node unseen.
 
@@ -39,6 +39,9 @@ pub enum Obstacle {
     /// No control message came from the node, or none of the replica: what it uses is not known.
     #[error("nothing was heard from the node in the last period")]
     Silent,
+    /// The node is kept for what is pinned there.
+    #[error("the node is reserved")]
+    Reserved,
     /// The node stands by, or starts.
     #[error("the node is not active")]
     NotActive,
@@ -124,6 +127,7 @@ impl<'v> Round<'v> {
             () if moved.pinned => Err(Obstacle::Pinned),
             () if here != moved.node => Err(Obstacle::AlreadyMoved),
             () if here == to => Err(Obstacle::SameNode),
+            () if target.reserved => Err(Obstacle::Reserved),
             () if target.state != NodeState::Active => Err(Obstacle::NotActive),
             () if moved.seconds.is_empty() => Err(Obstacle::Silent),
             () if self.usages[here.0].is_none() || self.usages[to.0].is_none() => {

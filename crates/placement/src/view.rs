@@ -74,6 +74,8 @@ pub struct NodeView {
     pub state: NodeState,
     /// It may be released, and asked for again: it costs while it is there.
     pub elastic: bool,
+    /// Nothing is moved to it: it is kept for what is pinned there.
+    pub reserved: bool,
     /// All that is used on it, by replicas and by others. `None` while the node is silent: no control
     /// message came in the last period.
     pub usage: Option<Usage>,

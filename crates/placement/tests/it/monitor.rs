@@ -23,7 +23,7 @@ impl Cluster {
     fn new(ahead: [u64; 3]) -> Self {
         let mut monitor = Monitor::new(PERIOD, Duration::from_micros(500));
         for name in ["ends", "work", "spare"] {
-            monitor.add_node(name, mock::CAPACITY, NodeState::Active, false);
+            monitor.add_node(name, mock::CAPACITY, NodeState::Active);
         }
         monitor.add_replica("s", OperatorId(0), NodeId(0), true);
         monitor.add_replica("w", OperatorId(1), NodeId(1), false);

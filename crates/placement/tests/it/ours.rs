@@ -19,7 +19,7 @@ fn crowded() -> Mock {
         mock.use_cpu(name, 0.8);
         let replica = mock.replica_mut(name);
         replica.seconds.iter_mut().for_each(|second| second.handled = 80.0);
-        replica.per_event = Some(replica.usage().unwrap().scaled(1.0 / 80.0));
+        replica.per_event = replica.usage().map(|used| used.scaled(1.0 / 80.0));
     }
     mock
 }

@@ -63,7 +63,7 @@ fn a_move_changes_what_both_nodes_are_predicted_to_use() {
 }
 
 #[test]
-fn what_is_silent_pinned_unknown_or_not_active_is_refused() {
+fn what_is_silent_pinned_reserved_unknown_or_not_active_is_refused() {
     let mut mock = two_operators();
     mock.node_mut("c").state = NodeState::Starting;
     mock.replica_mut("x2").pinned = true;
@@ -75,6 +75,10 @@ fn what_is_silent_pinned_unknown_or_not_active_is_refused() {
     assert_eq!(round.may_move(x2, mock.node("a")), Err(Obstacle::Pinned));
     assert_eq!(round.may_move(ReplicaId(99), b), Err(Obstacle::Unknown));
     assert_eq!(round.may_move(y, NodeId(99)), Err(Obstacle::Unknown));
+    mock.node_mut("b").reserved = true;
+    let view = mock.seen();
+    assert_eq!(Round::new(&view, 9).may_move(y, b), Err(Obstacle::Reserved));
+    mock.node_mut("b").reserved = false;
     mock.node_mut("b").usage = None;
     let view = mock.seen();
     assert_eq!(Round::new(&view, 9).may_move(y, b), Err(Obstacle::Silent));

@@ -84,7 +84,8 @@ impl Elastic {
     }
 
     fn ask(&self, view: &View, round: &mut Round<'_>, loads: &Loads) {
-        let active = view.nodes().filter(|(_, node)| node.state == NodeState::Active);
+        let active =
+            view.nodes().filter(|(_, node)| node.state == NodeState::Active && !node.reserved);
         let fullest = active
             .filter_map(|(id, node)| Some((loads.fullest(id)?, &node.name)))
             .max_by(|a, b| a.0.total_cmp(&b.0));
@@ -104,16 +105,21 @@ impl Elastic {
     }
 }
 
-/// Returns `true` if every replica of a node finds room on others without filling one past `full`.
+/// Returns `true` if every replica of a node finds room on others, and none of these is then filled past
+/// `full`.
 fn fits_elsewhere(view: &View, loads: &Loads, node: NodeId, full: f64) -> bool {
     let mut tried = loads.clone();
-    view.replicas().filter(|(_, replica)| replica.node == node).all(|(id, replica)| {
+    let found = view.replicas().filter(|(_, replica)| replica.node == node).all(|(id, replica)| {
         let to = target(view, None, &tried, id, full).filter(|_| !replica.pinned);
         if let Some(to) = to {
             tried.move_to(id, to);
         }
         to.is_some()
-    })
+    });
+    let mut others = view.nodes().filter(|(id, other)| {
+        *id != node && other.state == NodeState::Active && !other.reserved
+    });
+    found && others.all(|(id, _)| tried.fullest(id).is_some_and(|share| share <= full))
 }
 
 /// The least full node that takes a replica without being filled past `full`.
@@ -132,7 +138,7 @@ fn target(
         apart && round.is_none_or(|round| round.may_move(replica, id).is_ok())
     };
     view.nodes()
-        .filter(|(id, node)| *id != here && node.state == NodeState::Active)
+        .filter(|(id, node)| *id != here && node.state == NodeState::Active && !node.reserved)
         .filter_map(|(id, _)| Some((loads.fullest_with(id, replica)?, id)))
         .filter(|(share, id)| *share <= full && free(*id))
         .min_by(|a, b| a.0.total_cmp(&b.0))

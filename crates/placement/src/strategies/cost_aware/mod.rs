@@ -106,7 +106,9 @@ impl CostAware {
 
     /// The nodes that cost most, and those that are least full.
     fn ends(&self, view: &View, loads: &Loads) -> (Vec<NodeId>, Vec<NodeId>) {
-        let active = |(_, node): &(NodeId, &crate::NodeView)| node.state == NodeState::Active;
+        let active = |(_, node): &(NodeId, &crate::NodeView)| {
+            node.state == NodeState::Active && !node.reserved
+        };
         let mut nodes: Vec<(f64, f64, NodeId)> = view
             .nodes()
             .filter(active)
