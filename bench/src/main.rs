@@ -11,7 +11,8 @@
 //! 7. `report`   tables, bars and JSON
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table
-//! 9. `peers`    one file per peer; `peers::mod` is the list
+//! 9. `placement`  the placement strategies in virtual time
+//! 10. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
 mod load;
@@ -31,6 +32,7 @@ mod policies;
 mod cep;
 mod images;
 mod overload;
+mod placement;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -47,7 +49,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 9] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -56,6 +58,7 @@ const BENCHES: [Bench; 8] = [
     Bench { name: "cep", about: cep::ABOUT, run: cep::run },
     Bench { name: "images", about: images::ABOUT, run: images::run },
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
+    Bench { name: "placement", about: placement::ABOUT, run: placement::run },
 ];
 
 fn main() -> ExitCode {

@@ -38,6 +38,7 @@ mod calendar;
 mod seen;
 mod run;
 mod outcome;
+pub mod show;
 pub mod queueing;
 
 pub use outcome::{Latency, Moment, MoveRecord, NodeChange, Outcome};

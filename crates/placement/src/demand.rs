@@ -8,9 +8,6 @@ use crate::view::{OperatorId, ReplicaView, Second, View};
 
 /// Seconds that the latest rate is the mean of.
 const RECENT: usize = 3;
-/// How far ahead a rate that grows is carried on: half of the usual period between rounds, so that
-/// it is right on average until the next one.
-const AHEAD_S: f64 = 5.0;
 /// Events of the last period from which on its cost per event is preferred to that of all time.
 const EVENTS_MIN: f64 = 20.0;
 
@@ -38,7 +35,7 @@ pub fn demands(view: &View) -> Vec<Demand> {
     let demand = |replica: &ReplicaView| {
         // Replicas of one operator do the same work; one that has just been moved has done little.
         let Some((sum, count)) = costs.get(&replica.operator) else { return Demand::default() };
-        let rate = forecast(&replica.seconds);
+        let rate = rate(&replica.seconds);
         let mut usage = sum.scaled(rate / count);
         usage[crate::Resource::Memory] =
             replica.usage().map_or(0.0, |now| now[crate::Resource::Memory]);
@@ -57,20 +54,14 @@ fn cost(replica: &ReplicaView) -> Option<Usage> {
     Some(used.scaled(1.0 / handled))
 }
 
-/// The rate of arrivals, carried on for a few seconds where it grows. One that falls is taken as it
-/// is: it may rise again before the next round.
+/// The rate of arrivals: the mean of the last seconds.
+///
+/// A rate that grows is not carried on. Ramps end, often just before a round is held, and a prediction that
+/// goes past the end of one moves replicas that were well where they are.
 #[must_use]
-pub fn forecast(seconds: &[Second]) -> f64 {
-    let mean = |part: &[Second]| {
-        part.iter().map(|second| second.arrived).sum::<f64>() / part.len().max(1) as f64
-    };
-    let (older, latest) = seconds.split_at(seconds.len().saturating_sub(RECENT));
-    let before = &older[older.len().saturating_sub(RECENT)..];
-    let now = mean(latest);
-    if before.len() < RECENT {
-        return now;
-    }
-    now + ((now - mean(before)) / RECENT as f64).max(0.0) * AHEAD_S
+pub fn rate(seconds: &[Second]) -> f64 {
+    let latest = &seconds[seconds.len().saturating_sub(RECENT)..];
+    latest.iter().map(|second| second.arrived).sum::<f64>() / latest.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -82,18 +73,9 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_is_forecast_as_it_is() {
-        assert_eq!(forecast(&arrivals(&[50.0; 10])), 50.0);
-        assert_eq!(forecast(&arrivals(&[50.0, 70.0])), 60.0);
-        assert_eq!(forecast(&[]), 0.0);
-    }
-
-    #[test]
-    fn a_rate_that_grows_is_carried_on_and_one_that_falls_is_not() {
-        // 30 more in 3 s: 10 a second, for 5 s.
-        let growing = arrivals(&[100.0, 100.0, 100.0, 130.0, 130.0, 130.0]);
-        assert_eq!(forecast(&growing), 180.0);
-        let falling = arrivals(&[130.0, 130.0, 130.0, 100.0, 100.0, 100.0]);
-        assert_eq!(forecast(&falling), 100.0);
+    fn the_rate_is_the_mean_of_the_last_three_seconds() {
+        assert_eq!(rate(&arrivals(&[900.0, 50.0, 60.0, 70.0])), 60.0);
+        assert_eq!(rate(&arrivals(&[50.0, 70.0])), 60.0);
+        assert_eq!(rate(&[]), 0.0);
     }
 }
