@@ -34,6 +34,7 @@
 pub mod rates;
 pub mod scenario;
 pub mod published;
+pub mod file;
 mod calendar;
 mod seen;
 mod run;
@@ -44,3 +45,8 @@ pub mod queueing;
 pub use outcome::{Latency, Moment, MoveRecord, NodeChange, Outcome};
 pub use run::{Progress, RunError, run, run_with};
 pub use scenario::Scenario;
+
+/// The code of `docs/placement.md`, compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/placement.md")]
+struct PlacementPage;

@@ -5,6 +5,7 @@ mod events;
 mod moves;
 mod resources;
 mod manager;
+mod files;
 
 use comporta_sim::rates::Rates;
 use comporta_sim::scenario::{Node, Operator, Scenario};
