@@ -11,7 +11,7 @@
 //! 7. `report`   tables, bars and JSON
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table
-//! 9. `placement`  the placement strategies in virtual time
+//! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
 //! 10. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
@@ -33,6 +33,7 @@ mod cep;
 mod images;
 mod overload;
 mod placement;
+mod saturation;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -49,7 +50,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 10] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -59,6 +60,7 @@ const BENCHES: [Bench; 9] = [
     Bench { name: "images", about: images::ABOUT, run: images::run },
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
+    Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];
 
 fn main() -> ExitCode {

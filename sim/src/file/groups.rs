@@ -114,14 +114,24 @@ fn add_operators(
     let mut dice = Dice::new(scenario.seed ^ 0x5ca1_ab1e);
     let first = scenario.operators.len();
     for at in 0..count {
-        let deal = |copy: usize| places.get((at * replicas + copy) % places.len().max(1)).copied();
-        let nodes = (0..replicas.min(places.len())).filter_map(deal).collect();
+        let nodes = deal(&places, at, replicas);
         let inputs = from.iter().flat_map(|group| inputs(group, at, count)).collect();
         let rates = rate.as_ref().map(|rate| rate.rates(scenario.duration, &mut dice));
         let name = numbered(&name, count, at);
         scenario.operators.push(Operator { name, nodes, inputs, rates, ..operator.clone() });
     }
     Group { name, first, count }
+}
+
+/// The nodes of the `at`-th operator: the first replicas go round, the others follow, further away
+/// with each round, so that operators that share one node do not share the next as well.
+fn deal(places: &[usize], at: usize, replicas: usize) -> Vec<usize> {
+    let (count, first) = (places.len(), at % places.len().max(1));
+    let place = |copy: usize| match copy {
+        0 => places[first],
+        _ => places[(first + 1 + (at / count + copy - 1) % (count - 1)) % count],
+    };
+    (0..replicas.min(count)).map(place).collect()
 }
 
 /// Those of a group that the `at`-th of `count` takes from.

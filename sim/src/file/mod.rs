@@ -138,7 +138,8 @@ mod tests {
         assert_eq!(scenario.operators.len(), 9);
         let worker = &scenario.operators[5];
         assert_eq!((worker.name.as_str(), &worker.inputs), ("worker2", &vec![1]));
-        assert_eq!(worker.nodes, [3, 1], "replicas go round");
+        assert_eq!(worker.nodes, [2, 3], "replicas go round");
+        assert_eq!(scenario.operators[7].nodes, [1, 3], "further away in the next round");
         assert_eq!((worker.cost, worker.window), (0.0015, Some(Window { size: 20, slide: 5 })));
         assert_eq!(scenario.operators[8].inputs, [4, 5, 6, 7], "one sink takes from all");
         assert_eq!(scenario.operators[0].rates.as_ref().unwrap().at(65.0), 300.0);

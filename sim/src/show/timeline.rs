@@ -28,7 +28,7 @@ pub fn timeline(of: &Outcome) -> String {
         ms(of.slow.p99_ms),
     );
     let high = TOP + 2.0 * HIGH + GAP + 56.0;
-    let mut sheet = Sheet::new(LEFT + WIDE + MARGIN, high, &of.scenario, &about);
+    let mut sheet = Sheet::new(LEFT + WIDE + MARGIN + 12.0, high, &of.scenario, &about);
     latencies(of, &mut sheet, TOP);
     loads(of, &mut sheet, TOP + HIGH + GAP);
     sheet.finish()

@@ -116,9 +116,9 @@ fn fits_elsewhere(view: &View, loads: &Loads, node: NodeId, full: f64) -> bool {
         }
         to.is_some()
     });
-    let mut others = view.nodes().filter(|(id, other)| {
-        *id != node && other.state == NodeState::Active && !other.reserved
-    });
+    let mut others = view
+        .nodes()
+        .filter(|(id, other)| *id != node && other.state == NodeState::Active && !other.reserved);
     found && others.all(|(id, _)| tried.fullest(id).is_some_and(|share| share <= full))
 }
 

@@ -143,7 +143,7 @@ impl Strategy for CostAware {
                     before.0, before.1
                 ),
                 rule: format!(
-                    "saves {:.3} s of delay a second, worth {:.2} event-seconds; copying {:.0} bytes costs {:.2}",
+                    "saves {:.3} event-seconds of delay a second, worth {:.2} over the horizon; copying {:.0} bytes costs {:.2}",
                     move_.saving,
                     move_.worth,
                     view.replicas[move_.replica.0].state_bytes,
