@@ -83,7 +83,7 @@ impl Rates {
     /// are evenly spaced, exponential where they come by chance). `None` if it never does.
     ///
     /// Solved exactly: over a line from r with slope k, `events = r·t + k·t²/2`.
-    pub(crate) fn next(&self, from: f64, events: f64) -> Option<f64> {
+    fn next(&self, from: f64, events: f64) -> Option<f64> {
         let (mut now, mut left) = (from, events);
         let mut next = self.points.partition_point(|(at, _)| *at <= now);
         loop {
@@ -102,6 +102,15 @@ impl Rates {
             now = end;
             next += 1;
         }
+    }
+}
+
+impl Rates {
+    /// As [`next`](Self::next), in nanoseconds. Never the same moment again, whatever the rate: time
+    /// must pass.
+    pub(crate) fn next_ns(&self, from_ns: u64, events: f64) -> Option<u64> {
+        let next = self.next(from_ns as f64 / 1e9, events)?;
+        Some(((next * 1e9).round() as u64).max(from_ns + 1))
     }
 }
 

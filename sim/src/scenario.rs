@@ -2,6 +2,7 @@
 //! Made by `published`, by `file` from TOML, or by hand; `check` says what is wrong with one.
 
 use comporta_placement::Choice;
+use comporta_stats::Dice;
 
 use crate::rates::{Arrivals, Rates};
 
@@ -221,6 +222,34 @@ impl Scenario {
     #[must_use]
     pub fn is_sink(&self, operator: usize) -> bool {
         !self.operators.iter().any(|other| other.inputs.contains(&operator))
+    }
+
+    /// The moments, in seconds, at which a source sends its events: the same whatever the strategy.
+    ///
+    /// # Panics
+    /// If the operator is not a source.
+    #[must_use]
+    pub fn arrivals(&self, source: usize) -> Vec<f64> {
+        let operator = &self.operators[source];
+        let rates = operator.rates.as_ref().expect("a source has a rate");
+        let before: usize = self.operators[..source].iter().map(|other| other.nodes.len()).sum();
+        let mut dice = self.replica_dice(before);
+        let mut now_ns = 0;
+        std::iter::from_fn(|| {
+            let events = operator.arrivals.events(&mut dice);
+            now_ns = rates.next_ns(now_ns, events)?;
+            Some(now_ns as f64 / 1e9)
+        })
+        .take_while(|second| *second <= self.duration)
+        .collect()
+    }
+
+    /// What chance goes by at a replica, by its place among all.
+    pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
+        // Far apart, whatever the seed: the n-th number of dice that are used for nothing else.
+        let mut dice = Dice::new(self.seed);
+        let seed = (0..=replica).fold(0, |_, _| dice.next());
+        Dice::new(seed)
     }
 
     /// Everything that is wrong.

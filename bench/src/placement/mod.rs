@@ -5,6 +5,7 @@
 //! 2. `figures`    tables and SVG figures beside the published ones
 //! 3. `clusters`   clusters drawn by chance, which no strategy was made for
 //! 4. `model`      the simulator itself: closed formulas, speed
+//! 5. `reality`    one node of it against Comporta
 //!
 //! Runs of one seed are paired: all strategies are offered the same events. Nothing is timed but the simulator
 //! (`events_per_s`), so the figures of a seed are the same on every machine. `--rounds` is the number of seeds
@@ -15,6 +16,7 @@ mod settings;
 mod figures;
 mod clusters;
 mod model;
+mod reality;
 
 use crate::options::Options;
 use crate::report::{Bar, Limit, Report, Table};
@@ -58,6 +60,11 @@ const BARS: &[Bar] = &[
         name: "mm1_error",
         limit: Limit::AtMost(0.02),
         about: "sim: the worst error against M/M/1, M/M/4 and M/D/1 at loads of 0.5, 0.8 and 0.95",
+    },
+    Bar {
+        name: "comporta_error",
+        limit: Limit::AtMost(0.1),
+        about: "sim: the mean of three stages against Comporta itself, loads of 0.5 and 0.8",
     },
     Bar {
         name: "events_per_s",
@@ -172,6 +179,9 @@ pub(crate) fn run(options: &Options) -> Report {
     }
     if options.takes_case("model") {
         model::check(options, &mut report);
+    }
+    if options.takes_case("reality") {
+        reality::check(options, &mut report);
     }
     report.close();
     report

@@ -1,7 +1,7 @@
 //! An event's walk: a source emits it, copies travel, arrive, are handled, and lead to others.
 
 use super::parts::Message;
-use super::{Happening, Model, NS, ns};
+use super::{Happening, Model};
 use crate::rates::{exponential, unit};
 use crate::scenario::Service;
 use crate::seen::Copy;
@@ -13,9 +13,7 @@ impl Model<'_> {
         let said = &self.scenario.operators[replica.operator as usize];
         let events = said.arrivals.events(&mut replica.dice);
         let rates = said.rates.as_ref().expect("a source has a rate");
-        if let Some(next) = rates.next(self.now as f64 / NS, events) {
-            // Never the same moment again, whatever the rate: time must pass.
-            let time = ns(next).max(self.now + 1);
+        if let Some(time) = rates.next_ns(self.now, events) {
             self.calendar.set(time, Happening::Emit { source });
         }
     }

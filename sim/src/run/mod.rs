@@ -10,7 +10,6 @@ mod moves;
 mod control;
 
 use comporta_placement::{ControlMessage, Monitor, Registry, Strategy, Unknown};
-use comporta_stats::Dice;
 
 use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
 use crate::calendar::Calendar;
@@ -114,7 +113,6 @@ struct Model<'s> {
     nodes: Vec<NodePart>,
     operators: Vec<OperatorPart>,
     replicas: Vec<ReplicaPart>,
-    dice: Dice,
     monitor: Monitor,
     strategy: Box<dyn Strategy>,
     recorder: Recorder,

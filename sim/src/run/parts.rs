@@ -172,7 +172,6 @@ impl<'s> Model<'s> {
             nodes: Vec::new(),
             operators: Vec::new(),
             replicas: Vec::new(),
-            dice: Dice::new(scenario.seed),
             monitor: Monitor::new(period, latency),
             strategy,
             recorder: Recorder::new(scenario),
@@ -265,7 +264,7 @@ impl<'s> Model<'s> {
                 moving: None,
                 came_before: HashSet::new(),
                 counters: Counters::default(),
-                dice: Dice::new(self.dice.next()),
+                dice: self.scenario.replica_dice(id.0),
                 number: 0,
             });
         }

@@ -6,7 +6,7 @@ use super::sheet::{MARGIN, Scale, Sheet, ms};
 const LEFT: f64 = 84.0;
 const TOP: f64 = 112.0;
 const HIGH: f64 = 300.0;
-const GROUP: f64 = 96.0;
+const GROUP: f64 = 80.0;
 const BAR: f64 = 34.0;
 const PANEL_GAP: f64 = 70.0;
 
@@ -67,7 +67,9 @@ pub fn bars(of: &Bars) -> String {
                 y(low)
             );
             sheet.path("whisker", &whisker);
-            let above = y(high.max(group.published_ms.unwrap_or(0.0))) - 8.0;
+            // Above the whisker, and above the mark of what was published where that is in the way.
+            let near = |published: &f64| (0.0..24.0).contains(&(y(high) - y(*published)));
+            let above = y(group.published_ms.filter(near).unwrap_or(high)) - 8.0;
             sheet.text("value mid", middle, above, &ms(median));
             if let Some(published) = group.published_ms {
                 sheet.noted(

@@ -68,7 +68,7 @@ fn latencies(of: &Outcome, sheet: &mut Sheet, top: f64) {
         let note =
             format!("{}: {} -> {}. {}", record.replica, record.from, record.to, record.reason);
         sheet.noted("move", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
-        sheet.noted("movefill", &format!("M{x:.1} {:.1}l-4 -7h8z", top), &note);
+        sheet.noted("movefill", &format!("M{x:.1} {top:.1}l-4 -7h8z"), &note);
     }
     let y = |value: f64| top + HIGH * (1.0 - scale.share(value));
     let point = |moment: &Moment, value: Option<f64>| Some((x(of, moment.second), y(value?)));

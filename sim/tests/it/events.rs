@@ -46,6 +46,19 @@ fn all_strategies_of_a_seed_are_offered_the_same_events() {
 }
 
 #[test]
+fn a_source_sends_when_the_scenario_says_it_does() {
+    let mut scenario = line(2, &[0, 1], 40.0, 0.001);
+    scenario.duration = 30.0;
+    scenario.operators.insert(1, Operator::source("second", 0, Rates::steady(60.0)));
+    scenario.operators[2].inputs = vec![0, 1];
+    scenario.operators[3].inputs = vec![2];
+    let arrivals = [scenario.arrivals(0), scenario.arrivals(1)];
+    let offered = run(&scenario).unwrap().offered;
+    assert_eq!(arrivals.iter().map(Vec::len).sum::<usize>() as u64, offered);
+    assert!(arrivals[0].is_sorted() && arrivals[0] != arrivals[1]);
+}
+
+#[test]
 fn what_one_replica_fails_the_other_brings() {
     let mut scenario = line(2, &[0, 1], 200.0, 0.001);
     scenario.duration = 100.0;
