@@ -1,6 +1,5 @@
-//! One node of the model against Comporta itself: three stages of two milliseconds each, one thread, the same
-//! arrivals to the nanosecond. The stages sleep for nearly all of it, so that it takes as long on a machine that others
-//! use. In the model replicas take turns, an event each; so do stages under the policy `single` with
+//! One node of the model against Comporta itself: three stages of a millisecond each, one thread, the same
+//! arrivals to the nanosecond. In the model replicas take turns, an event each; so do stages under the policy `single` with
 //! visits of one event.
 
 use crate::options::Options;
@@ -13,16 +12,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const STAGES: usize = 3;
-const SERVICE: Duration = Duration::from_millis(2);
-/// The last stretch, which is spun: a sleep overshoots by as much.
-const SPIN_MARGIN: Duration = Duration::from_micros(80);
+const SERVICE: Duration = Duration::from_millis(1);
 /// Loads, and how long each is run for.
 const LOADS: [(f64, f64); 3] = [(0.5, 10.0), (0.8, 20.0), (0.95, 20.0)];
 const DURATION_QUICK_S: f64 = 2.0;
 
 pub(super) fn check(options: &Options, report: &mut Report) {
     println!(
-        "\nOne node against Comporta itself: three stages of 2 ms on one thread, the same arrivals"
+        "\nOne node against Comporta itself: three stages of 1 ms on one thread, the same arrivals"
     );
     let mut table = Table::new(&["load", "events", "model ms", "Comporta ms", "error %"]);
     let mut worst = 0.0_f64;
@@ -76,7 +73,6 @@ fn measured_ms(arrivals: &[f64]) -> f64 {
     for number in 0..STAGES {
         let stage = app.update(format!("stage{number}"), move |_: &mut u64| {
             let began = Instant::now();
-            thread::sleep(SERVICE - SPIN_MARGIN);
             while began.elapsed() < SERVICE {
                 std::hint::spin_loop();
             }

@@ -62,13 +62,8 @@ impl Model<'_> {
         replica.in_flight += 1;
         let (epoch, node) = (replica.epoch, replica.node);
         let twin = replica.moving.as_mut().and_then(|moving| moving.twin());
-        if from == node {
-            // What stays on the node is there before its sender goes on, and may go before it.
-            self.arrive(receiver, epoch, message);
-        } else {
-            let arrives = self.transfer(sender, from, receiver, node, bytes);
-            self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
-        }
+        let arrives = self.transfer(sender, from, receiver, node, bytes);
+        self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
         if let Some(node) = twin {
             let arrives = self.transfer(sender, from, receiver, node, bytes);
             let epoch = epoch + 1;
