@@ -34,7 +34,7 @@ pub(super) fn points(options: &Options) -> Vec<Point> {
         let works: io::Result<Vec<Work>> = (0..threads).map(|at| stores(folder, at)).collect();
         match works {
             Ok(works) => {
-                all.extend(point("disk", format!("{threads} operators"), 10.0, run, works))
+                all.extend(point("disk", format!("{threads} operators"), 10.0, run, works));
             }
             Err(error) => eprintln!("no disk study: {}: {error}", folder.display()),
         }
