@@ -262,11 +262,14 @@ impl Scenario {
         let scenario = "the scenario";
         let times = [self.duration, self.period];
         if times.iter().any(|time| !(*time > 0.0 && *time < 1e7)) {
-            fault(scenario, "`duration` and `period` are more than 0 s".to_owned());
+            fault(
+                scenario,
+                "`duration` and `period` are more than 0 s and less than 10,000,000 s".to_owned(),
+            );
         }
         let times = [self.warm_up, self.network_latency, self.create, self.boot];
         if times.iter().any(|time| !(*time >= 0.0 && *time < 1e7)) {
-            fault(scenario, "times are not negative".to_owned());
+            fault(scenario, "times are not negative, and less than 10,000,000 s".to_owned());
         }
         if self.nodes.is_empty() || self.operators.is_empty() {
             fault(scenario, "there is at least one node and one operator".to_owned());
