@@ -12,7 +12,8 @@
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table;
 //!    `coroutine`, the event scheduler
-//! 9. `peers`    one file per peer; `peers::mod` is the list
+//! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
+//! 10. `peers`    one file per peer; `peers::mod` is the list
 
 mod options;
 mod load;
@@ -34,6 +35,8 @@ mod cep;
 mod images;
 mod overload;
 mod coroutine;
+mod placement;
+mod saturation;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -50,7 +53,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 11] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -60,6 +63,8 @@ const BENCHES: [Bench; 9] = [
     Bench { name: "images", about: images::ABOUT, run: images::run },
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
     Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
+    Bench { name: "placement", about: placement::ABOUT, run: placement::run },
+    Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];
 
 fn main() -> ExitCode {

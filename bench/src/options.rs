@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) json: bool,
     pub(crate) rounds: usize,
+    /// The same, if it was said: some benches have a default of their own.
+    pub(crate) rounds_said: Option<usize>,
     pub(crate) threads: usize,
     pub(crate) seed: u64,
     /// The peer that ratios put above the line.
@@ -89,6 +91,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
         quick: false,
         json: false,
         rounds: 0,
+        rounds_said: None,
         threads: cores,
         seed: 1,
         ours: OURS.to_owned(),
@@ -103,7 +106,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
             Short('h') | Long("help") => return Ok(Parsed { command: Command::Help, options }),
             Long("quick") => options.quick = true,
             Long("json") => options.json = true,
-            Long("rounds") => options.rounds = positive(&mut parser, "--rounds")?,
+            Long("rounds") => {
+                options.rounds = positive(&mut parser, "--rounds")?;
+                options.rounds_said = Some(options.rounds);
+            }
             Long("threads") => options.threads = positive(&mut parser, "--threads")?,
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("against") => options.against = Some(parser.value()?.into()),

@@ -1,0 +1,81 @@
+//! What a replica would use if nothing held it back.
+//!
+//! A node that is full hides how much is wanted of it: its CPUs are busy, and that is all they can be. What an event
+//! costs is not hidden, nor how many arrive; their product is what the replica wants.
+
+use crate::usage::Usage;
+use crate::view::{OperatorId, ReplicaView, Second, View};
+
+/// Seconds that the latest rate is the mean of.
+const RECENT: usize = 3;
+/// Events of the last period from which on its cost per event is preferred to that of all time.
+const EVENTS_MIN: f64 = 20.0;
+
+/// What a replica wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Events a second.
+    pub rate: f64,
+    /// What they take: cores and bytes a second. Memory is what the replica holds now.
+    pub usage: Usage,
+}
+
+/// The demand of every replica of a view, by its place. What is silent demands what is last known of its
+/// operator, and nothing if nothing is.
+#[must_use]
+pub fn demands(view: &View) -> Vec<Demand> {
+    let mut costs: std::collections::HashMap<OperatorId, (Usage, f64)> = Default::default();
+    for replica in &view.replicas {
+        if let Some(cost) = cost(replica) {
+            let (sum, count) = costs.entry(replica.operator).or_default();
+            *sum += cost;
+            *count += 1.0;
+        }
+    }
+    let demand = |replica: &ReplicaView| {
+        // Replicas of one operator do the same work; one that has just been moved has done little.
+        let Some((sum, count)) = costs.get(&replica.operator) else { return Demand::default() };
+        let rate = rate(&replica.seconds);
+        let mut usage = sum.scaled(rate / count);
+        usage[crate::Resource::Memory] =
+            replica.usage().map_or(0.0, |now| now[crate::Resource::Memory]);
+        Demand { rate, usage }
+    };
+    view.replicas.iter().map(demand).collect()
+}
+
+/// What an event has cost, in the last period if it had enough of them.
+fn cost(replica: &ReplicaView) -> Option<Usage> {
+    let handled: f64 = replica.seconds.iter().map(|second| second.handled).sum();
+    if handled < EVENTS_MIN {
+        return replica.per_event;
+    }
+    let used = replica.seconds.iter().fold(Usage::new(), |sum, second| sum + second.usage);
+    Some(used.scaled(1.0 / handled))
+}
+
+/// The rate of arrivals: the mean of the last seconds.
+///
+/// A rate that grows is not carried on. Ramps end, often just before a round is held, and a prediction that
+/// goes past the end of one moves replicas that were well where they are.
+#[must_use]
+pub fn rate(seconds: &[Second]) -> f64 {
+    let latest = &seconds[seconds.len().saturating_sub(RECENT)..];
+    latest.iter().map(|second| second.arrived).sum::<f64>() / latest.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrivals(counts: &[f64]) -> Vec<Second> {
+        counts.iter().map(|&arrived| Second { arrived, ..Second::default() }).collect()
+    }
+
+    #[test]
+    fn the_rate_is_the_mean_of_the_last_three_seconds() {
+        assert_eq!(rate(&arrivals(&[900.0, 50.0, 60.0, 70.0])), 60.0);
+        assert_eq!(rate(&arrivals(&[50.0, 70.0])), 60.0);
+        assert_eq!(rate(&[]), 0.0);
+    }
+}

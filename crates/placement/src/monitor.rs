@@ -1,0 +1,341 @@
+//! Control messages become a view.
+//!
+//! Every replica sends one each second. The monitor keeps those of the last period, adds up what was used per
+//! event, and notices who is silent. It brings clocks together: a latency is the difference of two
+//! moments that two nodes wrote down, and the clocks of nodes may differ by an hour. What a node's clock is behind is the least
+//! that a message of it ever took, by its own stamp and our arrival: the true delay is in it too, but nearly
+//! the same for all nodes, so it cancels in the difference. A clock that is set anew is learnt anew.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+use crate::usage::Usage;
+use crate::view::{
+    Capacity, Cpu, Flow, NodeId, NodeState, NodeView, OperatorId, ReplicaId, ReplicaView, Second,
+    View,
+};
+
+/// A clock was set, if messages in a row all took this much longer than the fastest before.
+const CLOCK_SET_NS: i128 = 60_000_000_000;
+/// How many in a row.
+const CLOCK_SET_MESSAGES: usize = 10;
+
+/// The mean latency of events between two clocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredLatency {
+    /// The node that wrote down when an event left the operator before.
+    pub from: NodeId,
+    /// The node that wrote down when it arrived at the operator after.
+    pub to: NodeId,
+    /// The mean difference in milliseconds; negative where clocks differ.
+    pub mean_ms: f64,
+    /// Events that it is the mean of.
+    pub events: f64,
+}
+
+/// What a replica tells of the last second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControlMessage {
+    /// Whose it is.
+    pub replica: ReplicaId,
+    /// Where it runs.
+    pub node: NodeId,
+    /// When it was sent, by the clock of the node.
+    pub stamp: Time,
+    /// How long events took, for each pair of clocks.
+    pub latencies: Vec<MeasuredLatency>,
+    /// What the replica used.
+    pub usage: Usage,
+    /// Events that arrived.
+    pub arrived: f64,
+    /// Events that it handled.
+    pub handled: f64,
+    /// Bytes that a move would copy.
+    pub state_bytes: f64,
+    /// What the node uses, in all.
+    pub node_usage: Usage,
+    /// Each CPU of the node.
+    pub cpus: Vec<Cpu>,
+}
+
+/// Two connected operators, and the bytes of an event between them.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    from: OperatorId,
+    to: OperatorId,
+    event_bytes: f64,
+}
+
+#[derive(Debug)]
+struct Node {
+    view: NodeView,
+    heard: Option<Time>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Replica {
+    view: ReplicaView,
+    seconds: VecDeque<(Time, Second)>,
+    used: Usage,
+    arrived: f64,
+    handled: f64,
+}
+
+/// What a node's clock is behind ours, delay included.
+#[derive(Debug, Default)]
+struct Clock {
+    behind_ns: Option<i128>,
+    /// Of messages in a row that look as if the clock had been set: the least.
+    later_ns: Option<i128>,
+    later: usize,
+}
+
+impl Clock {
+    fn learn(&mut self, stamp: Time, arrived: Time) {
+        let took = i128::from(arrived.as_nanos()) - i128::from(stamp.as_nanos());
+        let Some(behind) = self.behind_ns else {
+            self.behind_ns = Some(took);
+            return;
+        };
+        if took < behind + CLOCK_SET_NS {
+            (self.behind_ns, self.later_ns, self.later) = (Some(behind.min(took)), None, 0);
+            return;
+        }
+        self.later += 1;
+        let least = self.later_ns.map_or(took, |least| least.min(took));
+        self.later_ns = Some(least);
+        if self.later == CLOCK_SET_MESSAGES {
+            *self = Clock { behind_ns: Some(least), ..Clock::default() };
+        }
+    }
+}
+
+/// Collects control messages, and makes views of them.
+#[derive(Debug)]
+pub struct Monitor {
+    period: Duration,
+    network_latency: Duration,
+    nodes: Vec<Node>,
+    replicas: Vec<Replica>,
+    links: Vec<Link>,
+    moving: usize,
+}
+
+impl Monitor {
+    /// A monitor of nothing, with rounds that are a period apart.
+    #[must_use]
+    pub fn new(period: Duration, network_latency: Duration) -> Self {
+        Monitor {
+            period,
+            network_latency,
+            nodes: Vec::new(),
+            replicas: Vec::new(),
+            links: Vec::new(),
+            moving: 0,
+        }
+    }
+
+    /// Adds a node that is neither elastic nor reserved.
+    pub fn add_node(
+        &mut self,
+        name: impl Into<String>,
+        capacity: Capacity,
+        state: NodeState,
+    ) -> NodeId {
+        let view = NodeView {
+            name: name.into(),
+            capacity,
+            state,
+            elastic: false,
+            reserved: false,
+            usage: None,
+            cpus: Vec::new(),
+        };
+        self.nodes.push(Node { view, heard: None, clock: Clock::default() });
+        NodeId(self.nodes.len() - 1)
+    }
+
+    /// Lets a node be released and asked for.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_elastic(&mut self, node: NodeId) {
+        self.nodes[node.0].view.elastic = true;
+    }
+
+    /// Keeps a node for what is pinned there.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_reserved(&mut self, node: NodeId) {
+        self.nodes[node.0].view.reserved = true;
+    }
+
+    /// Adds a replica of an operator. A pinned one is never moved.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn add_replica(
+        &mut self,
+        name: impl Into<String>,
+        operator: OperatorId,
+        node: NodeId,
+        pinned: bool,
+    ) -> ReplicaId {
+        assert!(node.0 < self.nodes.len(), "a replica runs on a node that was added");
+        let view = ReplicaView {
+            name: name.into(),
+            operator,
+            node,
+            pinned,
+            seconds: Vec::new(),
+            backlog: 0.0,
+            per_event: None,
+            state_bytes: 0.0,
+            moved: None,
+        };
+        let (seconds, used) = (VecDeque::new(), Usage::new());
+        self.replicas.push(Replica { view, seconds, used, arrived: 0.0, handled: 0.0 });
+        ReplicaId(self.replicas.len() - 1)
+    }
+
+    /// Connects two operators: a replica of the one sends its events, of so many bytes, to every
+    /// replica of the other.
+    pub fn connect(&mut self, from: OperatorId, to: OperatorId, event_bytes: f64) {
+        self.links.push(Link { from, to, event_bytes });
+    }
+
+    /// Takes a control message that arrived now. One of a replica or a node that is not known, or
+    /// with amounts that are no amounts, is dropped.
+    pub fn receive(&mut self, now: Time, message: &ControlMessage) {
+        let sane = message.usage.is_sane() && message.node_usage.is_sane();
+        let counts = [message.arrived, message.handled, message.state_bytes];
+        let sane = sane && counts.iter().all(|count| count.is_finite() && *count >= 0.0);
+        if !sane || message.replica.0 >= self.replicas.len() {
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(message.node.0) else { return };
+        node.clock.learn(message.stamp, now);
+        node.heard = Some(now);
+        node.view.usage = Some(message.node_usage);
+        node.view.cpus.clone_from(&message.cpus);
+        let latency_ms = self.corrected(&message.latencies);
+        let replica = &mut self.replicas[message.replica.0];
+        if replica.view.node != message.node {
+            return; // sent before the last move: true of the node, no longer of the replica
+        }
+        let (usage, arrived, handled) = (message.usage, message.arrived, message.handled);
+        replica.seconds.push_back((now, Second { latency_ms, usage, arrived, handled }));
+        replica.view.state_bytes = message.state_bytes;
+        replica.used += usage.without_memory();
+        replica.arrived += arrived;
+        replica.handled += handled;
+    }
+
+    /// The mean of the latencies, by one clock. One between clocks that are not known is left out.
+    fn corrected(&self, measured: &[MeasuredLatency]) -> Option<f64> {
+        let behind = |node: NodeId| self.nodes.get(node.0)?.clock.behind_ns;
+        let (mut sum, mut events) = (0.0, 0.0);
+        for latency in measured {
+            let (Some(from), Some(to)) = (behind(latency.from), behind(latency.to)) else {
+                continue;
+            };
+            let mean_ms = latency.mean_ms + (to - from) as f64 / 1e6;
+            if mean_ms.is_finite() && latency.events > 0.0 {
+                sum += mean_ms.max(0.0) * latency.events;
+                events += latency.events;
+            }
+        }
+        (events > 0.0).then(|| sum / events)
+    }
+
+    /// A move of a replica has begun.
+    pub fn move_begins(&mut self) {
+        self.moving += 1;
+    }
+
+    /// A move has ended: the replica runs there now, and what was heard of it before is forgotten, because
+    /// it is true of another node. Events that it left behind are in its backlog no more.
+    ///
+    /// # Panics
+    /// If there is no such replica, or no move has begun.
+    pub fn move_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
+        self.moving = self.moving.checked_sub(1).expect("a move ends that has begun");
+        let replica = &mut self.replicas[replica.0];
+        replica.seconds.clear();
+        replica.view.node = to;
+        replica.view.moved = Some(now);
+        replica.arrived = replica.handled + backlog;
+    }
+
+    /// A node came, or went.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn set_state(&mut self, node: NodeId, state: NodeState) {
+        self.nodes[node.0].view.state = state;
+    }
+
+    /// What is known now. Forgets what is older than a period.
+    #[must_use]
+    pub fn view(&mut self, now: Time) -> View {
+        let old = |heard: Time| now.since(heard) >= self.period;
+        for node in &mut self.nodes {
+            if node.heard.is_none_or(old) {
+                // An active node on which nothing runs has nobody to speak for it: it is idle, not silent.
+                node.view.usage = None;
+                node.view.cpus.clear();
+            }
+        }
+        for replica in &mut self.replicas {
+            while replica.seconds.front().is_some_and(|(heard, _)| old(*heard)) {
+                replica.seconds.pop_front();
+            }
+            let view = &mut replica.view;
+            view.seconds = replica.seconds.iter().map(|(_, second)| *second).collect();
+            view.backlog = (replica.arrived - replica.handled).max(0.0);
+            let some = replica.handled > 0.0;
+            view.per_event = some.then(|| replica.used.scaled(1.0 / replica.handled));
+        }
+        let idle = self.idle_nodes();
+        for (node, _) in self.nodes.iter_mut().zip(idle).filter(|(_, idle)| *idle) {
+            node.view.usage = Some(Usage::new());
+        }
+        View {
+            now,
+            nodes: self.nodes.iter().map(|node| node.view.clone()).collect(),
+            replicas: self.replicas.iter().map(|replica| replica.view.clone()).collect(),
+            flows: self.flows(),
+            network_latency_s: self.network_latency.as_secs_f64(),
+            moving: self.moving,
+        }
+    }
+
+    /// Which nodes are active, and run nothing.
+    fn idle_nodes(&self) -> Vec<bool> {
+        let active = |node: &Node| node.view.state == NodeState::Active;
+        let mut idle: Vec<bool> = self.nodes.iter().map(active).collect();
+        self.replicas.iter().for_each(|replica| idle[replica.view.node.0] = false);
+        idle
+    }
+
+    fn flows(&self) -> Vec<Flow> {
+        let mut rates: std::collections::HashMap<OperatorId, (f64, f64)> = Default::default();
+        for replica in &self.replicas {
+            if let Some(second) = replica.view.seconds.last() {
+                let (sum, count) = rates.entry(replica.view.operator).or_default();
+                *sum += second.handled;
+                *count += 1.0;
+            }
+        }
+        let flow = |link: &Link| {
+            let (sum, count) = rates.get(&link.from).copied().unwrap_or((0.0, 1.0));
+            let bytes_per_s = sum / count * link.event_bytes;
+            Flow { from: link.from, to: link.to, bytes_per_s }
+        };
+        self.links.iter().map(flow).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! Strategies by name: those that come with the library, and a program's own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use comporta_model::plan::{Choice, Offer, PlanFault, settle_choice};
+
+use crate::strategies;
+use crate::strategy::Strategy;
+
+type Make = Arc<dyn Fn(&Choice, u64) -> Box<dyn Strategy> + Send + Sync>;
+
+/// A strategy that can be chosen by name, and how it is made.
+#[derive(Clone)]
+pub struct Entry {
+    /// What may be said of it, and what people are told.
+    pub offer: Offer,
+    make: Make,
+}
+
+impl Entry {
+    /// A strategy under this name, made from a choice in which every parameter has its value, and a seed.
+    pub fn new<S: Strategy + 'static>(
+        offer: Offer,
+        make: impl Fn(&Choice, u64) -> S + Send + Sync + 'static,
+    ) -> Self {
+        Entry { offer, make: Arc::new(move |choice, seed| Box::new(make(choice, seed))) }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.offer.name).finish()
+    }
+}
+
+/// A choice that names no strategy, or has a parameter that does not fit. Every mistake is told.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct Unknown(pub Vec<PlanFault>);
+
+/// The strategies of a program, by name.
+#[derive(Clone, Debug)]
+pub struct Registry(Vec<Entry>);
+
+impl Registry {
+    /// Those that come with the library.
+    #[must_use]
+    pub fn new() -> Self {
+        Registry(strategies::all())
+    }
+
+    /// Adds one; it hides one that was there under its name.
+    pub fn add(&mut self, entry: Entry) {
+        self.0.retain(|old| old.offer.name != entry.offer.name);
+        self.0.push(entry);
+    }
+
+    /// Every strategy.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter()
+    }
+
+    /// Makes the strategy that a choice names, such as `adaptive(d=0.5)`.
+    ///
+    /// # Errors
+    /// When there is none of that name (the nearest is told), or a parameter does not fit.
+    pub fn make(&self, choice: &Choice, seed: u64) -> Result<Box<dyn Strategy>, Unknown> {
+        let offers: Vec<Offer> = self.0.iter().map(|entry| entry.offer).collect();
+        let full = settle_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;
+        let entry = self.0.iter().rev().find(|entry| entry.offer.is_called(&full.name));
+        let entry = entry.expect("the choice was found among the offers of these entries");
+        Ok((entry.make)(&full, seed))
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Registry::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_is_made_with_its_defaults() {
+        let registry = Registry::new();
+        for entry in registry.entries() {
+            assert!(registry.make(&Choice::new(entry.offer.name), 1).is_ok(), "{entry:?}");
+            assert!(!entry.offer.about.is_empty() && !entry.offer.cites.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_or_parameter_is_told_with_the_nearest() {
+        let told = |choice: &str| match Registry::new().make(&choice.into(), 1) {
+            Ok(_) => "made".to_owned(),
+            Err(unknown) => unknown.to_string(),
+        };
+        assert_eq!(told("adaptive(d=0.5, l_mig=2)"), "made");
+        assert!(told("adaptiv").contains("adaptive"), "{}", told("adaptiv"));
+        assert!(told("adaptive(l_mog=1)").contains("l_mig"), "{}", told("adaptive(l_mog=1)"));
+        assert!(
+            told("adaptive(l_mig=0)").contains("at least")
+                || told("adaptive(l_mig=0)").contains("from 1")
+        );
+    }
+
+    #[test]
+    fn a_programs_own_strategy_hides_one_of_its_name() {
+        let mut registry = Registry::new();
+        let offer = registry.entries().find(|entry| entry.offer.name == "none").unwrap().offer;
+        let before = registry.entries().count();
+        registry.add(Entry::new(Offer { about: "mine", ..offer }, |_, _| strategies::NoMoves));
+        assert_eq!(registry.entries().count(), before);
+        assert!(registry.entries().any(|entry| entry.offer.about == "mine"));
+    }
+}

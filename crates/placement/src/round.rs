@@ -1,0 +1,214 @@
+//! A round: moves drafted one after another, each checked against the view and against those before it.
+//!
+//! Invariants, whatever a strategy does: replicas of one operator never share a node; at most
+//! `moves_max` moves; none while one runs, to a silent node, to one that is reserved or not active, of a pinned
+//! replica or of one twice. A move updates the predicted usage of both nodes at once, so that two moves
+//! cannot fill one node unseen.
+
+use std::collections::HashMap;
+
+use crate::decision::{Action, Decision, Reason};
+use crate::usage::Usage;
+use crate::view::{NodeId, NodeState, OperatorId, ReplicaId, View};
+
+/// Why an action is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// A move is under way.
+    #[error("a move is under way")]
+    Moving,
+    /// As many moves were drafted as a round may have.
+    #[error("the round has all the moves it may have")]
+    LimitReached,
+    /// The view has no such replica or node.
+    #[error("there is no such replica or node")]
+    Unknown,
+    /// A source or a sink.
+    #[error("the replica is pinned")]
+    Pinned,
+    /// It was drafted to move already.
+    #[error("the replica moves in this round already")]
+    AlreadyMoved,
+    /// It is there.
+    #[error("the replica is on that node")]
+    SameNode,
+    /// Another replica of the operator is there, or will be.
+    #[error("another replica of the operator is on that node")]
+    ReplicaConflict,
+    /// No control message came from the node, or none of the replica: what it uses is not known.
+    #[error("nothing was heard from the node in the last period")]
+    Silent,
+    /// The node is kept for what is pinned there.
+    #[error("the node is reserved")]
+    Reserved,
+    /// The node stands by, or starts.
+    #[error("the node is not active")]
+    NotActive,
+    /// The node does not stand by.
+    #[error("the node does not stand by")]
+    NotStandby,
+    /// The node is not one that comes and goes.
+    #[error("the node is not elastic")]
+    NotElastic,
+    /// Replicas run on the node.
+    #[error("replicas run on the node")]
+    NotEmpty,
+}
+
+/// What a round has drafted so far.
+#[derive(Debug)]
+pub struct Round<'v> {
+    view: &'v View,
+    siblings: HashMap<OperatorId, Vec<ReplicaId>>,
+    moves_left: usize,
+    nodes: Vec<NodeId>,
+    usages: Vec<Option<Usage>>,
+    decisions: Vec<Decision>,
+}
+
+impl<'v> Round<'v> {
+    /// A round that has drafted nothing, of at most so many moves.
+    #[must_use]
+    pub fn new(view: &'v View, moves_max: usize) -> Self {
+        let mut siblings: HashMap<OperatorId, Vec<ReplicaId>> = HashMap::new();
+        for (id, replica) in view.replicas() {
+            siblings.entry(replica.operator).or_default().push(id);
+        }
+        Round {
+            view,
+            siblings,
+            moves_left: moves_max,
+            nodes: view.replicas.iter().map(|replica| replica.node).collect(),
+            usages: view.nodes.iter().map(|node| node.usage).collect(),
+            decisions: Vec::new(),
+        }
+    }
+
+    /// Moves that can still be drafted.
+    #[must_use]
+    pub fn moves_left(&self) -> usize {
+        if self.view.moving > 0 { 0 } else { self.moves_left }
+    }
+
+    /// Where a replica will be.
+    ///
+    /// # Panics
+    /// If the view has no such replica.
+    #[must_use]
+    pub fn node_of(&self, replica: ReplicaId) -> NodeId {
+        self.nodes[replica.0]
+    }
+
+    /// What a node is predicted to use, with what was drafted. `None` while it is silent.
+    ///
+    /// # Panics
+    /// If the view has no such node.
+    #[must_use]
+    pub fn usage_of(&self, node: NodeId) -> Option<Usage> {
+        self.usages[node.0]
+    }
+
+    /// Returns `Ok` if the move could be drafted.
+    ///
+    /// # Errors
+    /// What stands in its way.
+    pub fn may_move(&self, replica: ReplicaId, to: NodeId) -> Result<(), Obstacle> {
+        let view = self.view;
+        let (Some(moved), Some(target)) = (view.replicas.get(replica.0), view.nodes.get(to.0))
+        else {
+            return Err(Obstacle::Unknown);
+        };
+        let here = self.nodes[replica.0];
+        let mut siblings = self.siblings[&moved.operator].iter();
+        match () {
+            () if view.moving > 0 => Err(Obstacle::Moving),
+            () if self.moves_left == 0 => Err(Obstacle::LimitReached),
+            () if moved.pinned => Err(Obstacle::Pinned),
+            () if here != moved.node => Err(Obstacle::AlreadyMoved),
+            () if here == to => Err(Obstacle::SameNode),
+            () if target.reserved => Err(Obstacle::Reserved),
+            () if target.state != NodeState::Active => Err(Obstacle::NotActive),
+            () if moved.seconds.is_empty() => Err(Obstacle::Silent),
+            () if self.usages[here.0].is_none() || self.usages[to.0].is_none() => {
+                Err(Obstacle::Silent)
+            }
+            () if siblings.any(|id| *id != replica && self.nodes[id.0] == to) => {
+                Err(Obstacle::ReplicaConflict)
+            }
+            () => Ok(()),
+        }
+    }
+
+    /// Drafts a move, and updates what the two nodes are predicted to use.
+    ///
+    /// # Errors
+    /// What stands in its way; nothing is drafted then.
+    pub fn move_to(
+        &mut self,
+        replica: ReplicaId,
+        to: NodeId,
+        reason: Reason,
+    ) -> Result<(), Obstacle> {
+        self.may_move(replica, to)?;
+        let from = self.nodes[replica.0];
+        let used = self.view.replicas[replica.0].usage().unwrap_or_default();
+        if let Some(usage) = &mut self.usages[from.0] {
+            *usage -= used;
+        }
+        if let Some(usage) = &mut self.usages[to.0] {
+            *usage += used;
+        }
+        self.nodes[replica.0] = to;
+        self.moves_left -= 1;
+        self.decisions.push(Decision { action: Action::Move { replica, from, to }, reason });
+        Ok(())
+    }
+
+    /// Asks for a node that stands by.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn add_node(&mut self, node: NodeId, reason: Reason) -> Result<(), Obstacle> {
+        let seen = self.view.nodes.get(node.0).ok_or(Obstacle::Unknown)?;
+        let action = Action::AddNode(node);
+        if seen.state != NodeState::Standby || self.has(action) {
+            return Err(Obstacle::NotStandby);
+        }
+        self.decisions.push(Decision { action, reason });
+        Ok(())
+    }
+
+    /// Releases a node on which nothing runs.
+    ///
+    /// # Errors
+    /// When something does, or will; when it is not active, or not elastic.
+    pub fn release_node(&mut self, node: NodeId, reason: Reason) -> Result<(), Obstacle> {
+        let seen = self.view.nodes.get(node.0).ok_or(Obstacle::Unknown)?;
+        let action = Action::ReleaseNode(node);
+        let occupied = self.view.replicas().any(|(id, replica)| {
+            // What moves away in this round still runs there.
+            replica.node == node || self.nodes[id.0] == node
+        });
+        match () {
+            () if self.view.moving > 0 => return Err(Obstacle::Moving),
+            () if !seen.elastic => return Err(Obstacle::NotElastic),
+            () if seen.state != NodeState::Active || self.has(action) => {
+                return Err(Obstacle::NotActive);
+            }
+            () if occupied => return Err(Obstacle::NotEmpty),
+            () => self.decisions.push(Decision { action, reason }),
+        }
+        Ok(())
+    }
+
+    fn has(&self, action: Action) -> bool {
+        self.decisions.iter().any(|decision| decision.action == action)
+    }
+
+    /// What was drafted, in order.
+    #[must_use]
+    pub fn finish(self) -> Vec<Decision> {
+        self.decisions
+    }
+}

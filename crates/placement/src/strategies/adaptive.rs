@@ -1,0 +1,102 @@
+//! The adaptive strategy as published (section 3.2.3): replicas whose latency grew are candidates, the
+//! one that grew most first, of equal ones the one that was moved longest ago; each goes to a node that the target rule
+//! allows, until `l_mig` have found one.
+
+use comporta_model::plan::{Offer, ParamKind, ParamSpec};
+
+use super::DISSERTATION;
+use crate::decision::Reason;
+use crate::registry::Entry;
+use crate::round::Round;
+use crate::strategy::Strategy;
+use crate::target;
+use crate::view::{ReplicaId, View};
+use crate::worsening::worsening;
+
+/// Moves those whose latency grew.
+#[derive(Clone, Copy, Debug)]
+pub struct Adaptive {
+    sensitivity: f64,
+    moves_max: usize,
+}
+
+/// How many moves a round may have, for all strategies that move.
+pub(super) const MOVES_MAX: ParamSpec = ParamSpec {
+    name: "l_mig",
+    about: "moves that a round has at most; one of a thousand is as good as none",
+    kind: ParamKind::Count(1, 1_000_000),
+    default: "1",
+};
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "adaptive",
+        aliases: &[],
+        about: "moves the replica whose latency grew most to a node that is less loaded in every way",
+        cites: DISSERTATION,
+        params: &[
+            ParamSpec {
+                name: "d",
+                about: "sensitivity: the share by which a latency must grow from second to second",
+                kind: ParamKind::Number(0.0, 1000.0),
+                default: "0.25",
+            },
+            MOVES_MAX,
+        ],
+    };
+    Entry::new(offer, |choice, _| Adaptive::new(choice.number("d"), choice.count("l_mig")))
+}
+
+impl Adaptive {
+    /// With this sensitivity, and so many moves a round at most.
+    #[must_use]
+    pub fn new(sensitivity: f64, moves_max: usize) -> Self {
+        Adaptive { sensitivity, moves_max }
+    }
+
+    /// Replicas whose latency grew, with `s`, in the order in which they are tried.
+    fn candidates(&self, view: &View) -> Vec<(f64, ReplicaId)> {
+        let s = |replica: &crate::ReplicaView| worsening(&replica.latencies_ms(), self.sensitivity);
+        let mut candidates: Vec<(f64, ReplicaId)> = view
+            .replicas()
+            .filter(|(_, replica)| !replica.pinned)
+            .map(|(id, replica)| (s(replica), id))
+            .filter(|(s, _)| *s > 0.0)
+            .collect();
+        // `None`, never moved, is before every time.
+        let moved = |id: ReplicaId| view.replicas[id.0].moved;
+        candidates.sort_by(|(s, x), (t, y)| t.total_cmp(s).then(moved(*x).cmp(&moved(*y))));
+        candidates
+    }
+}
+
+impl Strategy for Adaptive {
+    fn moves_max(&self) -> usize {
+        self.moves_max
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        let candidates = self.candidates(view);
+        for (rank, (s, replica)) in candidates.iter().enumerate() {
+            if round.moves_left() == 0 {
+                return;
+            }
+            let Some((node, resource)) = target::choose(view, round, *replica) else { continue };
+            let from = &view.nodes[view.replicas[replica.0].node.0].name;
+            let to = &view.nodes[node.0].name;
+            let reason = Reason {
+                signal: format!(
+                    "s = {s:.2} at d = {}, number {} of {} candidates",
+                    self.sensitivity,
+                    rank + 1,
+                    candidates.len()
+                ),
+                rule: format!(
+                    "{to} would use less {resource} than {from} does, and more of nothing"
+                ),
+                effect: format!("{} leaves {from} for {to}", view.replicas[replica.0].name),
+            };
+            round.move_to(*replica, node, reason).expect("a target was chosen that may take it");
+        }
+    }
+}

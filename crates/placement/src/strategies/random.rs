@@ -1,0 +1,70 @@
+//! The random strategy (section 4.2): each round a coin decides for every replica whether it is a
+//! candidate; they are tried in an order of chance, and the target rule is that of the adaptive strategy.
+//! What it shows is how much of that one's success is due to the rule alone.
+
+use comporta_model::plan::Offer;
+use comporta_stats::Dice;
+
+use super::DISSERTATION;
+use super::adaptive::MOVES_MAX;
+use crate::decision::Reason;
+use crate::registry::Entry;
+use crate::round::Round;
+use crate::strategy::Strategy;
+use crate::target;
+use crate::view::{ReplicaId, View};
+
+/// Moves whatever chance picks.
+#[derive(Clone, Debug)]
+pub struct Random {
+    dice: Dice,
+    moves_max: usize,
+}
+
+pub(super) fn entry() -> Entry {
+    let offer = Offer {
+        name: "random",
+        aliases: &[],
+        about: "moves replicas that chance picks, by the target rule of `adaptive`",
+        cites: DISSERTATION,
+        params: &[MOVES_MAX],
+    };
+    Entry::new(offer, |choice, seed| Random::new(seed, choice.count("l_mig")))
+}
+
+impl Random {
+    /// By the chances of this seed, with so many moves a round at most.
+    #[must_use]
+    pub fn new(seed: u64, moves_max: usize) -> Self {
+        Random { dice: Dice::new(seed), moves_max }
+    }
+}
+
+impl Strategy for Random {
+    fn moves_max(&self) -> usize {
+        self.moves_max
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        let movable = view.replicas().filter(|(_, replica)| !replica.pinned);
+        let mut candidates: Vec<ReplicaId> =
+            movable.map(|(id, _)| id).filter(|_| self.dice.below(2) == 0).collect();
+        self.dice.shuffle(&mut candidates);
+        for replica in candidates {
+            if round.moves_left() == 0 {
+                return;
+            }
+            let Some((node, resource)) = target::choose(view, round, replica) else { continue };
+            let from = &view.nodes[view.replicas[replica.0].node.0].name;
+            let to = &view.nodes[node.0].name;
+            let reason = Reason {
+                signal: "picked by chance".to_owned(),
+                rule: format!(
+                    "{to} would use less {resource} than {from} does, and more of nothing"
+                ),
+                effect: format!("{} leaves {from} for {to}", view.replicas[replica.0].name),
+            };
+            round.move_to(replica, node, reason).expect("a target was chosen that may take it");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a strategy sees: nodes, replicas, how operators are connected, at one moment.
+//! Made by `monitor`; a test may build one by hand. Ids are places in the view's own lists.
+
+use comporta_model::event::Time;
+
+use crate::usage::{Resource, Usage};
+
+/// A node of the view: its place in [`View::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub usize);
+
+/// A replica of the view: its place in [`View::replicas`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(pub usize);
+
+/// An operator. Replicas that belong together name the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperatorId(pub usize);
+
+/// What a node has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// Cores.
+    pub cores: f64,
+    /// Bytes of memory.
+    pub memory: f64,
+    /// Bytes a second that its disk reads or writes.
+    pub disk: f64,
+    /// Bytes a second in each direction of its network interface.
+    pub network: f64,
+}
+
+impl Capacity {
+    /// How much of a resource there is. Reads and writes share the disk.
+    #[must_use]
+    pub fn of(&self, resource: Resource) -> f64 {
+        match resource {
+            Resource::Cpu | Resource::IoWait => self.cores,
+            Resource::Memory => self.memory,
+            Resource::DiskRead | Resource::DiskWritten => self.disk,
+            Resource::Received | Resource::Sent => self.network,
+        }
+    }
+}
+
+/// One CPU over the last second, as shares of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpu {
+    /// Computing.
+    pub busy: f64,
+    /// Waiting for a disk.
+    pub io_wait: f64,
+}
+
+/// Whether a node takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It runs replicas.
+    Active,
+    /// It was asked for, and is not there yet.
+    Starting,
+    /// It can be asked for.
+    Standby,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// What people call it.
+    pub name: String,
+    /// What it has.
+    pub capacity: Capacity,
+    /// Whether it takes part.
+    pub state: NodeState,
+    /// It may be released, and asked for again: it costs while it is there.
+    pub elastic: bool,
+    /// Nothing is moved to it: it is kept for what is pinned there.
+    pub reserved: bool,
+    /// All that is used on it, by replicas and by others. `None` while the node is silent: no control
+    /// message came in the last period.
+    pub usage: Option<Usage>,
+    /// Each of its CPUs over the last second.
+    pub cpus: Vec<Cpu>,
+}
+
+/// A replica over one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Second {
+    /// The mean latency of the events that came through, in milliseconds.
+    pub latency_ms: Option<f64>,
+    /// What it used.
+    pub usage: Usage,
+    /// Events that arrived.
+    pub arrived: f64,
+    /// Events that it handled.
+    pub handled: f64,
+}
+
+/// A replica of an operator.
+#[derive(Clone, Debug)]
+pub struct ReplicaView {
+    /// What people call it.
+    pub name: String,
+    /// The operator. Replicas of one operator never share a node.
+    pub operator: OperatorId,
+    /// Where it runs.
+    pub node: NodeId,
+    /// It stays where it is: a source or a sink.
+    pub pinned: bool,
+    /// The seconds of the last period, the oldest first. Empty while the replica is silent.
+    pub seconds: Vec<Second>,
+    /// Events that wait for it or are being handled: those that arrived less those that were handled.
+    pub backlog: f64,
+    /// What handling an event has used on average since the replica was first heard of: core-seconds and
+    /// bytes. `None` before it has handled any.
+    pub per_event: Option<Usage>,
+    /// Bytes that a move has to copy.
+    pub state_bytes: f64,
+    /// When it was last moved.
+    pub moved: Option<Time>,
+}
+
+impl ReplicaView {
+    /// What it used in the last second, or `None` while it is silent.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.seconds.last().map(|second| second.usage)
+    }
+
+    /// The mean latency of each second of the last period, in milliseconds, the oldest first. A second in
+    /// which no event came through has none.
+    #[must_use]
+    pub fn latencies_ms(&self) -> Vec<f64> {
+        self.seconds.iter().filter_map(|second| second.latency_ms).collect()
+    }
+}
+
+/// Two connected operators: the output of one is the input of the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Sends.
+    pub from: OperatorId,
+    /// Receives.
+    pub to: OperatorId,
+    /// Bytes a second from a replica of the one to a replica of the other.
+    pub bytes_per_s: f64,
+}
+
+/// What a strategy sees.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// By the clock of whoever decides.
+    pub now: Time,
+    /// Every node; a [`NodeId`] is a place in this list.
+    pub nodes: Vec<NodeView>,
+    /// Every replica; a [`ReplicaId`] is a place in this list.
+    pub replicas: Vec<ReplicaView>,
+    /// How operators are connected.
+    pub flows: Vec<Flow>,
+    /// How long a message is under way between two nodes, in seconds.
+    pub network_latency_s: f64,
+    /// Moves that are under way. While there are any, no round is held.
+    pub moving: usize,
+}
+
+impl View {
+    /// Every node with its id.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeView)> {
+        self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at), node))
+    }
+
+    /// Every replica with its id.
+    pub fn replicas(&self) -> impl Iterator<Item = (ReplicaId, &ReplicaView)> {
+        self.replicas.iter().enumerate().map(|(at, replica)| (ReplicaId(at), replica))
+    }
+}

@@ -1,0 +1,168 @@
+//! Control messages become views.
+
+use std::time::Duration;
+
+use comporta_placement::strategies::Adaptive;
+use comporta_placement::{
+    ControlMessage, MeasuredLatency, Monitor, NodeId, NodeState, OperatorId, ReplicaId, Resource,
+    Time, Usage, View, decide, mock,
+};
+
+const PERIOD: Duration = Duration::from_secs(10);
+/// How long a control message is under way.
+const DELAY_MS: u64 = 2;
+
+/// Source `s` on node 0, worker `w` on node 1, sink `k` on node 0; node 2 is idle. The clock of
+/// node n is `ahead[n]` seconds ahead of ours.
+struct Cluster {
+    monitor: Monitor,
+    ahead: [u64; 3],
+}
+
+impl Cluster {
+    fn new(ahead: [u64; 3]) -> Self {
+        let mut monitor = Monitor::new(PERIOD, Duration::from_micros(500));
+        for name in ["ends", "work", "spare"] {
+            monitor.add_node(name, mock::CAPACITY, NodeState::Active);
+        }
+        monitor.add_replica("s", OperatorId(0), NodeId(0), true);
+        monitor.add_replica("w", OperatorId(1), NodeId(1), false);
+        Cluster { monitor, ahead }
+    }
+
+    fn stamp(&self, node: usize, ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms) + Duration::from_secs(self.ahead[node])
+    }
+
+    /// The messages of a second, in which events took so long between source and sink.
+    fn second(&mut self, second: u64, latency_ms: f64) {
+        let arrives = Time::ZERO + Duration::from_millis(1000 * second + DELAY_MS);
+        for node in [0, 1] {
+            // Both moments are written down on node 0, one of them by another clock in the test below.
+            let latency = MeasuredLatency {
+                from: NodeId(0),
+                to: NodeId(1),
+                mean_ms: latency_ms + 1e3 * (self.ahead[1] as f64 - self.ahead[0] as f64),
+                events: 100.0,
+            };
+            let message = ControlMessage {
+                replica: ReplicaId(node),
+                node: NodeId(node),
+                stamp: self.stamp(node, 1000 * second),
+                latencies: if node == 1 { vec![latency] } else { Vec::new() },
+                usage: Usage::new().with(Resource::Cpu, 1.0),
+                arrived: 100.0,
+                handled: 90.0,
+                state_bytes: 0.0,
+                node_usage: Usage::new().with(Resource::Cpu, 1.5),
+                cpus: Vec::new(),
+            };
+            self.monitor.receive(arrives, &message);
+        }
+    }
+
+    fn view(&mut self, second: u64) -> View {
+        self.monitor.view(Time::ZERO + Duration::from_millis(1000 * second + 5))
+    }
+}
+
+#[test]
+fn clocks_that_differ_by_an_hour_change_no_latency() {
+    for ahead in [[0, 0, 0], [0, 3600, 0], [3600, 0, 0], [7200, 3600, 0]] {
+        let mut cluster = Cluster::new(ahead);
+        for second in 1..=5 {
+            cluster.second(second, 5.0 * second as f64);
+        }
+        let latencies = cluster.view(5).replicas[1].latencies_ms();
+        let expected = [5.0, 10.0, 15.0, 20.0, 25.0];
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
+        assert!(latencies.iter().zip(&expected).all(close), "{ahead:?} {latencies:?}");
+        let moves = decide(&mut Adaptive::new(0.25, 1), &cluster.view(5));
+        assert_eq!(moves.len(), 1, "{ahead:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_learnt_anew() {
+    let mut cluster = Cluster::new([3600, 3600, 0]);
+    (1..=3).for_each(|second| cluster.second(second, 5.0));
+    cluster.ahead = [3600, 0, 0]; // node 1 is an hour behind now
+    (4..=20).for_each(|second| cluster.second(second, 5.0));
+    let latencies = cluster.view(20).replicas[1].latencies_ms();
+    assert!((latencies.last().unwrap() - 5.0).abs() < 1e-6, "{latencies:?}");
+}
+
+#[test]
+fn a_node_from_which_nothing_comes_for_a_period_is_silent_and_its_replicas_stay() {
+    let mut cluster = Cluster::new([0; 3]);
+    cluster.second(1, 5.0);
+    cluster.second(2, 50.0);
+    assert!(cluster.view(3).nodes[1].usage.is_some());
+    let view = cluster.view(13);
+    assert_eq!(view.nodes[1].usage, None);
+    assert!(view.replicas[1].seconds.is_empty());
+    assert!(decide(&mut Adaptive::new(0.25, 1), &view).is_empty());
+}
+
+#[test]
+fn an_active_node_on_which_nothing_runs_is_idle_rather_than_silent() {
+    let mut cluster = Cluster::new([0; 3]);
+    cluster.second(1, 5.0);
+    assert_eq!(cluster.view(1).nodes[2].usage, Some(Usage::new()));
+    cluster.monitor.set_state(NodeId(2), NodeState::Standby);
+    assert_eq!(cluster.view(1).nodes[2].usage, None);
+}
+
+#[test]
+fn a_view_holds_the_seconds_of_one_period_and_the_costs_of_all_time() {
+    let mut cluster = Cluster::new([0; 3]);
+    (1..=25).for_each(|second| cluster.second(second, 5.0));
+    let worker = &cluster.view(25).replicas[1];
+    assert_eq!(worker.seconds.len(), 10);
+    assert_eq!(worker.backlog, 250.0);
+    assert!((worker.per_event.unwrap()[Resource::Cpu] - 1.0 / 90.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_move_forgets_what_was_heard_at_the_old_place() {
+    let mut cluster = Cluster::new([0; 3]);
+    (1..=5).for_each(|second| cluster.second(second, 5.0));
+    cluster.monitor.move_begins();
+    assert_eq!(cluster.view(5).moving, 1);
+    let now = Time::ZERO + Duration::from_secs(6);
+    cluster.monitor.move_ends(now, ReplicaId(1), NodeId(2), 7.0);
+    cluster.second(6, 5.0); // sent before it moved: says node 1
+    let view = cluster.view(6);
+    let worker = &view.replicas[1];
+    assert_eq!((view.moving, worker.node, worker.moved), (0, NodeId(2), Some(now)));
+    assert!(worker.seconds.is_empty());
+    assert_eq!(worker.backlog, 7.0);
+}
+
+#[test]
+fn a_message_with_amounts_that_are_no_amounts_is_dropped() {
+    let mut cluster = Cluster::new([0; 3]);
+    let good = ControlMessage {
+        replica: ReplicaId(1),
+        node: NodeId(1),
+        stamp: Time::ZERO,
+        latencies: Vec::new(),
+        usage: Usage::new(),
+        arrived: 1.0,
+        handled: 1.0,
+        state_bytes: 0.0,
+        node_usage: Usage::new(),
+        cpus: Vec::new(),
+    };
+    let bad = [
+        ControlMessage { usage: Usage::new().with(Resource::Cpu, f64::NAN), ..good.clone() },
+        ControlMessage { node_usage: Usage::new().with(Resource::Cpu, -1.0), ..good.clone() },
+        ControlMessage { handled: f64::INFINITY, ..good.clone() },
+        ControlMessage { replica: ReplicaId(77), ..good.clone() },
+        ControlMessage { node: NodeId(77), ..good.clone() },
+    ];
+    bad.iter().for_each(|message| cluster.monitor.receive(Time::ZERO, message));
+    assert!(cluster.view(0).replicas[1].seconds.is_empty());
+    cluster.monitor.receive(Time::ZERO, &good);
+    assert_eq!(cluster.view(0).replicas[1].seconds.len(), 1);
+}

@@ -1,0 +1,115 @@
+//! The cost-aware strategy.
+
+use comporta_placement::mock::Mock;
+use comporta_placement::strategies::CostAware;
+use comporta_placement::{NodeState, Resource};
+
+fn ours() -> CostAware {
+    CostAware::new(4, 0.75)
+}
+
+/// Five replicas on `a`, wanted for 1.25 of it; `b` is idle.
+fn crowded() -> Mock {
+    let mut mock = Mock::new(["a", "b"]);
+    for name in ["v", "w", "x", "y", "z"] {
+        mock = mock.replica(name, name, "a");
+    }
+    for name in ["v", "w", "x", "y", "z"] {
+        // A node of four cores lets each have 0.8; they handle 80 of the 100 events that arrive.
+        mock.use_cpu(name, 0.8);
+        let replica = mock.replica_mut(name);
+        replica.seconds.iter_mut().for_each(|second| second.handled = 80.0);
+        replica.per_event = replica.usage().map(|used| used.scaled(1.0 / 80.0));
+    }
+    mock
+}
+
+#[test]
+fn what_a_full_node_hides_is_seen_and_moved_until_loads_are_even() {
+    let mock = crowded();
+    let decisions = mock.decide(&mut ours());
+    assert_eq!(mock.moves(&decisions), ["v: a -> b", "w: a -> b"]);
+    assert!(decisions[0].reason.signal.contains("a is wanted for 1.25"), "{:?}", decisions[0]);
+    assert!(decisions[1].reason.effect.contains("0.75"), "{:?}", decisions[1]);
+}
+
+#[test]
+fn state_that_costs_more_to_copy_than_the_move_gains_stays() {
+    let mut mock = crowded();
+    // 125 MB/s: 100 GB take 800 s.
+    for name in ["v", "w", "x", "y", "z"] {
+        mock.replica_mut(name).state_bytes = 1e11;
+    }
+    mock.replica_mut("y").state_bytes = 1e6;
+    assert_eq!(mock.moves(&mock.decide(&mut ours())), ["y: a -> b"]);
+}
+
+#[test]
+fn chatty_operators_come_together_where_nothing_speaks_against_it() {
+    let mut mock = Mock::new(["a", "b", "c"])
+        .replica("x", "X", "a")
+        .replica("y", "Y", "b")
+        .flow("X", "Y", 1e6);
+    mock.use_cpu("x", 0.1).use_cpu("y", 0.1);
+    let decisions = mock.decide(&mut ours());
+    assert_eq!(mock.moves(&decisions), ["x: a -> b"]);
+    mock.apply(&decisions);
+    assert!(mock.decide(&mut ours()).is_empty(), "and stay");
+}
+
+#[test]
+fn even_loads_stay_as_they_are() {
+    let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a").replica("y", "Y", "b");
+    mock.use_cpu("x", 2.0).use_cpu("y", 1.9).latencies("x", &[5.0, 50.0]);
+    assert!(mock.decide(&mut ours()).is_empty());
+}
+
+#[test]
+fn a_node_whose_memory_does_not_fit_gives_some_away() {
+    let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a").replica("y", "Y", "a");
+    mock.use_of("x", Resource::Memory, 1.5e9).use_of("y", Resource::Memory, 1.2e9);
+    let decisions = mock.decide(&mut ours());
+    assert_eq!(decisions.len(), 1, "{:?}", mock.moves(&decisions));
+}
+
+#[test]
+fn a_node_is_asked_for_when_the_cluster_is_full_and_only_one_at_a_time() {
+    let mut mock = Mock::new(["a", "b", "c"]).replica("x", "X", "a");
+    for name in ["b", "c"] {
+        mock.node_mut(name).state = NodeState::Standby;
+        mock.node_mut(name).elastic = true;
+    }
+    mock.use_cpu("x", 3.5);
+    let asked = mock.decide(&mut ours());
+    assert_eq!(mock.moves(&asked), ["+b"]);
+    mock.node_mut("b").state = NodeState::Starting;
+    assert!(mock.decide(&mut ours()).is_empty());
+}
+
+#[test]
+fn a_node_is_emptied_and_released_where_the_others_can_do_its_work() {
+    let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a").replica("y", "Y", "b");
+    mock.use_cpu("x", 0.4).use_cpu("y", 0.3);
+    mock.node_mut("b").elastic = true;
+    let mut strategy = ours();
+    let decisions = mock.decide(&mut strategy);
+    assert_eq!(mock.moves(&decisions), ["y: b -> a"]);
+    mock.apply(&decisions);
+    assert_eq!(mock.moves(&mock.decide(&mut strategy)), ["-b"]);
+}
+
+#[test]
+fn nodes_that_are_not_elastic_stay_even_if_they_are_idle() {
+    let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a");
+    mock.use_cpu("x", 0.1);
+    assert!(mock.decide(&mut ours()).is_empty());
+}
+
+#[test]
+fn a_load_that_grows_keeps_a_node_from_being_released() {
+    let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a").replica("y", "Y", "b");
+    mock.use_cpu("x", 0.4).use_cpu("y", 0.3);
+    mock.node_mut("b").elastic = true;
+    mock.arrivals("x", 600.0); // of 0.004 core-seconds each: 2.4 cores
+    assert!(mock.decide(&mut ours()).is_empty());
+}

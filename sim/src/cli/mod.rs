@@ -1,0 +1,168 @@
+//! The command line of the simulator: arguments, the progress of a run, what is written where.
+//!
+//! 1. `progress`: a bar on the terminal.
+//! 2. `compare`: several strategies on the same events.
+
+mod progress;
+mod compare;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use comporta_placement::{Choice, Registry};
+use comporta_sim::{Outcome, Scenario, file, run_with, show};
+
+use self::progress::Bar;
+
+/// What if this program ran on 6, 58 or 1,000 nodes? Clusters in virtual time.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a scenario and shows what came of it.
+    Run {
+        /// The scenario, a TOML file.
+        scenario: PathBuf,
+        /// Another strategy than the file says, such as 'adaptive(d=0.5)'.
+        #[arg(long)]
+        strategy: Option<String>,
+        /// Another seed than the file says.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Lists every move with its reason.
+        #[arg(long)]
+        explain: bool,
+        /// Writes everything as JSON to a file, or to standard output as `-`.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Draws latency and node loads over time.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// Shows no progress.
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Runs a scenario under several strategies on the same events, and sets them against the first.
+    Compare {
+        /// The scenario, a TOML file.
+        scenario: PathBuf,
+        /// Strategies; the first is what the others are set against.
+        #[arg(required = true, num_args = 1..)]
+        strategies: Vec<String>,
+        /// Seeds that each is run with.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        seeds: u64,
+    },
+    /// Says what is wrong with a scenario, without running it.
+    Check {
+        /// The scenario, a TOML file.
+        scenario: PathBuf,
+    },
+    /// Lists the strategies and their parameters.
+    Strategies,
+}
+
+/// What went wrong, as people are told, and the exit code.
+struct Failure(String, u8);
+
+impl Failure {
+    fn wrong(text: impl Into<String>) -> Self {
+        Failure(text.into(), 2)
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(1),
+        },
+        Err(Failure(text, code)) => {
+            let _ = writeln!(std::io::stderr(), "{text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Does what was asked for; what is printed comes back.
+fn run(args: Args) -> Result<String, Failure> {
+    match args.command {
+        Command::Run { scenario, strategy, seed, explain, json, svg, quiet } => {
+            let mut scenario = read(&scenario)?;
+            if let Some(strategy) = strategy {
+                scenario.strategy = Choice::from(strategy.as_str());
+            }
+            scenario.seed = seed.unwrap_or(scenario.seed);
+            let outcome = simulate(&scenario, quiet)?;
+            if let Some(path) = &svg {
+                write(path, &show::timeline(&outcome))?;
+            }
+            let to_stdout = json.as_deref() == Some(Path::new("-"));
+            let text = json.is_some().then(|| format!("{}\n", show::json(&outcome)));
+            match (&json, text) {
+                (Some(_), Some(text)) if to_stdout => return Ok(text),
+                (Some(path), Some(text)) => write(path, &text)?,
+                _ => {}
+            }
+            let mut text = show::summary(std::slice::from_ref(&outcome));
+            if explain {
+                text += "\n";
+                text += &show::moves(&outcome);
+            }
+            Ok(text)
+        }
+        Command::Compare { scenario, strategies, seeds } => {
+            compare::compare(&read(&scenario)?, &strategies, seeds)
+        }
+        Command::Check { scenario } => {
+            let scenario = read(&scenario)?;
+            let (nodes, operators) = (scenario.nodes.len(), scenario.operators.len());
+            let seconds = scenario.duration;
+            Ok(format!("{}: {nodes} nodes, {operators} operators, {seconds} s\n", scenario.name))
+        }
+        Command::Strategies => Ok(strategies()),
+    }
+}
+
+fn read(path: &Path) -> Result<Scenario, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong(format!("error: {name} cannot be read: {error}")))?;
+    let colours = std::io::stderr().is_terminal();
+    file::read(&name, &text, &Registry::new())
+        .map_err(|mistakes| Failure::wrong(mistakes.render(colours)))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| {
+        Failure(format!("error: {} cannot be written: {error}", path.display()), 1)
+    })
+}
+
+fn simulate(scenario: &Scenario, quiet: bool) -> Result<Outcome, Failure> {
+    let mut bar = Bar::new(quiet);
+    let outcome = run_with(scenario, &Registry::new(), &mut |progress| bar.show(progress));
+    bar.clear();
+    outcome.map_err(|error| Failure::wrong(format!("error: {error}")))
+}
+
+fn strategies() -> String {
+    let mut text = String::new();
+    for entry in Registry::new().entries() {
+        let offer = entry.offer;
+        text += &format!("{:<12} {}\n", offer.name, offer.about);
+        for param in offer.params {
+            let (name, default) = (param.name, param.default);
+            text += &format!("             {name} = {default}: {}\n", param.about);
+        }
+    }
+    text
+}

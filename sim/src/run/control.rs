@@ -1,0 +1,182 @@
+//! What the manager does: control messages each second, rounds, and carrying out what they decide.
+
+use comporta_placement::{
+    Action, ControlMessage, Cpu, MeasuredLatency, NodeId, NodeState, ReplicaId, Resource, Time,
+    Usage, decide,
+};
+
+use super::parts::Counters;
+use super::{Happening, Model, NS, ns};
+use crate::outcome::{MoveRecord, NodeChange};
+
+/// Bytes of a control message.
+const CONTROL_BYTES: f64 = 300.0;
+
+impl Model<'_> {
+    /// Every replica tells of the last second.
+    pub(super) fn second(&mut self) {
+        let second = self.now as f64 / NS;
+        let uses: Vec<(Usage, Vec<Cpu>)> =
+            (0..self.nodes.len()).map(|at| self.node_use(at)).collect();
+        let shares = uses.iter().zip(&self.nodes).map(|((usage, _), node)| {
+            let active = node.state == NodeState::Active;
+            active.then(|| (usage[Resource::Cpu] / f64::from(node.cores)) as f32)
+        });
+        self.recorder.second(second, shares.collect());
+        // First all are measured, then messages leave: sending changes what is measured.
+        let messages: Vec<ControlMessage> =
+            (0..self.replicas.len()).filter_map(|at| self.control_message(at, &uses)).collect();
+        for message in messages {
+            let left = self.send_out(message.node.0 as u32, CONTROL_BYTES);
+            let arrives = left + ns(self.scenario.network_latency);
+            self.calendar.set(arrives, Happening::Told(Box::new(message)));
+        }
+        for (node, said) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
+            (node.out.bytes, node.into.bytes) = (0.0, 0.0);
+            node.background = said.background.at(second);
+        }
+        self.calendar.set(self.now + ns(1.0), Happening::Second);
+    }
+
+    /// What a node used in the last second, but for its replicas' disks, and each of its CPUs.
+    fn node_use(&mut self, at: usize) -> (Usage, Vec<Cpu>) {
+        let node = &mut self.nodes[at];
+        let others = node.background / f64::from(node.cores);
+        let mut cpus = Vec::with_capacity(node.core_busy.len());
+        for core in 0..node.core_busy.len() {
+            if node.free & (1 << core) == 0 {
+                node.core_busy[core] += self.now - node.core_since[core];
+                node.core_since[core] = self.now;
+            }
+            let ours = std::mem::take(&mut node.core_busy[core]) as f64 / NS;
+            let busy = (ours * (1.0 - others) + others).min(1.0);
+            cpus.push(Cpu { busy, io_wait: 0.0 });
+        }
+        let cpu = cpus.iter().map(|cpu| cpu.busy).sum();
+        let usage = Usage::new()
+            .with(Resource::Cpu, cpu)
+            .with(Resource::Memory, node.memory_used)
+            .with(Resource::Received, node.into.bytes)
+            .with(Resource::Sent, node.out.bytes);
+        (usage, cpus)
+    }
+
+    /// What a replica tells, unless its node is silent. Its counters begin anew.
+    fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
+        let state_bytes = self.state_bytes(at as u32);
+        let replica = &mut self.replicas[at];
+        replica.settle(self.now);
+        let mut counters = std::mem::replace(
+            &mut replica.counters,
+            Counters { since: self.now, ..Counters::default() },
+        );
+        let node = replica.node as usize;
+        let said = &self.scenario.nodes[node];
+        let second = self.now as f64 / NS;
+        if said.silent_from.is_some_and(|from| second >= from) {
+            return None;
+        }
+        let clock = |node: u32| self.scenario.nodes[node as usize].clock_ahead;
+        let latencies = counters
+            .latencies
+            .drain(..)
+            .map(|(from, to, sum, events)| MeasuredLatency {
+                from: NodeId(from as usize),
+                to: NodeId(to as usize),
+                mean_ms: sum / events / 1e6 + (clock(to) - clock(from)) * 1e3,
+                events,
+            })
+            .collect();
+        let part = &self.nodes[node];
+        let ours = 1.0 - part.background / f64::from(part.cores);
+        let operator = &self.operators[replica.operator as usize];
+        let told = &self.scenario.operators[replica.operator as usize];
+        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
+        let usage = Usage::new()
+            .with(Resource::Cpu, counters.busy_ns / NS * ours)
+            .with(Resource::IoWait, counters.waiting_ns / NS)
+            .with(Resource::Memory, told.memory + state_bytes + events * operator.input_bytes)
+            .with(Resource::DiskRead, counters.read)
+            .with(Resource::DiskWritten, counters.written)
+            .with(Resource::Received, counters.received)
+            .with(Resource::Sent, counters.sent);
+        let (node_usage, cpus) = uses[node].clone();
+        Some(ControlMessage {
+            replica: ReplicaId(at),
+            node: NodeId(node),
+            stamp: Time::from_nanos(self.now.saturating_add_signed(ns_signed(said.clock_ahead))),
+            latencies,
+            usage,
+            arrived: counters.arrived,
+            handled: counters.handled,
+            state_bytes,
+            node_usage,
+            cpus,
+        })
+    }
+
+    pub(super) fn told(&mut self, message: &ControlMessage) {
+        self.monitor.receive(Time::from_nanos(self.now), message);
+    }
+
+    pub(super) fn round(&mut self) {
+        let now = Time::from_nanos(self.now);
+        let at_s = self.now as f64 / NS;
+        let view = self.monitor.view(now);
+        self.recorder.rounds += 1;
+        for decision in decide(&mut *self.strategy, &view) {
+            match decision.action {
+                Action::Move { replica, from, to } => {
+                    self.recorder.moves.push(MoveRecord {
+                        at_s,
+                        replica: view.replicas[replica.0].name.clone(),
+                        from: view.nodes[from.0].name.clone(),
+                        to: view.nodes[to.0].name.clone(),
+                        reason: decision.reason,
+                        paused_s: None,
+                        ended_s: None,
+                        bytes: 0.0,
+                    });
+                    let record = self.recorder.moves.len() - 1;
+                    self.begin_move(replica.0 as u32, to.0 as u32, record);
+                }
+                Action::AddNode(node) => {
+                    self.set_state(node, NodeState::Starting);
+                    let time = self.now + ns(self.scenario.boot);
+                    self.calendar.set(time, Happening::Started { node: node.0 as u32 });
+                    self.note_node(at_s, node, true, decision.reason);
+                }
+                Action::ReleaseNode(node) => {
+                    self.set_state(node, NodeState::Standby);
+                    self.note_node(at_s, node, false, decision.reason);
+                }
+                _ => unreachable!("there are no other actions"),
+            }
+        }
+        self.calendar.set(self.now + ns(self.scenario.period), Happening::Round);
+    }
+
+    fn note_node(
+        &mut self,
+        at_s: f64,
+        node: NodeId,
+        added: bool,
+        reason: comporta_placement::Reason,
+    ) {
+        let node = self.scenario.nodes[node.0].name.clone();
+        self.recorder.node_changes.push(NodeChange { at_s, node, added, reason });
+    }
+
+    pub(super) fn started(&mut self, node: u32) {
+        self.set_state(NodeId(node as usize), NodeState::Active);
+    }
+
+    fn set_state(&mut self, node: NodeId, state: NodeState) {
+        self.nodes[node.0].state = state;
+        self.monitor.set_state(node, state);
+    }
+}
+
+fn ns_signed(seconds: f64) -> i64 {
+    (seconds * NS).round() as i64
+}

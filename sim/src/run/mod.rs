@@ -1,0 +1,142 @@
+//! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network); beside it
+//! `moves` (the five steps) and `control` (messages, rounds, what is recorded each second).
+//!
+//! Invariant: nothing here reads a clock or a random number but those of the scenario.
+
+mod parts;
+mod flow;
+mod work;
+mod moves;
+mod control;
+
+use comporta_placement::{ControlMessage, Monitor, Registry, Strategy, Unknown};
+
+use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
+use crate::calendar::Calendar;
+use crate::outcome::{Outcome, Recorder};
+use crate::scenario::{Fault, Scenario};
+
+/// Nanoseconds in a second.
+const NS: f64 = 1e9;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Seconds of the scenario that have passed.
+    pub second: f64,
+    /// Seconds that it lasts.
+    pub of: f64,
+    /// Things that have happened.
+    pub events: u64,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It is not sound.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Faults(Vec<Fault>),
+    /// Its strategy is not known.
+    #[error(transparent)]
+    Strategy(#[from] Unknown),
+}
+
+/// Runs a scenario with the strategies of the library.
+///
+/// # Errors
+/// What is wrong with the scenario.
+pub fn run(scenario: &Scenario) -> Result<Outcome, RunError> {
+    run_with(scenario, &Registry::new(), &mut |_| {})
+}
+
+/// Runs a scenario with these strategies, and tells each second how far it has come.
+///
+/// # Errors
+/// What is wrong with the scenario.
+pub fn run_with(
+    scenario: &Scenario,
+    strategies: &Registry,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RunError> {
+    let faults = scenario.check();
+    if !faults.is_empty() {
+        return Err(RunError::Faults(faults));
+    }
+    let strategy = strategies.make(&scenario.strategy, scenario.seed)?;
+    let mut model = Model::new(scenario, strategy);
+    model.start();
+    let end = ns(scenario.duration);
+    while let Some((time, what)) = model.calendar.next(end) {
+        model.now = time;
+        model.recorder.events += 1;
+        if matches!(what, Happening::Second) {
+            let (second, of, events) = (time as f64 / NS, scenario.duration, model.recorder.events);
+            progress(Progress { second, of, events });
+        }
+        model.happen(what);
+    }
+    Ok(model.recorder.finish(scenario))
+}
+
+/// Something that happens.
+#[derive(Debug)]
+enum Happening {
+    /// A source sends its next event.
+    Emit { source: u32 },
+    /// A copy of an event arrives at a replica, or at where it is about to move.
+    Arrive { replica: u32, epoch: u32, message: Message },
+    /// A core is done with an event.
+    Computed { replica: u32, core: u32, message: Message },
+    /// The disk is done with it.
+    Stored { replica: u32, message: Message },
+    /// A second has passed: control messages are sent.
+    Second,
+    /// A control message arrives.
+    Told(Box<ControlMessage>),
+    /// A round is held.
+    Round,
+    /// Step 1 of a move is done: the new replica is there.
+    Created { replica: u32 },
+    /// Step 3 waited long enough for the end of a window.
+    Impatient { replica: u32, epoch: u32 },
+    /// Step 4 is done: the state is there.
+    Copied { replica: u32 },
+    /// A node has started.
+    Started { node: u32 },
+}
+
+struct Model<'s> {
+    scenario: &'s Scenario,
+    now: u64,
+    calendar: Calendar<Happening>,
+    nodes: Vec<NodePart>,
+    operators: Vec<OperatorPart>,
+    replicas: Vec<ReplicaPart>,
+    monitor: Monitor,
+    strategy: Box<dyn Strategy>,
+    recorder: Recorder,
+}
+
+impl Model<'_> {
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Emit { source } => self.emit(source),
+            Happening::Arrive { replica, epoch, message } => self.arrive(replica, epoch, message),
+            Happening::Computed { replica, core, message } => self.computed(replica, core, message),
+            Happening::Stored { replica, message } => self.stored(replica, message),
+            Happening::Second => self.second(),
+            Happening::Told(message) => self.told(&message),
+            Happening::Round => self.round(),
+            Happening::Created { replica } => self.created(replica),
+            Happening::Impatient { replica, epoch } => self.impatient(replica, epoch),
+            Happening::Copied { replica } => self.copied(replica),
+            Happening::Started { node } => self.started(node),
+        }
+    }
+}
+
+/// Seconds as nanoseconds.
+fn ns(seconds: f64) -> u64 {
+    (seconds * NS).round() as u64
+}

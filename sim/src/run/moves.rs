@@ -1,0 +1,220 @@
+//! The five steps of a move (section 3.2.2). Replica x goes from node a to node b, as y.
+//!
+//! 1. y is created on b; what is sent to x is sent to y too.
+//! 2. y queues; x works on, until it is done with all that y was not sent.
+//! 3. x is paused: it begins nothing. Where windows tumble that is at the end of one, when there is no state, unless that
+//!    takes longer than `PATIENCE_S`.
+//! 4. When the events that x had begun are done, its state and its windows of sequence numbers travel to b.
+//! 5. y drops what x did and begins; x is removed.
+//!
+//! y's queue holds every event that x has queued, and those that came to b first. So step 5 takes x's
+//! queue for y's, with what only y has: no event is lost, none is handled twice.
+
+use std::collections::HashSet;
+
+use comporta_placement::{NodeId, ReplicaId, Time};
+
+use super::parts::Message;
+use super::{Happening, Model, ns};
+
+/// How long a pause waits for the end of a window.
+const PATIENCE_S: f64 = 10.0;
+/// Bytes of a sequence window's state.
+const WINDOW_BYTES: f64 = 64.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Creating,
+    Queueing,
+    Paused,
+    Copying,
+}
+
+/// A replica that is on its way.
+#[derive(Debug)]
+pub(super) struct Moving {
+    step: Step,
+    to: u32,
+    /// Its place in the record of moves.
+    record: usize,
+    /// The first message that y was sent too.
+    first: u32,
+    /// Messages before that, which x is not done with.
+    old: u32,
+    /// Copies that are on their way to y.
+    in_flight: u32,
+    /// What has come to y.
+    kept: Vec<Message>,
+    /// Messages to both that have come to x.
+    came: HashSet<u32>,
+    window_may_end: bool,
+}
+
+impl Moving {
+    pub(super) fn is_paused(&self) -> bool {
+        matches!(self.step, Step::Paused | Step::Copying)
+    }
+
+    /// Where a copy goes besides, if y is there.
+    pub(super) fn twin(&mut self) -> Option<u32> {
+        (self.step != Step::Creating).then(|| {
+            self.in_flight += 1;
+            self.to
+        })
+    }
+
+    /// x was sent this, and perhaps y too.
+    pub(super) fn came_to_old_place(&mut self, ticket: u32) {
+        if self.step != Step::Creating && ticket >= self.first {
+            self.came.insert(ticket);
+        }
+    }
+
+    /// y queues a copy.
+    pub(super) fn keep(&mut self, message: Message) {
+        self.in_flight -= 1;
+        self.kept.push(message);
+    }
+}
+
+impl Model<'_> {
+    /// Step 1 begins.
+    pub(super) fn begin_move(&mut self, at: u32, to: u32, record: usize) {
+        self.replicas[at as usize].moving = Some(Box::new(Moving {
+            step: Step::Creating,
+            to,
+            record,
+            first: 0,
+            old: 0,
+            in_flight: 0,
+            kept: Vec::new(),
+            came: HashSet::new(),
+            window_may_end: false,
+        }));
+        self.monitor.move_begins();
+        let time = self.now + ns(self.scenario.create + self.scenario.network_latency);
+        self.calendar.set(time, Happening::Created { replica: at });
+    }
+
+    /// Step 2 begins.
+    pub(super) fn created(&mut self, at: u32) {
+        let replica = &mut self.replicas[at as usize];
+        let (first, epoch) = (replica.tickets, replica.epoch);
+        let old =
+            replica.in_flight + replica.queue.len() as u32 + replica.running + replica.waiting;
+        let moving = replica.moving.as_mut().expect("what is created was asked for");
+        (moving.step, moving.first, moving.old) = (Step::Queueing, first, old);
+        if old == 0 {
+            self.caught_up(at, epoch);
+        }
+    }
+
+    /// A message to a replica has come to its end: handled, or dropped as a copy.
+    pub(super) fn old_one_done(&mut self, at: u32, ticket: u32) {
+        let replica = &mut self.replicas[at as usize];
+        let epoch = replica.epoch;
+        let Some(moving) = &mut replica.moving else { return };
+        match moving.step {
+            Step::Creating => {}
+            Step::Queueing if ticket < moving.first => {
+                moving.old -= 1;
+                if moving.old == 0 {
+                    self.caught_up(at, epoch);
+                }
+            }
+            Step::Queueing if moving.old == 0 => self.try_pause(at),
+            Step::Queueing => {}
+            Step::Paused => self.try_copy(at),
+            Step::Copying => {}
+        }
+    }
+
+    /// Step 2 is done.
+    fn caught_up(&mut self, at: u32, epoch: u32) {
+        let time = self.now + ns(PATIENCE_S);
+        self.calendar.set(time, Happening::Impatient { replica: at, epoch });
+        self.try_pause(at);
+    }
+
+    pub(super) fn impatient(&mut self, at: u32, epoch: u32) {
+        let replica = &mut self.replicas[at as usize];
+        if let Some(moving) = replica.moving.as_mut().filter(|_| replica.epoch == epoch) {
+            moving.window_may_end = true;
+            if moving.step == Step::Queueing {
+                self.try_pause(at);
+            }
+        }
+    }
+
+    /// Step 3, unless a window is open that will end.
+    fn try_pause(&mut self, at: u32) {
+        let now = self.now;
+        let replica = &mut self.replicas[at as usize];
+        let window = self.operators[replica.operator as usize].window;
+        let tumbles = window.is_some_and(|window| window.size == window.slide);
+        let is_open = tumbles && replica.in_window > 0;
+        let moving = replica.moving.as_mut().expect("what is paused moves");
+        if is_open && !moving.window_may_end {
+            return;
+        }
+        moving.step = Step::Paused;
+        self.recorder.moves[moving.record].paused_s = Some(now as f64 / super::NS);
+        self.try_copy(at);
+    }
+
+    /// Step 4, when nothing runs any more.
+    fn try_copy(&mut self, at: u32) {
+        let bytes =
+            self.state_bytes(at) + WINDOW_BYTES * self.replicas[at as usize].seen.len() as f64;
+        let replica = &mut self.replicas[at as usize];
+        if replica.running + replica.waiting > 0 {
+            return;
+        }
+        let from = replica.node;
+        let moving = replica.moving.as_mut().expect("what is copied moves");
+        moving.step = Step::Copying;
+        let (to, record) = (moving.to, moving.record);
+        self.recorder.moves[record].bytes = bytes;
+        let arrives = self.transfer(at, from, at, to, bytes);
+        self.calendar.set(arrives, Happening::Copied { replica: at });
+    }
+
+    /// Step 5.
+    pub(super) fn copied(&mut self, at: u32) {
+        let replica = &mut self.replicas[at as usize];
+        let moving = replica.moving.take().expect("what was copied moves");
+        let operator = &self.operators[replica.operator as usize];
+        let said = &self.scenario.operators[replica.operator as usize];
+        let queued = replica.queue.len() as f64 * operator.input_bytes;
+        let held = said.memory + said.state + f64::from(replica.in_window) * operator.input_bytes;
+        self.nodes[replica.node as usize].memory_used -= queued + held;
+        self.nodes[moving.to as usize].memory_used += queued + held;
+        replica.settle(self.now);
+        replica.node = moving.to;
+        replica.parallel =
+            said.parallel.unwrap_or(self.scenario.nodes[moving.to as usize].cores) as u32;
+        replica.epoch += 1;
+        replica.in_flight = moving.in_flight;
+        replica.is_ready = false;
+        let backlog = replica.queue.len() as f64;
+        self.recorder.moves[moving.record].ended_s = Some(self.now as f64 / super::NS);
+        let (id, to) = (ReplicaId(at as usize), NodeId(moving.to as usize));
+        self.monitor.move_ends(Time::from_nanos(self.now), id, to, backlog);
+        // Of what came to both, x's copy counts; what came to y alone arrives now.
+        replica.came_before = moving.came;
+        replica.in_flight += moving.kept.len() as u32;
+        let epoch = replica.epoch;
+        for message in moving.kept {
+            self.arrive(at, epoch, message);
+        }
+        self.make_ready(at);
+    }
+
+    /// Bytes that a move of a replica would copy now.
+    pub(super) fn state_bytes(&self, at: u32) -> f64 {
+        let replica = &self.replicas[at as usize];
+        let operator = &self.operators[replica.operator as usize];
+        self.scenario.operators[replica.operator as usize].state
+            + f64::from(replica.in_window) * operator.input_bytes
+    }
+}

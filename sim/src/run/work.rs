@@ -1,0 +1,162 @@
+//! What nodes do: cores that take turns among replicas, the disk, memory that does not suffice, the network.
+
+use super::parts::Message;
+use super::{Happening, Model, NS};
+use crate::rates::unit;
+
+/// Bytes of a page that is swapped in.
+const PAGE: f64 = 4096.0;
+
+impl Model<'_> {
+    /// A replica that has events and may begin one stands in line, once.
+    pub(super) fn make_ready(&mut self, at: u32) {
+        let replica = &mut self.replicas[at as usize];
+        let is_free = replica.running + replica.waiting < replica.parallel;
+        let may = is_free && !replica.queue.is_empty() && !replica.is_paused();
+        if may && !replica.is_ready {
+            replica.is_ready = true;
+            self.nodes[replica.node as usize].ready.push_back(at);
+        }
+        let node = self.replicas[at as usize].node;
+        self.dispatch(node);
+    }
+
+    /// Free cores begin what is ready, a replica at a time, an event each.
+    fn dispatch(&mut self, node: u32) {
+        while self.nodes[node as usize].free != 0 {
+            let Some(at) = self.nodes[node as usize].ready.pop_front() else { return };
+            let replica = &mut self.replicas[at as usize];
+            if replica.node != node {
+                continue; // it has moved
+            }
+            replica.is_ready = false;
+            if replica.is_paused() || replica.running + replica.waiting >= replica.parallel {
+                continue;
+            }
+            let Some(message) = replica.queue.pop_front() else { continue };
+            replica.settle(self.now);
+            replica.running += 1;
+            if !replica.queue.is_empty() && replica.running + replica.waiting < replica.parallel {
+                replica.is_ready = true;
+                self.nodes[node as usize].ready.push_back(at);
+            }
+            self.begin(node, at, message);
+        }
+    }
+
+    /// A core begins an event.
+    fn begin(&mut self, node: u32, at: u32, message: Message) {
+        let service_ns = self.service_ns(at);
+        let said = &self.scenario.operators[self.replicas[at as usize].operator as usize];
+        let part = &mut self.nodes[node as usize];
+        let core = part.free.trailing_zeros();
+        part.free &= part.free - 1;
+        part.core_since[core as usize] = self.now;
+        // Others have their part of every core.
+        let cores = f64::from(part.cores);
+        let mut takes_ns = service_ns / part.speed * cores / (cores - part.background);
+        if said.copies > 0.0 {
+            part.copying += 1;
+            let bandwidth = self.scenario.nodes[node as usize].memory_bandwidth;
+            takes_ns += said.copies / bandwidth * f64::from(part.copying) * NS;
+        }
+        let time = self.now + takes_ns.round() as u64;
+        self.calendar.set(time, Happening::Computed { replica: at, core, message });
+    }
+
+    pub(super) fn computed(&mut self, at: u32, core: u32, message: Message) {
+        let replica = &mut self.replicas[at as usize];
+        replica.settle(self.now);
+        replica.running -= 1;
+        let (node, operator) = (replica.node, replica.operator as usize);
+        let part = &mut self.nodes[node as usize];
+        part.free |= 1 << core;
+        part.core_busy[core as usize] += self.now - part.core_since[core as usize];
+        if self.scenario.operators[operator].copies > 0.0 {
+            part.copying -= 1;
+        }
+        let time = if self.operators[operator].uses_disk { self.store(at) } else { None };
+        match time {
+            Some(time) => {
+                self.replicas[at as usize].waiting += 1;
+                self.calendar.set(time, Happening::Stored { replica: at, message });
+            }
+            None => self.release(at, message),
+        }
+        self.make_ready(at);
+    }
+
+    /// When the disk is done with an event: what it reads and writes, and the pages that were swapped out
+    /// of what it touches. `None` if it needs none.
+    fn store(&mut self, at: u32) -> Option<u64> {
+        let replica = &mut self.replicas[at as usize];
+        let said = &self.scenario.operators[replica.operator as usize];
+        let (part, node) =
+            (&mut self.nodes[replica.node as usize], &self.scenario.nodes[replica.node as usize]);
+        let missing = (1.0 - node.memory / part.memory_used).max(0.0);
+        let faults = f64::from(said.touches) * missing;
+        // Whole pages: the fraction by chance.
+        let faults = if faults > 0.0 { (faults + unit(&mut replica.dice)).floor() } else { 0.0 };
+        let transfers = faults
+            + if said.reads > 0.0 { 1.0 } else { 0.0 }
+            + if said.writes > 0.0 { 1.0 } else { 0.0 };
+        if transfers == 0.0 {
+            return None;
+        }
+        replica.counters.read += said.reads + faults * PAGE;
+        replica.counters.written += said.writes;
+        let bytes = said.reads + said.writes + faults * PAGE;
+        let takes = (transfers * node.seek + bytes / node.disk) * NS;
+        part.disk_free_at = part.disk_free_at.max(self.now) + takes.round() as u64;
+        Some(part.disk_free_at)
+    }
+
+    pub(super) fn stored(&mut self, at: u32, message: Message) {
+        let replica = &mut self.replicas[at as usize];
+        replica.settle(self.now);
+        replica.waiting -= 1;
+        self.release(at, message);
+        self.make_ready(at);
+    }
+
+    /// An event leaves the replica.
+    fn release(&mut self, at: u32, message: Message) {
+        let replica = &self.replicas[at as usize];
+        let bytes = self.operators[replica.operator as usize].input_bytes;
+        let node = &mut self.nodes[replica.node as usize];
+        node.memory_used -= bytes;
+        self.done(at, message);
+    }
+
+    /// When bytes that are sent now arrive. Between replicas of one node they do at once.
+    pub(super) fn transfer(
+        &mut self,
+        sender: u32,
+        from: u32,
+        receiver: u32,
+        to: u32,
+        bytes: f64,
+    ) -> u64 {
+        if from == to {
+            return self.now;
+        }
+        self.replicas[sender as usize].counters.sent += bytes;
+        self.replicas[receiver as usize].counters.received += bytes;
+        let left = self.send_out(from, bytes);
+        let node = &mut self.nodes[to as usize];
+        let there = left + super::ns(self.scenario.network_latency);
+        node.into.bytes += bytes;
+        node.into.free_at =
+            node.into.free_at.max(there) + (bytes * node.ns_per_byte).round() as u64;
+        node.into.free_at
+    }
+
+    /// When bytes that are sent now have left a node.
+    pub(super) fn send_out(&mut self, from: u32, bytes: f64) -> u64 {
+        let node = &mut self.nodes[from as usize];
+        node.out.bytes += bytes;
+        node.out.free_at =
+            node.out.free_at.max(self.now) + (bytes * node.ns_per_byte).round() as u64;
+        node.out.free_at
+    }
+}

@@ -1,0 +1,342 @@
+//! What is run: nodes, operators and how they are connected, sources and their rates, a strategy.
+//! Made by `published`, by `file` from TOML, or by hand; `check` says what is wrong with one.
+
+use comporta_placement::Choice;
+use comporta_stats::Dice;
+
+use crate::rates::{Arrivals, Rates};
+
+/// Cores that a node may have.
+pub const CORES_MAX: usize = 64;
+/// Replicas that an operator may have.
+pub const REPLICAS_MAX: usize = 16;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What people call it.
+    pub name: String,
+    /// Cores.
+    pub cores: usize,
+    /// How fast they are: costs are divided by it.
+    pub speed: f64,
+    /// Bytes of memory.
+    pub memory: f64,
+    /// Bytes of it that others hold.
+    pub memory_taken: f64,
+    /// Bytes a second that all cores together can copy.
+    pub memory_bandwidth: f64,
+    /// Bytes a second of the disk.
+    pub disk: f64,
+    /// Seconds that a disk takes before the first byte.
+    pub seek: f64,
+    /// Bytes a second of the network interface, in each direction.
+    pub network: f64,
+    /// Cores that others use, over time.
+    pub background: Rates,
+    /// Seconds that its clock is ahead.
+    pub clock_ahead: f64,
+    /// Seconds from which on it sends no control messages.
+    pub silent_from: Option<f64>,
+    /// It can be released and asked for.
+    pub elastic: bool,
+    /// Nothing is moved to it.
+    pub reserved: bool,
+    /// It is not there at first.
+    pub standby: bool,
+}
+
+impl Node {
+    /// Like those of the published experiment: four cores, 2 GB, a magnetic disk, 1 Gbit/s.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Node {
+            name: name.into(),
+            cores: 4,
+            speed: 1.0,
+            memory: 2e9,
+            memory_taken: 0.0,
+            memory_bandwidth: 1e10,
+            disk: 1e8,
+            seek: 0.004,
+            network: 1.25e8,
+            background: Rates::steady(0.0),
+            clock_ahead: 0.0,
+            silent_from: None,
+            elastic: false,
+            reserved: false,
+            standby: false,
+        }
+    }
+}
+
+/// How long the cores take for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Always the same.
+    Fixed,
+    /// Exponential: as likely to end in the next moment, however long it has taken.
+    Exponential,
+}
+
+/// Events that are handled together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Events that a window holds.
+    pub size: u32,
+    /// Events from one window to the next: as many where they tumble, fewer where they slide.
+    pub slide: u32,
+}
+
+/// An operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operator {
+    /// What people call it.
+    pub name: String,
+    /// The nodes of its replicas, by their places in the scenario.
+    pub nodes: Vec<usize>,
+    /// Where its events come from: places in the scenario.
+    pub inputs: Vec<usize>,
+    /// Events a second that it makes itself: it is a source.
+    pub rates: Option<Rates>,
+    /// How they follow each other.
+    pub arrivals: Arrivals,
+    /// Stays where it is. Sources and sinks always do.
+    pub pinned: bool,
+    /// Core-seconds an event takes.
+    pub cost: f64,
+    /// How that varies.
+    pub service: Service,
+    /// Events that a replica handles at once; as many as there are cores where nothing is said.
+    pub parallel: Option<usize>,
+    /// Handles events in windows.
+    pub window: Option<Window>,
+    /// Bytes of state that a move copies, besides what is in a window.
+    pub state: f64,
+    /// Bytes of memory that a replica holds; random places of them are touched, so often an event.
+    pub memory: f64,
+    /// Random accesses an event.
+    pub touches: u32,
+    /// Bytes an event copies in memory.
+    pub copies: f64,
+    /// Bytes an event reads from the disk.
+    pub reads: f64,
+    /// Bytes an event writes to the disk.
+    pub writes: f64,
+    /// Bytes of an event that it sends.
+    pub event_bytes: f64,
+    /// The share of events that a replica fails, which then does not send them on.
+    pub fails: f64,
+}
+
+impl Operator {
+    /// An operator on some nodes that hands on what it is sent, for nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>, nodes: Vec<usize>, inputs: Vec<usize>) -> Self {
+        Operator {
+            name: name.into(),
+            nodes,
+            inputs,
+            rates: None,
+            arrivals: Arrivals::Poisson,
+            pinned: false,
+            cost: 0.0,
+            service: Service::Fixed,
+            parallel: None,
+            window: None,
+            state: 0.0,
+            memory: 0.0,
+            touches: 0,
+            copies: 0.0,
+            reads: 0.0,
+            writes: 0.0,
+            event_bytes: 200.0,
+            fails: 0.0,
+        }
+    }
+
+    /// A source on a node.
+    #[must_use]
+    pub fn source(name: impl Into<String>, node: usize, rates: Rates) -> Self {
+        Operator { rates: Some(rates), ..Operator::new(name, vec![node], Vec::new()) }
+    }
+}
+
+/// Everything that is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What people call it.
+    pub name: String,
+    /// Seconds that it lasts.
+    pub duration: f64,
+    /// Seconds at the beginning that latencies are not measured in.
+    pub warm_up: f64,
+    /// Nodes.
+    pub nodes: Vec<Node>,
+    /// Operators; inputs come before those that they lead to.
+    pub operators: Vec<Operator>,
+    /// Seconds that a message is under way between two nodes.
+    pub network_latency: f64,
+    /// Seconds between rounds.
+    pub period: f64,
+    /// Seconds that it takes to create a replica on a node.
+    pub create: f64,
+    /// Seconds that it takes to start a node.
+    pub boot: f64,
+    /// The strategy.
+    pub strategy: Choice,
+    /// What chance goes by.
+    pub seed: u64,
+}
+
+/// What is wrong with a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {wrong}")]
+pub struct Fault {
+    /// The node or operator it is about, or `the scenario`.
+    pub what: String,
+    /// What is wrong with it.
+    pub wrong: String,
+}
+
+impl Scenario {
+    /// An empty scenario of 600 seconds, with rounds every ten, and no strategy.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Scenario {
+            name: name.into(),
+            duration: 600.0,
+            warm_up: 0.0,
+            nodes: Vec::new(),
+            operators: Vec::new(),
+            network_latency: 0.0002,
+            period: 10.0,
+            create: 0.5,
+            boot: 30.0,
+            strategy: Choice::new("none"),
+            seed: 1,
+        }
+    }
+
+    /// Returns `true` if no operator takes its events from this one.
+    #[must_use]
+    pub fn is_sink(&self, operator: usize) -> bool {
+        !self.operators.iter().any(|other| other.inputs.contains(&operator))
+    }
+
+    /// The moments, in seconds, at which a source sends its events: the same whatever the strategy.
+    ///
+    /// # Panics
+    /// If the operator is not a source.
+    #[must_use]
+    pub fn arrivals(&self, source: usize) -> Vec<f64> {
+        let operator = &self.operators[source];
+        let rates = operator.rates.as_ref().expect("a source has a rate");
+        let before: usize = self.operators[..source].iter().map(|other| other.nodes.len()).sum();
+        let mut dice = self.replica_dice(before);
+        let mut now_ns = 0;
+        std::iter::from_fn(|| {
+            let events = operator.arrivals.events(&mut dice);
+            now_ns = rates.next_ns(now_ns, events)?;
+            Some(now_ns as f64 / 1e9)
+        })
+        .take_while(|second| *second <= self.duration)
+        .collect()
+    }
+
+    /// What chance goes by at a replica, by its place among all.
+    pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
+        // Far apart, whatever the seed: the n-th number of dice that are used for nothing else.
+        let mut dice = Dice::new(self.seed);
+        let seed = (0..=replica).fold(0, |_, _| dice.next());
+        Dice::new(seed)
+    }
+
+    /// Everything that is wrong.
+    #[must_use]
+    pub fn check(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut fault = |what: &str, wrong: String| {
+            faults.push(Fault { what: what.to_owned(), wrong });
+        };
+        let scenario = "the scenario";
+        let times = [self.duration, self.period];
+        if times.iter().any(|time| !(*time > 0.0 && *time < 1e7)) {
+            fault(
+                scenario,
+                "`duration` and `period` are more than 0 s and less than 10,000,000 s".to_owned(),
+            );
+        }
+        let times = [self.warm_up, self.network_latency, self.create, self.boot];
+        if times.iter().any(|time| !(*time >= 0.0 && *time < 1e7)) {
+            fault(scenario, "times are not negative, and less than 10,000,000 s".to_owned());
+        }
+        if self.nodes.is_empty() || self.operators.is_empty() {
+            fault(scenario, "there is at least one node and one operator".to_owned());
+        }
+        for node in &self.nodes {
+            if !(1..=CORES_MAX).contains(&node.cores) {
+                fault(&node.name, format!("it has 1 to {CORES_MAX} cores"));
+            }
+            let more = [node.speed, node.memory, node.memory_bandwidth, node.disk, node.network];
+            if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
+                fault(&node.name, "speed, memory, disk and network are more than 0".to_owned());
+            }
+            if node.background.max() >= node.cores as f64 {
+                fault(&node.name, "others leave it some of its cores".to_owned());
+            }
+        }
+        for (at, operator) in self.operators.iter().enumerate() {
+            self.check_operator(at, operator, &mut fault);
+        }
+        faults
+    }
+
+    fn check_operator(&self, at: usize, operator: &Operator, fault: &mut dyn FnMut(&str, String)) {
+        let name = &operator.name;
+        let mut nodes = operator.nodes.clone();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.len() != operator.nodes.len() {
+            fault(name, "replicas of one operator never share a node".to_owned());
+        }
+        if nodes.is_empty() || nodes.len() > REPLICAS_MAX {
+            fault(name, format!("it has 1 to {REPLICAS_MAX} replicas"));
+        }
+        if nodes.iter().any(|node| self.nodes.get(*node).is_none_or(|node| node.standby)) {
+            fault(name, "its replicas begin on nodes that are there".to_owned());
+        }
+        if operator.inputs.iter().any(|input| *input >= at) {
+            fault(name, "its inputs come before it".to_owned());
+        }
+        match (&operator.rates, operator.inputs.is_empty()) {
+            (Some(_), false) => fault(name, "a source has no inputs".to_owned()),
+            (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
+            _ => {}
+        }
+        if operator.rates.is_some() && operator.nodes.len() > 1 {
+            fault(name, "a source has one replica".to_owned());
+        }
+        let amounts = [
+            operator.cost,
+            operator.state,
+            operator.memory,
+            operator.copies,
+            operator.reads,
+            operator.writes,
+            operator.event_bytes,
+        ];
+        if amounts.iter().any(|amount| !(amount.is_finite() && *amount >= 0.0)) {
+            fault(name, "costs and bytes are not negative".to_owned());
+        }
+        if !(0.0..=1.0).contains(&operator.fails) {
+            fault(name, "`fails` is a share, from 0 to 1".to_owned());
+        }
+        if operator.parallel == Some(0) {
+            fault(name, "it handles at least one event at once".to_owned());
+        }
+        if operator.window.is_some_and(|w| w.slide == 0 || w.size < w.slide) {
+            fault(name, "a window slides by 1 to as many events as it holds".to_owned());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What the manager sees, and what it makes of it.
+
+use comporta_sim::published::{Reading, Workload, cost, experiment};
+use comporta_sim::rates::{Arrivals, Rates};
+use comporta_sim::scenario::{Node, Operator, Scenario};
+use comporta_sim::{Outcome, run};
+
+use crate::line;
+
+fn published(strategy: &str, change: impl Fn(&mut Scenario)) -> Outcome {
+    let workload = Workload::Varied(Reading::HighFirst);
+    let mut scenario = experiment(workload, strategy.into(), 1, cost(1.3));
+    scenario.duration = 150.0;
+    change(&mut scenario);
+    run(&scenario).unwrap()
+}
+
+fn moves(outcome: &Outcome) -> Vec<(String, String, String)> {
+    let text = |record: &comporta_sim::MoveRecord| {
+        (record.replica.clone(), record.from.clone(), record.to.clone())
+    };
+    outcome.moves.iter().map(text).collect()
+}
+
+#[test]
+fn clocks_that_differ_by_an_hour_change_no_decision() {
+    for strategy in ["adaptive", "cost-aware"] {
+        let right = published(strategy, |_| {});
+        assert!(!right.moves.is_empty());
+        let wrong = published(strategy, |scenario| {
+            for (at, node) in scenario.nodes.iter_mut().enumerate() {
+                node.clock_ahead = 3600.0 * at as f64;
+            }
+        });
+        assert_eq!(moves(&right), moves(&wrong), "{strategy}");
+    }
+}
+
+#[test]
+fn a_silent_node_neither_gives_nor_takes_once_a_period_has_passed() {
+    for strategy in ["adaptive", "random", "cost-aware"] {
+        let outcome = published(strategy, |scenario| scenario.nodes[4].silent_from = Some(20.0));
+        let later = outcome.moves.iter().filter(|record| record.at_s > 31.0);
+        let touched = later.filter(|record| record.from == "vm6" || record.to == "vm6").count();
+        assert_eq!(touched, 0, "{strategy}");
+        assert!(!outcome.moves.is_empty());
+    }
+}
+
+#[test]
+fn a_round_is_not_held_while_a_move_is_under_way() {
+    let outcome = published("adaptive(d=0.25)", |scenario| scenario.create = 25.0);
+    let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
+    assert!(times.len() >= 2, "{times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 25.0), "{times:?}");
+}
+
+#[test]
+fn adaptive_and_cost_aware_cut_the_latency_of_an_overloaded_node() {
+    let base = published("none", |_| {}).fast.mean_ms;
+    for strategy in ["adaptive(d=0.25)", "cost-aware"] {
+        let mean = published(strategy, |_| {}).fast.mean_ms;
+        assert!(mean < base / 3.0, "{strategy}: {mean} against {base}");
+    }
+}
+
+#[test]
+fn a_node_that_stands_by_is_asked_for_and_released_again() {
+    let mut scenario = Scenario::new("elastic");
+    scenario.duration = 400.0;
+    scenario.boot = 20.0;
+    scenario.nodes = ["ends", "a", "spare"].map(Node::new).to_vec();
+    scenario.nodes[0].reserved = true;
+    (scenario.nodes[2].standby, scenario.nodes[2].elastic) = (true, true);
+    let rates = Rates::steady(200.0).then(50.0, 10.0, 900.0).then(200.0, 10.0, 200.0);
+    for name in ["x", "y"] {
+        let at = scenario.operators.len();
+        let source = Operator::source(format!("source-{name}"), 0, rates.clone());
+        let worker = Operator { cost: 0.002, ..Operator::new(name, vec![1], vec![at]) };
+        let sink = Operator::new(format!("sink-{name}"), vec![0], vec![at + 1]);
+        scenario.operators.extend([source, worker, sink]);
+    }
+    scenario.strategy = "cost-aware".into();
+    let outcome = run(&scenario).unwrap();
+    let changes: Vec<bool> = outcome.node_changes.iter().map(|change| change.added).collect();
+    assert_eq!(changes, [true, false], "{:?}", outcome.node_changes);
+    assert!(outcome.node_seconds < 400.0 * 3.0 - 100.0);
+    scenario.strategy = "none".into();
+    assert!(outcome.fast.p99_ms < run(&scenario).unwrap().fast.p99_ms);
+}
+
+#[test]
+fn chatty_operators_are_brought_together() {
+    let mut scenario = line(2, &[0], 100.0, 0.0001);
+    scenario.network_latency = 0.005;
+    scenario.duration = 60.0;
+    scenario.operators[0].arrivals = Arrivals::Even;
+    let after = Operator { cost: 0.0001, ..Operator::new("after", vec![2], vec![1]) };
+    scenario.operators.insert(2, after);
+    scenario.operators[3].inputs = vec![2];
+    scenario.strategy = "cost-aware".into();
+    let outcome = run(&scenario).unwrap();
+    let last = &outcome.moments[55];
+    let first = &outcome.moments[5];
+    assert!(last.fast_ms < first.fast_ms, "{first:?} {last:?}");
+}
+
+#[test]
+fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {
+    let mut scenario = line(2, &[0, 0], 1.0, 0.0);
+    scenario.operators[1].fails = 2.0;
+    scenario.nodes[0].cores = 65;
+    let told = run(&scenario).unwrap_err().to_string();
+    for part in ["never share a node", "`fails` is a share", "1 to 64 cores"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let mut scenario = line(1, &[0], 1.0, 0.0);
+    scenario.strategy = "adaptve".into();
+    assert!(run(&scenario).unwrap_err().to_string().contains("adaptive"));
+}

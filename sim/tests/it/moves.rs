@@ -1,0 +1,152 @@
+//! Moves: the five steps, and that nothing is lost in them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use comporta_placement::{
+    Choice, Entry, NodeId, Offer, Reason, Registry, Round, Strategy, View, strategies,
+};
+use comporta_sim::rates::{Arrivals, Rates};
+use comporta_sim::scenario::{Operator, Scenario, Window};
+use comporta_sim::{Outcome, run_with};
+
+use crate::line;
+
+/// Moves whatever it can, in every round, anywhere.
+struct Restless(usize);
+
+fn reason() -> Reason {
+    let word = || "restless".to_owned();
+    Reason { signal: word(), rule: word(), effect: word() }
+}
+
+impl Strategy for Restless {
+    fn moves_max(&self) -> usize {
+        3
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        for (replica, _) in view.replicas() {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let to = NodeId((self.0 >> 33) % view.nodes.len());
+            let _ = round.move_to(replica, to, reason());
+        }
+    }
+}
+
+/// Moves the one replica that is not pinned to the last node, in the first round.
+struct Once(AtomicUsize);
+
+impl Strategy for Once {
+    fn moves_max(&self) -> usize {
+        1
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        let Some((replica, _)) = view.replicas().find(|(_, replica)| !replica.pinned) else {
+            return;
+        };
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            round.move_to(replica, NodeId(view.nodes.len() - 1), reason()).unwrap();
+        }
+    }
+}
+
+fn run_as<S: Strategy + 'static>(
+    mut scenario: Scenario,
+    make: impl Fn() -> S + Send + Sync + 'static,
+) -> Outcome {
+    let offer = Offer { name: "tried", ..strategies_offer() };
+    let mut registry = Registry::new();
+    registry.add(Entry::new(offer, move |_, _| make()));
+    scenario.strategy = Choice::new("tried");
+    run_with(&scenario, &registry, &mut |_| {}).unwrap()
+}
+
+fn strategies_offer() -> Offer {
+    let _ = strategies::NoMoves;
+    let registry = Registry::new();
+    let none = registry.entries().find(|entry| entry.offer.name == "none");
+    none.map(|entry| entry.offer).unwrap()
+}
+
+#[test]
+fn moves_at_any_time_lose_no_event_and_handle_none_twice() {
+    for (replicas, seed) in [(&[0][..], 1), (&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 2], 4)] {
+        let mut scenario = line(4, replicas, 300.0, 0.003);
+        scenario.seed = seed;
+        scenario.network_latency = 0.02; // much is on its way
+        scenario.period = 1.0;
+        scenario.create = 0.3;
+        scenario.operators[0].rates = Some(Rates::steady(300.0).then(200.0, 0.0, 0.0));
+        scenario.duration = 260.0;
+        // A second operator behind, which moves too.
+        scenario.operators.insert(
+            2,
+            Operator { cost: 0.002, state: 1e6, ..Operator::new("after", vec![1, 3], vec![1]) },
+        );
+        scenario.operators[3].inputs = vec![2];
+        for node in &mut scenario.nodes {
+            node.network = 1e7;
+        }
+        let outcome = run_as(scenario, || Restless(0));
+        let ended = outcome.moves.iter().filter(|record| record.ended_s.is_some()).count();
+        assert!(ended > 50, "{ended} moves");
+        assert_eq!(outcome.processed, outcome.offered, "{replicas:?}");
+        assert_eq!(outcome.total.count, outcome.offered, "{replicas:?}");
+    }
+}
+
+#[test]
+fn copying_state_takes_as_long_as_the_link_needs() {
+    let mut scenario = line(2, &[0], 100.0, 0.001);
+    scenario.duration = 60.0;
+    scenario.operators[0].arrivals = Arrivals::Even;
+    scenario.operators[1].state = 5e7;
+    scenario.nodes[1].network = 1e7; // 5 s
+    let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
+    let [record] = outcome.moves.as_slice() else { panic!("{:?}", outcome.moves) };
+    let (paused, ended) = (record.paused_s.unwrap(), record.ended_s.unwrap());
+    // Decided after 10 s, created half a second later, paused within a few events.
+    assert!((paused - 10.55).abs() < 0.05, "{paused}");
+    assert!((ended - paused - 5.0).abs() < 0.05, "{}", ended - paused);
+    assert!((outcome.fast.max_ms - 5_000.0).abs() < 60.0, "{:?}", outcome.fast);
+}
+
+#[test]
+fn a_replica_works_off_what_its_successor_was_not_sent_before_it_pauses() {
+    // 150 events a second for 10 s on a core that does 100: some 500 wait, 5 s of work.
+    let mut scenario = line(2, &[0], 150.0, 0.010);
+    scenario.operators[0].arrivals = Arrivals::Even;
+    scenario.operators[1].parallel = Some(1);
+    scenario.duration = 60.0;
+    let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
+    let paused = outcome.moves[0].paused_s.unwrap();
+    assert!((paused - 10.55 - 5.3).abs() < 0.2, "{paused}");
+}
+
+#[test]
+fn a_tumbling_window_is_moved_at_its_end_without_state() {
+    let mut scenario = line(2, &[0], 100.0, 0.001);
+    scenario.operators[0].arrivals = Arrivals::Even;
+    scenario.operators[1].window = Some(Window { size: 300, slide: 300 });
+    scenario.duration = 60.0;
+    let outcome = run_as(scenario.clone(), || Once(AtomicUsize::new(0)));
+    assert_eq!(outcome.moves[0].bytes, 0.0);
+    assert!((outcome.moves[0].paused_s.unwrap() - 12.0).abs() < 0.1, "{:?}", outcome.moves[0]);
+    // A sliding one always has state.
+    scenario.operators[1].window = Some(Window { size: 300, slide: 100 });
+    let outcome = run_as(scenario.clone(), || Once(AtomicUsize::new(0)));
+    assert!(outcome.moves[0].bytes >= 200.0 * 200.0, "{:?}", outcome.moves[0]);
+    // One that does not end in time is moved with what it has.
+    scenario.operators[1].window = Some(Window { size: 30_000, slide: 30_000 });
+    let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
+    assert!(outcome.moves[0].bytes > 200.0 * 2_000.0, "{:?}", outcome.moves[0]);
+}
+
+#[test]
+fn a_move_that_the_run_ends_in_is_recorded_without_an_end() {
+    let mut scenario = line(2, &[0], 10.0, 0.001);
+    scenario.duration = 10.2;
+    let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
+    assert_eq!(outcome.moves[0].ended_s, None);
+}
