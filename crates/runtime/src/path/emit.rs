@@ -15,14 +15,14 @@ use comporta_model::port::{Out, PortVisitor, Ports};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
-use crate::path::outlet::{Outlet, Refusal, Sending, Sent};
+use crate::path::outlet::{Outlet, Sending, Sent};
 use crate::path::route::{End, Route, Tap, Wire};
 use crate::sync::Arc;
 use crate::user;
 
 /// One output port of one sender.
-struct Link<T> {
-    wires: Vec<Wire<T>>,
+pub(super) struct Link<T> {
+    pub(super) wires: Vec<Wire<T>>,
     copy: Option<fn(&T) -> T>,
     tap: Option<Tap<T>>,
     /// The bundle of outlets for its type.
@@ -32,7 +32,7 @@ struct Link<T> {
 }
 
 /// The outlets of a sender that carry one type.
-type Bundle<T> = Vec<Outlet<T>>;
+pub(super) type Bundle<T> = Vec<Outlet<T>>;
 
 impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
@@ -107,7 +107,7 @@ impl<T: Send + 'static> Link<T> {
         }
     }
 
-    fn address_one(&mut self, outlets: &mut Bundle<T>, event: T) {
+    pub(super) fn address_one(&mut self, outlets: &mut Bundle<T>, event: T) {
         let Some((final_wire, others)) = self.wires.split_last_mut() else { return };
         for wire in others {
             // Checked with the graph: a port with several connectors knows how to copy.
@@ -125,7 +125,10 @@ impl<T: Send + 'static> Link<T> {
 }
 
 /// Hands over what is staged everywhere. Returns whether the sender now stands in line.
-fn deliver_all<T: Send + 'static>(outlets: &mut Bundle<T>, send: &mut Sending<'_>) -> bool {
+pub(super) fn deliver_all<T: Send + 'static>(
+    outlets: &mut Bundle<T>,
+    send: &mut Sending<'_>,
+) -> bool {
     let mut waits = false;
     for outlet in outlets {
         let stands = outlet.deliver(send);
@@ -235,7 +238,10 @@ impl Links {
         &self.place
     }
 
-    fn port<T: Send + 'static>(&mut self, index: usize) -> (&mut Link<T>, &mut Bundle<T>) {
+    pub(super) fn port<T: Send + 'static>(
+        &mut self,
+        index: usize,
+    ) -> (&mut Link<T>, &mut Bundle<T>) {
         let link = typed::<Link<T>>(&mut *self.links[index]);
         let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
         (link, outlets)
@@ -342,84 +348,6 @@ impl Links {
         }
         InLine::No
     }
-}
-
-/// What callers outside do with the one port of an input: an event is addressed once, and then sent,
-/// or taken back.
-impl Links {
-    /// Stages an event with the outlets it goes to. A panic of a key function or a `Clone` is the
-    /// caller's.
-    pub(crate) fn address<T: Send + 'static>(&mut self, event: T) {
-        let (link, outlets) = self.port::<T>(0);
-        link.address_one(outlets, event);
-    }
-
-    /// Reserves a place in every queue the event goes to.
-    pub(crate) fn reserve<T: Send + 'static>(
-        &mut self,
-        core: &Core,
-        meta: &Meta,
-        visit: &mut Visit,
-    ) -> Result<(), Refused> {
-        let (_, outlets) = self.port::<T>(0);
-        let mut refused: Option<Refused> = None;
-        for (by, outlet) in outlets.iter_mut().enumerate() {
-            // One that gives the event back goes before one that can be waited for.
-            if let Err(refusal) = outlet.reserve(core, meta)
-                && refused.is_none_or(|before| before.refusal == Refusal::Full)
-            {
-                refused = Some(Refused { refusal, by });
-            }
-        }
-        let Some(refused) = refused else { return Ok(()) };
-        for outlet in outlets {
-            outlet.unreserve(core, &mut visit.effects);
-        }
-        Err(refused)
-    }
-
-    /// Sends what is addressed; what finds no room waits, and the caller stands in line.
-    pub(crate) fn send<T: Send + 'static>(
-        &mut self,
-        core: &Core,
-        meta: &Meta,
-        visit: &mut Visit,
-    ) -> Sent {
-        let place = self.place.clone();
-        let (link, outlets) = self.port::<T>(0);
-        let unrouted = usize::from(link.wires.is_empty());
-        let sent = Sent { emitted: 1, unrouted, lost: 0 };
-        let mut send =
-            Sending { core, meta, place: &place, visit, fills: true, waits: false, sent };
-        deliver_all(outlets, &mut send);
-        send.sent
-    }
-
-    /// Takes the event back; copies are dropped later. The queue that refused it counts that.
-    pub(crate) fn take_back<T: Send + 'static>(
-        &mut self,
-        refused: &Refused,
-        effects: &mut Effects,
-    ) -> T {
-        let (link, outlets) = self.port::<T>(0);
-        outlets[refused.by].refuse();
-        let own = link.wires.last().into_iter().flat_map(|wire| &wire.ends);
-        let mut event = None;
-        for end in own {
-            event = event.or_else(|| outlets[end.outlet].unstage());
-        }
-        for outlet in outlets {
-            effects.discard_events(&mut outlet.take_staged());
-        }
-        event.expect("an event that was refused had been addressed to an outlet")
-    }
-}
-
-/// Why an event was refused, and by which outlet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refused {
-    pub(crate) refusal: Refusal,
-    by: usize,
 }
 
 /// Sends what several ports hold in the order in which it was sent.
