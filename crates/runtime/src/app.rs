@@ -38,7 +38,7 @@ use crate::stage::groups::GroupSize;
 use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicUsize};
 use crate::wiring::Declared;
 
 /// A program: stages joined into a graph.
@@ -624,7 +624,9 @@ impl App {
         let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
         let (route, edge_route) = match way {
             Way::First => (Route::One, route::Route::First),
-            Way::RoundRobin => (Route::RoundRobin, route::Route::RoundRobin(Arc::default())),
+            Way::RoundRobin => {
+                (Route::RoundRobin, route::Route::RoundRobin(Arc::new(AtomicUsize::new(1))))
+            }
             Way::ByKey(key) => (Route::ByKey, route::Route::ByKey(key)),
         };
         let at = (from.of.stage.0, from.index);

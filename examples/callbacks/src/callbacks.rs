@@ -1,5 +1,5 @@
 //! The program with callbacks. What a coroutine keeps in its variables and in its place in the code
-//! is kept by hand here: a [`Request`] that is handed from callback to callback, and a function for each
+//! is kept by hand here: a `Request` that is handed from callback to callback, and a function for each
 //! place at which the program waits.
 
 use crate::phone::{Busy, Fix, Message, Pending, Phone};

@@ -432,7 +432,7 @@ fn join<T: Send + 'static>(
             });
             End { outlet, rule: rules.get(number).and_then(|rules| rules[end]) }
         });
-        Wire::new(edge.route.clone(), ends.collect())
+        Wire { route: edge.route.clone(), ends: ends.collect() }
     });
     Link {
         wires: wires.collect(),

@@ -18,7 +18,7 @@ pub(crate) struct Edge<T> {
 
 pub(crate) enum Route<T> {
     First,
-    /// Senders begin at different ends: so many have begun.
+    /// All senders take turns together: a push that is given up has had its turn.
     RoundRobin(Arc<AtomicUsize>),
     ByKey(KeyFn<T>),
 }
@@ -47,7 +47,6 @@ pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 /// A connector of one port of one instance.
 pub(super) struct Wire<T> {
     pub(super) route: Route<T>,
-    turn: usize,
     /// Its ends as declared.
     pub(super) ends: Vec<End>,
 }
@@ -60,23 +59,12 @@ pub(super) struct End {
 }
 
 impl<T> Wire<T> {
-    pub(super) fn new(route: Route<T>, ends: Vec<End>) -> Self {
-        let turn = match &route {
-            Route::RoundRobin(begun) => begun.fetch_add(1, Relaxed) % ends.len().max(1),
-            _ => 0,
-        };
-        Wire { route, turn, ends }
-    }
-
     /// The end that an event goes to.
-    pub(super) fn choose(&mut self, event: &T) -> End {
+    pub(super) fn choose(&self, event: &T) -> End {
         let ends = self.ends.len();
         let at = match &self.route {
             Route::First => 0,
-            Route::RoundRobin(_) => {
-                self.turn = (self.turn + 1) % ends;
-                self.turn
-            }
+            Route::RoundRobin(turn) => turn.fetch_add(1, Relaxed) % ends,
             Route::ByKey(key) => usize::try_from(key(event) % ends as u64).unwrap_or(0),
         };
         self.ends[at]

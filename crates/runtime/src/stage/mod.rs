@@ -219,7 +219,7 @@ impl<H: Handler> Stage<H> {
             return;
         }
         let visits = match self.group.get() {
-            None => state.queue.visits(state.pace.stride()),
+            None => state.queue.visits(state.pace.stride(self.is_shared(state))),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
         let visits = match &self.order {
@@ -240,6 +240,11 @@ impl<H: Handler> Stage<H> {
             }
             effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
         }
+    }
+
+    /// Whether several instances may handle its events in any order.
+    fn is_shared(&self, state: &State<H>) -> bool {
+        state.instances.count() > 1 && !self.rules.in_order
     }
 
     /// After every change of the state, before the lock is released: gives room to those who wait for

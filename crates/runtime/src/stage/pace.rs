@@ -17,6 +17,9 @@ pub(super) const QUANTUM: Duration = Duration::from_micros(100);
 const CHECK_EARLY_NS: u64 = 250;
 const CHECK_LATE: usize = 256;
 
+/// A visit costs about a microsecond: against this it is little.
+const ALONE_NS: u64 = 20_000;
+
 /// How long an event takes, learnt from visits.
 #[derive(Default)]
 pub(super) struct Pace {
@@ -83,8 +86,12 @@ impl StagePace {
         self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
     }
 
-    pub(super) fn stride(&self) -> usize {
-        self.stride
+    /// Events per visit; of a stage whose events others could have (`shared`), one where that costs
+    /// little against the handler, or its pace is not known: a handler that does not return then holds
+    /// nothing back but its own event.
+    pub(super) fn stride(&self, shared: bool) -> usize {
+        let alone = self.usual_ns == 0 || self.usual_ns >= ALONE_NS;
+        if shared && alone { 1 } else { self.stride }
     }
 
     pub(super) fn usual(&self) -> Duration {

@@ -58,7 +58,8 @@ impl<H: Handler> Stage<H> {
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
-                let stride = if self.has_faults(core) { 1 } else { state.pace.stride() };
+                let shared = self.is_shared(state);
+                let stride = if self.has_faults(core) { 1 } else { state.pace.stride(shared) };
                 let most = stride.min(state.permits.capacity().max(1));
                 let most = visit.limit.map_or(most, |limit| most.min(limit.get()));
                 state.queue.take(most, from)
@@ -80,7 +81,7 @@ impl<H: Handler> Stage<H> {
         state.counts.visits += 1;
         let ticket = self.order.is_some().then(|| state.tickets.take());
         self.changed(core, state, effects);
-        let shared = state.instances.count() > 1 && !self.rules.in_order && chunk.len() > 1;
+        let shared = self.is_shared(state) && chunk.len() > 1;
         drop(guard);
         let (chunk, tray) = if shared {
             let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
