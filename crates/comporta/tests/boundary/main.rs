@@ -17,6 +17,7 @@
 //! | `stopping` | stops, drains and starts that the system refuses |
 //! | `kit` | the test kit |
 //! | `acks` | the fate of every event, told once |
+//! | `attacks`, `attacks_push` | what somebody found who tried to break it |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
@@ -34,3 +35,5 @@ mod batch;
 mod stopping;
 mod kit;
 mod acks;
+mod attacks;
+mod attacks_push;
