@@ -17,7 +17,9 @@
 //! | `stopping` | stops, drains and starts that the system refuses |
 //! | `kit` | the test kit |
 //! | `acks` | the fate of every event, told once |
-//! | `found` | what random programs have found, and is still to be mended |
+//! | `exits` | the ways out of a visit, a push and a call of a policy |
+//! | `found` | what random programs have found |
+//! | `attacks`, `attacks_push` | what somebody found who tried to break it |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
@@ -36,3 +38,5 @@ mod stopping;
 mod kit;
 mod acks;
 mod found;
+mod attacks;
+mod attacks_push;
