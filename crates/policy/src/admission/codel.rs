@@ -43,8 +43,9 @@ struct Paced {
     above_at: Option<Time>,
     dropping: bool,
     drop_next: Time,
-    /// How many went since it began to drop.
+    /// How many went since it began to drop, and with how many it began.
     count: u32,
+    began_with: u32,
 }
 
 pub(super) fn entry() -> Entry {
@@ -137,9 +138,11 @@ impl Paced {
             return 0;
         }
         self.dropping = true;
-        // If it stopped only just now, it goes on at about the pace it had.
-        let lately = look.now.since(self.drop_next) < interval && self.count > 2;
-        self.count = if lately { self.count - 2 } else { 1 };
+        // If it stopped not long ago, it goes on at the pace that was right then (RFC 8289, 5.4).
+        let dropped = self.count.saturating_sub(self.began_with);
+        let lately = look.now.since(self.drop_next) < interval * 16;
+        self.count = if dropped > 1 && lately { dropped } else { 1 };
+        self.began_with = self.count;
         self.drop_next = look.now + self.pause(interval);
         1
     }
@@ -225,14 +228,16 @@ mod tests {
 
     #[test]
     fn paced_it_goes_on_at_the_pace_it_had_if_the_wait_was_short_only_just_now() {
-        let mut law =
-            Paced { count: 9, drop_next: at(1000), above_at: Some(at(0)), dropping: false };
+        let above_at = Some(at(0));
+        let law = Paced { count: 9, began_with: 2, drop_next: at(1000), above_at, dropping: false };
         let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
-        let mut later = Paced { drop_next: at(0), ..law };
-        assert_eq!(law.sheds(&look(1050, 20), target, interval), 1);
-        assert_eq!(law.count, 7);
-        assert_eq!(later.sheds(&look(1050, 20), target, interval), 1);
-        assert_eq!(later.count, 1);
+        // What it dropped the last time, for 16 intervals.
+        for (now, began_with, count) in [(1050, 2, 7), (2599, 2, 7), (2600, 2, 1), (1050, 8, 1)] {
+            let mut law = Paced { began_with, ..law };
+            assert_eq!(law.sheds(&look(now, 20), target, interval), 1);
+            assert_eq!((law.count, law.began_with), (count, count), "{now}, {began_with}");
+        }
+        let mut law = law;
         let last = Look { queued: 1, ..look(1051, 20) };
         assert!(!law.may_drop(&last, target, interval), "the last one is served");
     }

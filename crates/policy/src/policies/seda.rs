@@ -1,6 +1,6 @@
 //! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
 //! threads, which no other stage takes away. What happens at a full queue is the plan's to say; with
-//! `shed` the first stages turn events away, as published.
+//! `shed` every stage turns events away, as published.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
@@ -29,7 +29,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
 /// Whether events are turned away at the door.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
-    about: "whether the first stages shed what finds them full, whatever the plan says",
+    about: "whether stages shed what finds them full, whatever the plan says",
     kind: ParamKind::Flag,
     default: "false",
 };
@@ -72,9 +72,7 @@ impl Policy for Seda {
             control.set_queue_capacity(stage.id, self.capacity.max(stage.capacity_min))?;
         }
         if self.shed {
-            // Behind a source (depth 1), or, where other clusters come before, the least deep.
-            let first = stages.iter().map(|stage| stage.depth).min().unwrap_or(0).max(1);
-            for stage in stages.iter().filter(|stage| stage.depth <= first) {
+            for stage in &stages {
                 control.set_when_full(stage.id, WhenFull::DropNewest)?;
             }
         }
@@ -131,30 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_stages_shed_and_only_if_told_to() {
+    fn all_stages_shed_and_only_if_told_to() {
         let mock = || server().stage_at("admin", 1);
-        for (choice, first) in
-            [("seda", WhenFull::Block), ("seda(shed=true)", WhenFull::DropNewest)]
+        for (choice, rule) in [("seda", WhenFull::Block), ("seda(shed=true)", WhenFull::DropNewest)]
         {
             let (_, mock) = started(choice, mock());
             let found = ["parse", "admin", "load", "send"].map(|name| mock.at(name).when_full);
-            assert_eq!(found, [first, first, WhenFull::Block, WhenFull::Block], "{choice}");
+            assert_eq!(found, [rule; 4], "{choice}");
         }
-    }
-
-    #[test]
-    fn behind_another_cluster_the_least_deep_stages_are_the_first() {
-        let mock = Mock::new().stage_at("load", 3).stage_at("send", 4);
-        let (_, mock) = started("seda(shed=true)", mock);
-        assert_eq!(mock.at("load").when_full, WhenFull::DropNewest);
-        assert_eq!(mock.at("send").when_full, WhenFull::Block);
-    }
-
-    #[test]
-    fn a_stage_that_nothing_leads_to_does_not_make_the_others_late() {
-        let (_, mock) = started("seda(shed=true)", server().stage_at("unused", 0));
-        assert_eq!(mock.at("parse").when_full, WhenFull::DropNewest);
-        assert_eq!(mock.at("load").when_full, WhenFull::Block);
     }
 
     #[test]
