@@ -190,6 +190,7 @@ impl<H: Handler> Stage<H> {
             }
         }
         let mut guard = self.state.lock();
+        self.claim(&mut guard, &mut visit.effects);
         guard.deactivate(&mut visit.effects);
         self.changed(core, &mut guard, &mut visit.effects);
     }

@@ -226,6 +226,7 @@ impl<H: Handler> Stage<H> {
             state.instances.park(instance);
         } else {
             self.free(state, instance, effects);
+            self.claim(state, effects); // what can act now is counted before what cannot any more
             state.deactivate(effects);
         }
     }
@@ -244,6 +245,7 @@ impl<H: Handler> Stage<H> {
             effects.tokens.extend(place.token()); // room was granted meanwhile
         }
         if in_line == InLine::Inside {
+            self.claim(state, effects);
             state.deactivate(effects);
         }
     }

@@ -73,6 +73,7 @@ impl<H: Handler> Stage<H> {
         };
         let Some(Taken { chunk, turn }) = taken else {
             state.instances.put_idle(instance);
+            self.claim(state, effects);
             state.deactivate(effects);
             self.changed(core, state, effects);
             return None;
