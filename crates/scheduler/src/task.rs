@@ -161,8 +161,10 @@ fn finalize<T>(control: &Control, result: &mut Result<T, Failure>) -> bool {
             finalizer(end);
             Ok(())
         });
-        if let (Err(failure), Ok(_)) = (finalized, &*result) {
-            discard(std::mem::replace(result, Err(failure)));
+        match (finalized, &*result) {
+            (Err(failure), Ok(_)) => discard(std::mem::replace(result, Err(failure))),
+            // The payload of a second panic, which may panic when dropped.
+            (other, _) => discard(other),
         }
     }
     any
