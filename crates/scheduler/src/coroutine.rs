@@ -52,6 +52,8 @@ impl Coroutine {
     /// A coroutine that will run `body`, which must not unwind: the process would abort.
     pub(crate) fn new(stack: Stack, body: impl FnOnce() + 'static) -> Coroutine {
         let (limit, base) = (stack.0.limit().get(), stack.0.base().get());
+        // Boxed, because corosensei hands over no more than 1 KiB.
+        let body = Box::new(body);
         let raw = corosensei::Coroutine::with_stack(stack.0, move |yielder, ()| {
             let running = RUNNING.get();
             // SAFETY: `resume` has set `RUNNING` to the link of this coroutine, boxed beside it, and
