@@ -170,9 +170,10 @@ impl<E> Drop for Notifier<E> {
     fn drop(&mut self) {
         let mut mail = self.mailbox.lock();
         mail.notifiers -= 1;
-        let last = mail.notifiers == 0;
+        // If nobody listens, the observer has forgotten the source, and nobody is to be woken.
+        let ended = mail.notifiers == 0 && mail.open;
         drop(mail);
-        if last {
+        if ended {
             self.mailbox.signal.raise();
         }
     }
@@ -297,5 +298,28 @@ impl<E> Drop for Events<E> {
 impl<E> fmt::Debug for Events<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Scheduler, listen, sources};
+
+    #[test]
+    fn notifiers_dropped_after_their_handler_leave_nothing_in_the_inbox() {
+        let left = Scheduler::new().unwrap().block_on(|| {
+            for _ in 0..100 {
+                let mut kept = None;
+                let source = sources::callback(|notifier: Notifier<()>| {
+                    kept = Some(notifier);
+                    Ok(())
+                });
+                drop(listen(source).unwrap());
+                drop(kept);
+            }
+            Core::current().unwrap().observer.inbox().len()
+        });
+        assert_eq!(left.unwrap(), 0);
     }
 }

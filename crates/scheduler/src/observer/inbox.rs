@@ -87,6 +87,14 @@ impl Inbox {
     }
 }
 
+#[cfg(test)]
+impl Inbox {
+    /// How many sources stand here.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.lock().unwrap().len()
+    }
+}
+
 /// Whether a source stands in the inbox.
 pub(crate) struct Signal {
     key: Key,
