@@ -239,7 +239,8 @@ impl Core {
         let ended = coroutine.resume();
         drop(restore);
         if ended {
-            self.repository.borrow_mut().remove(key);
+            let object = self.repository.borrow_mut().remove(key);
+            discard(object);
             self.stacks.borrow_mut().put(coroutine.into_stack());
         } else {
             self.repository.borrow_mut().put_back(key, coroutine);

@@ -180,10 +180,13 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 /// coroutine itself, after its body, the last one first; they may suspend, unless it was cancelled.
 ///
 /// # Panics
-/// Outside of a coroutine.
+/// Outside of a coroutine, and in one whose finalizers have run (in the `Drop` of its result).
 pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
     let control = Core::expect_handler("on_end").running().expect("it is the core of a handler");
-    control.push_finalizer(Box::new(finalizer));
+    if let Err(refused) = control.push_finalizer(Box::new(finalizer)) {
+        discard(refused);
+        panic!("`on_end` was called after the finalizers of the coroutine have run");
+    }
 }
 
 /// Suspends this coroutine for so long, or a little longer.
