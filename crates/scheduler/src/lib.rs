@@ -87,6 +87,12 @@
 //! | a stack overflows | the process ends at the guard page |
 //! | the scheduler is dropped | every coroutine is cancelled and unwinds; what is spawned meanwhile is refused |
 
+#[cfg(not(panic = "unwind"))]
+compile_error!(
+    "comporta-scheduler needs `panic = \"unwind\"`: a coroutine is cancelled by unwinding it, and a panic \
+     of a handler must not end the others"
+);
+
 mod clock;
 mod table;
 mod source;
