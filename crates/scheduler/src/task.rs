@@ -90,6 +90,9 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Runs `f` in a new coroutine of the current scheduler.
 ///
+/// What `f` returns is for whoever joins it, also if it is an `Err`: only a panic or a cancellation is
+/// a [`Failure`]. If nobody joins it, it is dropped.
+///
 /// # Errors
 /// If there are as many coroutines as the scheduler may have, if the system has no memory for a stack,
 /// or if the scheduler is being dropped.
