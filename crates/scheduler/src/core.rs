@@ -234,11 +234,13 @@ impl Core {
         self.budget.set(BUDGET);
         self.dirty.set(true);
         self.idle.set(false);
-        let outer = self.running.replace(Some(control));
+        let mut outer = self.running.replace(Some(control));
+        let restore = OnDrop(|| drop(self.running.replace(outer.take())));
         let ended = coroutine.resume();
-        self.running.replace(outer);
+        drop(restore);
         if ended {
-            self.repository.borrow_mut().remove(key);
+            let object = self.repository.borrow_mut().remove(key);
+            discard(object);
             self.stacks.borrow_mut().put(coroutine.into_stack());
         } else {
             self.repository.borrow_mut().put_back(key, coroutine);

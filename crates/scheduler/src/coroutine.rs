@@ -11,7 +11,8 @@
 //! given back with `madvise`, below the pointer of a stack at which nothing lives.
 //!
 //! Invariant: `RUNNING` is null, or points to the `Link` of the coroutine whose `resume` is the
-//! innermost of ours on this thread.
+//! innermost of ours on this thread. It holds also if `resume` panics; nothing unwinds out of a body,
+//! which would free what the invariant says is alive: the process aborts instead.
 
 #![allow(unsafe_code)]
 
@@ -19,6 +20,8 @@ use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{CoroutineResult, Yielder};
 use std::cell::Cell;
 use std::io;
+use std::mem;
+use std::process;
 use std::ptr;
 
 thread_local! {
@@ -46,15 +49,19 @@ pub(crate) struct Coroutine {
 }
 
 impl Coroutine {
-    /// A coroutine that will run `body`, which must not unwind.
+    /// A coroutine that will run `body`, which must not unwind: the process would abort.
     pub(crate) fn new(stack: Stack, body: impl FnOnce() + 'static) -> Coroutine {
         let (limit, base) = (stack.0.limit().get(), stack.0.base().get());
+        // Boxed, because corosensei hands over no more than 1 KiB.
+        let body = Box::new(body);
         let raw = corosensei::Coroutine::with_stack(stack.0, move |yielder, ()| {
             let running = RUNNING.get();
             // SAFETY: `resume` has set `RUNNING` to the link of this coroutine, boxed beside it, and
             // borrows both until the switch returns.
             unsafe { (*running).yielder.set(yielder) };
+            let unwound = AbortOnDrop;
             body();
+            mem::forget(unwound);
         });
         let link = Link { yielder: Cell::new(ptr::null()), suspended_at: Cell::new(0) };
         Coroutine { raw, link: Box::new(link), limit, base }
@@ -63,9 +70,8 @@ impl Coroutine {
     /// Runs it until it suspends or ends; returns whether it ended.
     #[inline]
     pub(crate) fn resume(&mut self) -> bool {
-        let outer = RUNNING.replace(&raw const *self.link);
+        let _outer = Outer(RUNNING.replace(&raw const *self.link));
         let result = self.raw.resume(());
-        RUNNING.set(outer);
         matches!(result, CoroutineResult::Return(()))
     }
 
@@ -86,6 +92,25 @@ impl Coroutine {
     /// The stack of a coroutine that has ended.
     pub(crate) fn into_stack(self) -> Stack {
         Stack(self.raw.into_stack())
+    }
+}
+
+/// Restores `RUNNING` when `resume` returns or panics.
+struct Outer(*const Link);
+
+impl Drop for Outer {
+    #[inline]
+    fn drop(&mut self) {
+        RUNNING.set(self.0);
+    }
+}
+
+/// Aborts the process when it is dropped, which only unwinding does.
+struct AbortOnDrop;
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        process::abort();
     }
 }
 
@@ -184,6 +209,8 @@ unsafe fn give_back(limit: usize, end: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic;
     use std::rc::Rc;
 
     const SIZE: usize = 2 * 1024 * 1024;
@@ -218,6 +245,31 @@ mod tests {
         assert_eq!(log.get(), 1);
         assert!(coroutine.resume());
         assert_eq!(log.get(), 2);
+    }
+
+    #[test]
+    fn a_resume_that_panics_leaves_no_coroutine_running() {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), || ());
+        assert!(coroutine.resume());
+        let resumed = panic::catch_unwind(panic::AssertUnwindSafe(|| coroutine.resume()));
+        assert!(resumed.is_err(), "it has ended");
+        assert!(RUNNING.get().is_null());
+    }
+
+    #[test]
+    fn a_body_that_unwinds_aborts_the_process() {
+        let output = process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "coroutine::tests::unwinds", "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        const SIGABRT: i32 = 6;
+        assert_eq!(output.status.signal(), Some(SIGABRT), "{output:?}");
+    }
+
+    #[test]
+    #[ignore = "ends its process: run by a_body_that_unwinds_aborts_the_process"]
+    fn unwinds() {
+        Coroutine::new(pool().take().unwrap(), || panic!("on purpose")).resume();
     }
 
     #[test]

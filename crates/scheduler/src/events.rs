@@ -41,8 +41,8 @@ pub enum NotifyError<E> {
     /// The mailbox of the source is full.
     #[error("the mailbox of the source is full")]
     Full(E),
-    /// Nobody listens to the source any more.
-    #[error("nobody listens to the source any more")]
+    /// Nobody listens to the source any more, or it has failed ([`Notifier::fail`]).
+    #[error("nobody listens to the source any more, or it has failed")]
     Closed(E),
 }
 
@@ -53,9 +53,22 @@ struct Mail<E> {
     notifiers: usize,
     /// Whether there is somebody to take it out.
     open: bool,
+    /// Whether the source has failed: it takes nothing more, though notifiers are left.
+    failed: bool,
+    /// Why, until it was told.
     error: Option<io::Error>,
     /// Threads that wait for room.
     waiting: usize,
+}
+
+impl<E> Mail<E> {
+    fn takes_more(&self) -> bool {
+        self.open && !self.failed
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.len() >= self.capacity
+    }
 }
 
 struct Mailbox<E> {
@@ -71,7 +84,7 @@ impl<E> Mailbox<E> {
 }
 
 /// Reports events of one source, from any thread if they are [`Send`]. The source ends when every
-/// clone is dropped.
+/// clone is dropped, or one of them reports that it failed.
 pub struct Notifier<E> {
     mailbox: Arc<Mailbox<E>>,
 }
@@ -80,7 +93,8 @@ impl<E> Notifier<E> {
     /// Reports an event, without waiting.
     ///
     /// # Errors
-    /// If the mailbox is full, or nobody listens any more. The event is given back.
+    /// If the mailbox is full, nobody listens any more, or the source has failed. The event is given
+    /// back.
     pub fn notify(&self, event: E) -> Result<(), NotifyError<E>> {
         self.deliver(event)?;
         self.mailbox.signal.raise();
@@ -90,10 +104,10 @@ impl<E> Notifier<E> {
     /// Puts an event into the mailbox; the caller sees to it that the handler is woken.
     pub(crate) fn deliver(&self, event: E) -> Result<(), NotifyError<E>> {
         let mut mail = self.mailbox.lock();
-        if !mail.open {
+        if !mail.takes_more() {
             return Err(NotifyError::Closed(event));
         }
-        if mail.queue.len() >= mail.capacity {
+        if mail.is_full() {
             return Err(NotifyError::Full(event));
         }
         mail.queue.push_back(event);
@@ -101,15 +115,15 @@ impl<E> Notifier<E> {
     }
 
     /// Reports an event, blocking the thread while the mailbox is full. Returns `false` if nobody
-    /// listens any more.
+    /// listens any more, or the source has failed.
     pub(crate) fn notify_blocking(&self, event: E) -> bool {
         let mut mail = self.mailbox.lock();
-        while mail.open && mail.queue.len() >= mail.capacity {
+        while mail.takes_more() && mail.is_full() {
             mail.waiting += 1;
             mail = self.mailbox.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
             mail.waiting -= 1;
         }
-        if !mail.open {
+        if !mail.takes_more() {
             drop(mail);
             return false;
         }
@@ -119,16 +133,25 @@ impl<E> Notifier<E> {
         true
     }
 
-    /// Ends the source with an error, after the events that were reported before.
+    /// Ends the source with an error, after the events that were reported before. What its other
+    /// notifiers report from now on is given back to them; the first failure counts.
     pub fn fail(self, error: io::Error) {
-        let before = self.mailbox.lock().error.replace(error);
-        drop(before);
+        let mut mail = self.mailbox.lock();
+        if !mail.takes_more() {
+            drop(mail);
+            return drop(error);
+        }
+        mail.failed = true;
+        mail.error = Some(error);
+        drop(mail);
+        self.mailbox.room.notify_all();
+        self.mailbox.signal.raise();
     }
 
     /// Returns `true` if an event would find room now.
     pub fn has_room(&self) -> bool {
         let mail = self.mailbox.lock();
-        mail.open && mail.queue.len() < mail.capacity
+        mail.takes_more() && !mail.is_full()
     }
 
     pub(crate) fn set_capacity(&self, capacity: usize) {
@@ -147,9 +170,10 @@ impl<E> Drop for Notifier<E> {
     fn drop(&mut self) {
         let mut mail = self.mailbox.lock();
         mail.notifiers -= 1;
-        let last = mail.notifiers == 0;
+        // If nobody listens, the observer has forgotten the source, and nobody is to be woken.
+        let ended = mail.notifiers == 0 && mail.open;
         drop(mail);
-        if last {
+        if ended {
             self.mailbox.signal.raise();
         }
     }
@@ -182,6 +206,7 @@ impl<E: 'static> Events<E> {
             capacity,
             notifiers: 1,
             open: true,
+            failed: false,
             error: None,
             waiting: 0,
         };
@@ -249,7 +274,7 @@ impl<E> Events<E> {
         if let Some(error) = mail.error.take() {
             return Some(Err(error));
         }
-        (mail.notifiers == 0).then_some(Ok(None))
+        (mail.failed || mail.notifiers == 0).then_some(Ok(None))
     }
 
     pub(crate) fn waiting(&self) -> &WaitList {
@@ -273,5 +298,28 @@ impl<E> Drop for Events<E> {
 impl<E> fmt::Debug for Events<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Scheduler, listen, sources};
+
+    #[test]
+    fn notifiers_dropped_after_their_handler_leave_nothing_in_the_inbox() {
+        let left = Scheduler::new().unwrap().block_on(|| {
+            for _ in 0..100 {
+                let mut kept = None;
+                let source = sources::callback(|notifier: Notifier<()>| {
+                    kept = Some(notifier);
+                    Ok(())
+                });
+                drop(listen(source).unwrap());
+                drop(kept);
+            }
+            Core::current().unwrap().observer.inbox().len()
+        });
+        assert_eq!(left.unwrap(), 0);
     }
 }

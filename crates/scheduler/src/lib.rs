@@ -75,7 +75,7 @@
 //! |---|---|
 //! | a handler never suspends | it holds the thread; the others go on when it ends. Any operation counts as a point to suspend: after 128 of them others go first |
 //! | a source is always ready | its handler is resumed once a turn; the ready queue is first in, first out, and the observer is asked at least every 64 handlers |
-//! | a handler panics or returns an error | its finalizers see it, then whoever joins it; if there is neither, the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a coroutine panics, or the handler of a source returns an error | its finalizers see it, then whoever joins it; if there is neither, the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
 //! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
 //! | it catches that unwinding | it unwinds again where it suspends next |
 //! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
@@ -86,6 +86,12 @@
 //! | a thousand timers are due at once | they fire in the order in which they were set |
 //! | a stack overflows | the process ends at the guard page |
 //! | the scheduler is dropped | every coroutine is cancelled and unwinds; what is spawned meanwhile is refused |
+
+#[cfg(not(panic = "unwind"))]
+compile_error!(
+    "comporta-scheduler needs `panic = \"unwind\"`: a coroutine is cancelled by unwinding it, and a panic \
+     of a handler must not end the others"
+);
 
 mod clock;
 mod table;

@@ -35,7 +35,8 @@ pub(crate) struct Control {
     key: Cell<Option<Key>>,
     cause: Cell<Cause>,
     cancelled: Cell<bool>,
-    finalizers: RefCell<Vec<Finalizer>>,
+    /// `None` after they have run.
+    finalizers: RefCell<Option<Vec<Finalizer>>>,
 }
 
 impl Control {
@@ -44,7 +45,7 @@ impl Control {
             key: Cell::new(None),
             cause: Cell::new(Cause::Event),
             cancelled: Cell::new(false),
-            finalizers: RefCell::new(Vec::new()),
+            finalizers: RefCell::new(Some(Vec::new())),
         })
     }
 
@@ -72,12 +73,25 @@ impl Control {
         self.cancelled.set(true);
     }
 
-    pub(crate) fn push_finalizer(&self, finalizer: Finalizer) {
-        self.finalizers.borrow_mut().push(finalizer);
+    /// Adds a finalizer; gives it back if all have run.
+    pub(crate) fn push_finalizer(&self, finalizer: Finalizer) -> Result<(), Finalizer> {
+        match &mut *self.finalizers.borrow_mut() {
+            Some(finalizers) => {
+                finalizers.push(finalizer);
+                Ok(())
+            }
+            None => Err(finalizer),
+        }
     }
 
+    /// Takes the last finalizer out. After the first `None` no more are added.
     pub(crate) fn pop_finalizer(&self) -> Option<Finalizer> {
-        self.finalizers.borrow_mut().pop()
+        let mut finalizers = self.finalizers.borrow_mut();
+        let last = finalizers.as_mut().and_then(Vec::pop);
+        if last.is_none() {
+            *finalizers = None;
+        }
+        last
     }
 }
 
@@ -88,7 +102,7 @@ enum State {
     Suspended,
 }
 
-struct HandlerObject {
+pub(crate) struct HandlerObject {
     /// Not here while it runs.
     coroutine: Option<Coroutine>,
     control: Rc<Control>,
@@ -171,10 +185,12 @@ impl Repository {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) {
-        if let Some(object) = self.objects.remove(key) {
-            object.control.key.set(None);
-        }
+    /// Takes a handler that ended out of the table. To be dropped when nothing is borrowed: what it
+    /// holds may be the user's.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<HandlerObject> {
+        let object = self.objects.remove(key)?;
+        object.control.key.set(None);
+        Some(object)
     }
 
     /// Makes the running handler ready again: it suspends only to let others go first.

@@ -90,6 +90,9 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Runs `f` in a new coroutine of the current scheduler.
 ///
+/// What `f` returns is for whoever joins it, also if it is an `Err`: only a panic or a cancellation is
+/// a [`Failure`]. If nobody joins it, it is dropped.
+///
 /// # Errors
 /// If there are as many coroutines as the scheduler may have, if the system has no memory for a stack,
 /// or if the scheduler is being dropped.
@@ -161,8 +164,10 @@ fn finalize<T>(control: &Control, result: &mut Result<T, Failure>) -> bool {
             finalizer(end);
             Ok(())
         });
-        if let (Err(failure), Ok(_)) = (finalized, &*result) {
-            discard(std::mem::replace(result, Err(failure)));
+        match (finalized, &*result) {
+            (Err(failure), Ok(_)) => discard(std::mem::replace(result, Err(failure))),
+            // The payload of a second panic, which may panic when dropped.
+            (other, _) => discard(other),
         }
     }
     any
@@ -178,10 +183,13 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 /// coroutine itself, after its body, the last one first; they may suspend, unless it was cancelled.
 ///
 /// # Panics
-/// Outside of a coroutine.
+/// Outside of a coroutine, and in one whose finalizers have run (in the `Drop` of its result).
 pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
     let control = Core::expect_handler("on_end").running().expect("it is the core of a handler");
-    control.push_finalizer(Box::new(finalizer));
+    if let Err(refused) = control.push_finalizer(Box::new(finalizer)) {
+        discard(refused);
+        panic!("`on_end` was called after the finalizers of the coroutine have run");
+    }
 }
 
 /// Suspends this coroutine for so long, or a little longer.

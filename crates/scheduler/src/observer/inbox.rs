@@ -5,7 +5,7 @@
 //! Invariants: a source stands here at most once ([`Signal`]), so the inbox is no longer than the
 //! table of sources. No wake-up is lost: the loop announces its sleep before it looks whether anything
 //! is pending, and a notifier makes something pending before it looks whether the loop sleeps; all four
-//! are sequentially consistent.
+//! are sequentially consistent. A stop is pending until `take_stop`: emptying the inbox does not clear it.
 
 use crate::table::Key;
 use mio::Waker;
@@ -66,7 +66,7 @@ impl Inbox {
     #[inline]
     pub(super) fn may_sleep(&self) -> bool {
         self.sleeping.store(true, SeqCst);
-        !self.pending.load(SeqCst)
+        !self.pending.load(SeqCst) && !self.is_stopping()
     }
 
     #[inline]
@@ -84,6 +84,14 @@ impl Inbox {
     pub(super) fn empty_into(&self, keys: &mut Vec<Key>) {
         self.pending.store(false, SeqCst);
         mem::swap(keys, &mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// How many sources stand here.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.lock().unwrap().len()
     }
 }
 
@@ -147,5 +155,18 @@ mod tests {
         keys.clear();
         inbox.empty_into(&mut keys);
         assert_eq!(keys.len(), 1);
+    }
+
+    #[test]
+    fn the_loop_does_not_sleep_over_a_stop_that_came_before_the_inbox_was_emptied() {
+        let poll = Poll::new().unwrap();
+        let inbox = Inbox::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        assert!(!inbox.take_stop());
+        inbox.stop();
+        inbox.empty_into(&mut Vec::new());
+        assert!(!inbox.may_sleep());
+        inbox.woke();
+        assert!(inbox.take_stop());
+        assert!(inbox.may_sleep(), "it is taken once");
     }
 }

@@ -212,3 +212,52 @@ fn panics_of_drop_and_of_payloads_do_not_break_the_loop() {
     assert_eq!(log.lines(), ["bomb", "bomb", "went on"]);
     summary.failures.into_iter().for_each(std::mem::forget);
 }
+
+#[test]
+fn a_payload_of_a_finalizer_that_panics_when_dropped_does_not_break_the_loop() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("payload dropped");
+            }
+        }
+    }
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let inner = log.clone();
+    let handle = scheduler
+        .spawn(move || {
+            on_end(move |end| inner.add(told(end)));
+            on_end(|_| panic::panic_any(Bomb));
+            panic!("on purpose");
+        })
+        .unwrap();
+    let inner = log.clone();
+    scheduler.spawn(move || inner.add("went on")).unwrap();
+    let summary = scheduler.run().unwrap();
+    assert_eq!(summary.failed, 0);
+    assert_eq!(log.lines(), ["the coroutine panicked: on purpose", "went on"]);
+    let failure: Failure = Result::<(), Failure>::unwrap_err(handle.join());
+    assert_eq!(failure.to_string(), "the coroutine panicked: on purpose");
+}
+
+#[test]
+fn a_finalizer_registered_after_the_finalizers_ran_is_refused() {
+    /// Registers a finalizer when it is dropped: as a result that nobody takes, after all others ran.
+    struct Late(Log);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let held = Dropped(self.0.clone(), "finalizer dropped");
+            let registered = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+                on_end(move |_| held.0.add("not here"));
+            }));
+            self.0.add(if registered.is_ok() { "registered" } else { "refused" });
+        }
+    }
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (result, inner) = (Late(log.clone()), log.clone());
+    drop(scheduler.spawn(move || result).unwrap());
+    scheduler.spawn(move || inner.add("went on")).unwrap();
+    scheduler.run().unwrap();
+    assert_eq!(log.lines(), ["finalizer dropped", "refused", "went on"]);
+}

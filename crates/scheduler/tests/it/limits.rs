@@ -163,3 +163,11 @@ fn stacks_are_used_again() {
         assert_eq!(scheduler.run().unwrap().failed, 0);
     }
 }
+
+#[test]
+fn a_coroutine_captures_as_much_as_its_stack_has_room_for() {
+    let mut scheduler = scheduler();
+    let captured = [7_u8; 4 * KIB];
+    let sum = scheduler.block_on(move || captured.iter().map(|n| usize::from(*n)).sum::<usize>());
+    assert_eq!(sum.unwrap(), 7 * 4 * KIB);
+}

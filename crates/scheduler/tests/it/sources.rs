@@ -368,3 +368,46 @@ fn a_polled_source_may_not_suspend_but_may_spawn() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_failure_ends_the_source_although_a_notifier_is_left() {
+    let mut scheduler = scheduler();
+    let notifier = Rc::new(RefCell::new(None));
+    let told = scheduler.block_on(move || {
+        let events = listen(kept(&notifier)).unwrap();
+        let failing: Notifier<u32> = notifier.take().unwrap();
+        let left = failing.clone();
+        spawn(move || {
+            failing.notify(1).unwrap();
+            failing.fail(io::Error::other("line cut"));
+        })
+        .unwrap();
+        assert_eq!(events.next_timeout(SECOND).unwrap(), Some(1));
+        let error = events.next_timeout(SECOND).unwrap_err();
+        assert!(events.next_timeout(SECOND).unwrap().is_none(), "it has ended");
+        assert!(!left.has_room());
+        assert!(matches!(left.notify(2), Err(NotifyError::Closed(2))));
+        left.fail(io::Error::other("again"));
+        assert!(events.next_timeout(SECOND).unwrap().is_none(), "told once");
+        error.to_string()
+    });
+    assert_eq!(told.unwrap(), "line cut");
+}
+
+#[test]
+fn a_failure_wakes_a_handler_that_waits_already_although_a_notifier_is_left() {
+    let mut scheduler = scheduler();
+    let notifier = Rc::new(RefCell::new(None));
+    let told = scheduler.block_on(move || {
+        let events = listen(kept(&notifier)).unwrap();
+        let failing: Notifier<u32> = notifier.take().unwrap();
+        let left = failing.clone();
+        spawn(move || failing.fail(io::Error::other("line cut"))).unwrap();
+        let before = now();
+        let error = events.next_timeout(SECOND).unwrap_err();
+        assert_eq!(now(), before, "woken, and not by the limit");
+        drop(left);
+        error.to_string()
+    });
+    assert_eq!(told.unwrap(), "line cut");
+}
