@@ -16,8 +16,9 @@ impl Model<'_> {
     /// Every replica tells of the last second.
     pub(super) fn second(&mut self) {
         let second = self.now as f64 / NS;
+        let disks = self.disk_uses();
         let uses: Vec<(Usage, Vec<Cpu>)> =
-            (0..self.nodes.len()).map(|at| self.node_use(at)).collect();
+            disks.into_iter().enumerate().map(|(at, disk)| self.node_use(at, disk)).collect();
         let shares = uses.iter().zip(&self.nodes).map(|((usage, _), node)| {
             let active = node.state == NodeState::Active;
             active.then(|| (usage[Resource::Cpu] / f64::from(node.cores)) as f32)
@@ -38,9 +39,21 @@ impl Model<'_> {
         self.calendar.set(self.now + ns(1.0), Happening::Second);
     }
 
-    /// What a node used in the last second, but for its replicas' disks, and each of its CPUs.
-    fn node_use(&mut self, at: usize) -> (Usage, Vec<Cpu>) {
+    /// What the replicas of each node used of its disk in the last second.
+    fn disk_uses(&mut self) -> Vec<Usage> {
+        let mut uses = vec![Usage::new(); self.nodes.len()];
+        for replica in &mut self.replicas {
+            replica.settle(self.now);
+            uses[replica.node as usize] += replica.counters.disk_use();
+        }
+        uses
+    }
+
+    /// What a node used in the last second, with what its replicas used of its disk, and each of its CPUs.
+    fn node_use(&mut self, at: usize, disk: Usage) -> (Usage, Vec<Cpu>) {
         let node = &mut self.nodes[at];
+        // Which core an event left when it went to the disk is not kept: all wait alike.
+        let waiting = disk[Resource::IoWait] / f64::from(node.cores);
         let others = node.background / f64::from(node.cores);
         let mut cpus = Vec::with_capacity(node.core_busy.len());
         for core in 0..node.core_busy.len() {
@@ -50,10 +63,10 @@ impl Model<'_> {
             }
             let ours = std::mem::take(&mut node.core_busy[core]) as f64 / NS;
             let busy = (ours * (1.0 - others) + others).min(1.0);
-            cpus.push(Cpu { busy, io_wait: 0.0 });
+            cpus.push(Cpu { busy, io_wait: waiting.min(1.0 - busy) });
         }
         let cpu = cpus.iter().map(|cpu| cpu.busy).sum();
-        let usage = Usage::new()
+        let usage = disk
             .with(Resource::Cpu, cpu)
             .with(Resource::Memory, node.memory_used)
             .with(Resource::Received, node.into.bytes)
@@ -92,12 +105,10 @@ impl Model<'_> {
         let operator = &self.operators[replica.operator as usize];
         let told = &self.scenario.operators[replica.operator as usize];
         let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
-        let usage = Usage::new()
+        let usage = counters
+            .disk_use()
             .with(Resource::Cpu, counters.busy_ns / NS * ours)
-            .with(Resource::IoWait, counters.waiting_ns / NS)
             .with(Resource::Memory, told.memory + state_bytes + events * operator.input_bytes)
-            .with(Resource::DiskRead, counters.read)
-            .with(Resource::DiskWritten, counters.written)
             .with(Resource::Received, counters.received)
             .with(Resource::Sent, counters.sent);
         let (node_usage, cpus) = uses[node].clone();

@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use comporta_placement::{Capacity, Monitor, NodeState, OperatorId, Strategy};
+use comporta_placement::{Capacity, Monitor, NodeState, OperatorId, Resource, Strategy, Usage};
 use comporta_stats::Dice;
 
 use super::{Happening, Model, NS, ns};
@@ -109,6 +109,16 @@ pub(super) struct Counters {
     pub(super) handled: f64,
     /// Sums of latencies by the nodes whose clocks wrote down the two moments: from, to, ns, events.
     pub(super) latencies: Vec<(u32, u32, f64, f64)>,
+}
+
+impl Counters {
+    /// What was used of the disk in this second, and how many events waited for it.
+    pub(super) fn disk_use(&self) -> Usage {
+        Usage::new()
+            .with(Resource::IoWait, self.waiting_ns / NS)
+            .with(Resource::DiskRead, self.read)
+            .with(Resource::DiskWritten, self.written)
+    }
 }
 
 #[derive(Debug)]

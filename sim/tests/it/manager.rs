@@ -49,6 +49,34 @@ fn a_silent_node_neither_gives_nor_takes_once_a_period_has_passed() {
 
 #[test]
 fn a_round_is_not_held_while_a_move_is_under_way() {
+/// Two workers on node a, which soon has too little of something for both; b and c are empty.
+fn crowded(strategy: &str, change: impl Fn(&mut Operator)) -> Scenario {
+    let mut scenario = line(3, &[0], 0.0, 0.0);
+    scenario.operators.clear();
+    scenario.duration = 120.0;
+    scenario.strategy = strategy.into();
+    for name in ["x", "y"] {
+        let at = scenario.operators.len();
+        let rates = Rates::steady(40.0).then(15.0, 10.0, 100.0);
+        let source = Operator::source(format!("source-{name}"), 0, rates);
+        let mut worker = Operator::new(name, vec![1], vec![at]);
+        change(&mut worker);
+        let sink = Operator::new(format!("sink-{name}"), vec![0], vec![at + 1]);
+        scenario.operators.extend([source, worker, sink]);
+    }
+    scenario
+}
+
+#[test]
+fn an_operator_that_wants_too_much_of_a_disk_is_moved() {
+    // 6.56 ms at the disk: both want 0.5 of it at first, then 1.3.
+    for strategy in ["adaptive", "random", "cost-aware"] {
+        let outcome = run(&crowded(strategy, |worker| worker.writes = 256e3)).unwrap();
+        assert!(!outcome.moves.is_empty(), "{strategy}");
+        assert!(outcome.moves.iter().all(|record| record.from == "a"), "{:?}", moves(&outcome));
+    }
+}
+
     let outcome = published("adaptive(d=0.25)", |scenario| scenario.create = 25.0);
     let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
     assert!(times.len() >= 2, "{times:?}");
