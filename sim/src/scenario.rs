@@ -11,6 +11,9 @@ pub const CORES_MAX: usize = 64;
 /// Replicas that an operator may have.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Seconds that the clock of a node may be wrong by, in either direction: some thirty years.
+pub const CLOCK_WRONG_MAX: f64 = 1e9;
+
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -34,7 +37,7 @@ pub struct Node {
     pub network: f64,
     /// Cores that others use, over time.
     pub background: Rates,
-    /// Seconds that its clock is ahead.
+    /// Seconds that its clock is ahead; negative if it is behind.
     pub clock_ahead: f64,
     /// Seconds from which on it sends no control messages.
     pub silent_from: Option<f64>,
@@ -281,6 +284,9 @@ impl Scenario {
             let more = [node.speed, node.memory, node.memory_bandwidth, node.disk, node.network];
             if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
                 fault(&node.name, "speed, memory, disk and network are more than 0".to_owned());
+            }
+            if !node.clock_ahead.is_finite() || node.clock_ahead.abs() >= CLOCK_WRONG_MAX {
+                fault(&node.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
             }
             if node.background.max() >= node.cores as f64 {
                 fault(&node.name, "others leave it some of its cores".to_owned());

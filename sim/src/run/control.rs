@@ -8,7 +8,10 @@ use comporta_placement::{
 use super::parts::Counters;
 use super::{Happening, Model, NS, ns};
 use crate::outcome::{MoveRecord, NodeChange};
+use crate::scenario::CLOCK_WRONG_MAX;
 
+/// What a clock that is right shows when a run begins. One that is behind shows less, and no clock shows less than nothing.
+const CLOCKS_BEGIN: u64 = ns(CLOCK_WRONG_MAX);
 /// Bytes of a control message.
 const CONTROL_BYTES: f64 = 300.0;
 
@@ -115,7 +118,7 @@ impl Model<'_> {
         Some(ControlMessage {
             replica: ReplicaId(at),
             node: NodeId(node),
-            stamp: Time::from_nanos(self.now.saturating_add_signed(ns_signed(said.clock_ahead))),
+            stamp: self.clock(said.clock_ahead),
             latencies,
             usage,
             arrived: counters.arrived,
@@ -126,12 +129,21 @@ impl Model<'_> {
         })
     }
 
+    /// What a clock that is so many seconds ahead shows. The manager's is right.
+    pub(super) fn clock(&self, ahead: f64) -> Time {
+        let shown = CLOCKS_BEGIN + self.now;
+        let ahead = (ahead * NS).round() as i64;
+        Time::from_nanos(
+            shown.checked_add_signed(ahead).expect("clocks are wrong by less than that"),
+        )
+    }
+
     pub(super) fn told(&mut self, message: &ControlMessage) {
-        self.monitor.receive(Time::from_nanos(self.now), message);
+        self.monitor.receive(self.clock(0.0), message);
     }
 
     pub(super) fn round(&mut self) {
-        let now = Time::from_nanos(self.now);
+        let now = self.clock(0.0);
         let at_s = self.now as f64 / NS;
         let view = self.monitor.view(now);
         self.recorder.rounds += 1;
@@ -186,8 +198,4 @@ impl Model<'_> {
         self.nodes[node.0].state = state;
         self.monitor.set_state(node, state);
     }
-}
-
-fn ns_signed(seconds: f64) -> i64 {
-    (seconds * NS).round() as i64
 }

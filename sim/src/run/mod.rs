@@ -137,6 +137,6 @@ impl Model<'_> {
 }
 
 /// Seconds as nanoseconds.
-fn ns(seconds: f64) -> u64 {
+const fn ns(seconds: f64) -> u64 {
     (seconds * NS).round() as u64
 }

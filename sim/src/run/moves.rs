@@ -12,7 +12,7 @@
 
 use std::collections::HashSet;
 
-use comporta_placement::{NodeId, ReplicaId, Time};
+use comporta_placement::{NodeId, ReplicaId};
 
 use super::parts::Message;
 use super::{Happening, Model, ns};
@@ -181,6 +181,7 @@ impl Model<'_> {
 
     /// Step 5.
     pub(super) fn copied(&mut self, at: u32) {
+        let now = self.clock(0.0);
         let replica = &mut self.replicas[at as usize];
         let moving = replica.moving.take().expect("what was copied moves");
         let operator = &self.operators[replica.operator as usize];
@@ -199,7 +200,7 @@ impl Model<'_> {
         let backlog = replica.queue.len() as f64;
         self.recorder.moves[moving.record].ended_s = Some(self.now as f64 / super::NS);
         let (id, to) = (ReplicaId(at as usize), NodeId(moving.to as usize));
-        self.monitor.move_ends(Time::from_nanos(self.now), id, to, backlog);
+        self.monitor.move_ends(now, id, to, backlog);
         // Of what came to both, x's copy counts; what came to y alone arrives now.
         replica.came_before = moving.came;
         replica.in_flight += moving.kept.len() as u32;

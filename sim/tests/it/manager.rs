@@ -27,12 +27,14 @@ fn clocks_that_differ_by_an_hour_change_no_decision() {
     for strategy in ["adaptive", "cost-aware"] {
         let right = published(strategy, |_| {});
         assert!(!right.moves.is_empty());
-        let wrong = published(strategy, |scenario| {
-            for (at, node) in scenario.nodes.iter_mut().enumerate() {
-                node.clock_ahead = 3600.0 * at as f64;
-            }
-        });
-        assert_eq!(moves(&right), moves(&wrong), "{strategy}");
+        for hour in [3600.0, -3600.0] {
+            let wrong = published(strategy, |scenario| {
+                for (at, node) in scenario.nodes.iter_mut().enumerate() {
+                    node.clock_ahead = hour * at as f64;
+                }
+            });
+            assert_eq!(moves(&right), moves(&wrong), "{strategy}, {hour}");
+        }
     }
 }
 
