@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use comporta_placement::{NodeId, ReplicaId};
 
-use super::parts::Message;
+use super::parts::{Counters, Message};
 use super::{Happening, Model, ns};
 
 /// How long a pause waits for the end of a window.
@@ -175,7 +175,7 @@ impl Model<'_> {
         moving.step = Step::Copying;
         let (to, record) = (moving.to, moving.record);
         self.recorder.moves[record].bytes = bytes;
-        let arrives = self.transfer(at, from, at, to, bytes);
+        let arrives = self.carry(from, to, bytes);
         self.calendar.set(arrives, Happening::Copied { replica: at });
     }
 
@@ -190,7 +190,8 @@ impl Model<'_> {
         let held = said.memory + said.state + f64::from(replica.in_window) * operator.input_bytes;
         self.nodes[replica.node as usize].memory_used -= queued + held;
         self.nodes[moving.to as usize].memory_used += queued + held;
-        replica.settle(self.now);
+        // What x did in this second is not what y does, and the manager forgets it too.
+        replica.counters = Counters { since: self.now, ..Counters::default() };
         replica.node = moving.to;
         replica.parallel =
             said.parallel.unwrap_or(self.scenario.nodes[moving.to as usize].cores) as u32;

@@ -1,9 +1,10 @@
 //! Moves: the five steps, and that nothing is lost in them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use comporta_placement::{
-    Choice, Entry, NodeId, Offer, Reason, Registry, Round, Strategy, View, strategies,
+    Choice, Entry, NodeId, Offer, Reason, Registry, Resource, Round, Strategy, View, strategies,
 };
 use comporta_sim::rates::{Arrivals, Rates};
 use comporta_sim::scenario::{Operator, Scenario, Window};
@@ -49,6 +50,29 @@ impl Strategy for Once {
             round.move_to(replica, NodeId(view.nodes.len() - 1), reason()).unwrap();
         }
     }
+}
+
+/// As [`Once`], and keeps what it was shown.
+struct Watched(Once, Arc<Mutex<Vec<View>>>);
+
+impl Strategy for Watched {
+    fn moves_max(&self) -> usize {
+        1
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        self.1.lock().unwrap().push(view.clone());
+        self.0.decide(view, round);
+    }
+}
+
+/// What the manager was shown, of a run in which the first replica moves in the first round.
+fn views(scenario: Scenario) -> Vec<View> {
+    let views = Arc::new(Mutex::new(Vec::new()));
+    let shown = Arc::clone(&views);
+    run_as(scenario, move || Watched(Once(AtomicUsize::new(0)), Arc::clone(&shown)));
+    let mut views = views.lock().unwrap();
+    std::mem::take(&mut *views)
 }
 
 fn run_as<S: Strategy + 'static>(
@@ -110,6 +134,29 @@ fn copying_state_takes_as_long_as_the_link_needs() {
     assert!((paused - 10.55).abs() < 0.05, "{paused}");
     assert!((ended - paused - 5.0).abs() < 0.05, "{}", ended - paused);
     assert!((outcome.fast.max_ms - 5_000.0).abs() < 60.0, "{:?}", outcome.fast);
+}
+
+#[test]
+fn what_a_move_copies_is_not_taken_for_events() {
+    for network in [1e8, 1e7] {
+        // 0.5 s, within one second; 5 s, over several.
+        let mut scenario = line(2, &[0], 100.0, 0.001);
+        scenario.duration = 40.0;
+        scenario.operators[0].arrivals = Arrivals::Even;
+        scenario.operators[1].state = 5e7;
+        scenario.nodes[1].network = network;
+        let views = views(scenario);
+        let worker = &views.last().unwrap().replicas[1];
+        assert!(worker.moved.is_some());
+        assert!(worker.backlog <= 2.0, "one is on its way at most: {}", worker.backlog);
+        let event = worker.per_event.unwrap();
+        for resource in [Resource::Received, Resource::Sent] {
+            assert!(event[resource] < 2.0 * 200.0, "{resource}: {}", event[resource]);
+        }
+        let seconds = views.iter().flat_map(|view| &view.replicas[1].seconds);
+        let most = seconds.map(|second| second.usage[Resource::Received]).fold(0.0, f64::max);
+        assert!(most < 10.0 * 100.0 * 200.0, "{most} bytes in a second");
+    }
 }
 
 #[test]
