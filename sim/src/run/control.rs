@@ -1,8 +1,8 @@
 //! What the manager does: control messages each second, rounds, and carrying out what they decide.
 
 use comporta_placement::{
-    Action, ControlMessage, Cpu, MeasuredLatency, NodeId, NodeState, ReplicaId, Resource, Time,
-    Usage, decide,
+    Action, ControlMessage, Cpu, MeasuredLatency, NodeId, NodeMessage, NodeState, ReplicaId,
+    Resource, Time, Usage, decide,
 };
 
 use super::parts::Counters;
@@ -16,7 +16,7 @@ const CLOCKS_BEGIN: u64 = ns(CLOCK_WRONG_MAX);
 const CONTROL_BYTES: f64 = 300.0;
 
 impl Model<'_> {
-    /// Every replica tells of the last second.
+    /// Every replica tells of the last second, and every node on which none runs.
     pub(super) fn second(&mut self) {
         let second = self.now as f64 / NS;
         let disks = self.disk_uses();
@@ -30,9 +30,12 @@ impl Model<'_> {
         // First all are measured, then messages leave: sending changes what is measured.
         let messages: Vec<ControlMessage> =
             (0..self.replicas.len()).filter_map(|at| self.control_message(at, &uses)).collect();
+        for message in self.node_messages(&uses) {
+            let arrives = self.control_arrives(message.node);
+            self.calendar.set(arrives, Happening::ToldOfNode(Box::new(message)));
+        }
         for message in messages {
-            let left = self.send_out(message.node.0 as u32, CONTROL_BYTES);
-            let arrives = left + ns(self.scenario.network_latency);
+            let arrives = self.control_arrives(message.node);
             self.calendar.set(arrives, Happening::Told(Box::new(message)));
         }
         for (node, said) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
@@ -40,6 +43,11 @@ impl Model<'_> {
             node.background = said.background.at(second);
         }
         self.calendar.set(self.now + ns(1.0), Happening::Second);
+    }
+
+    /// When a control message that a node sends now arrives.
+    fn control_arrives(&mut self, node: NodeId) -> u64 {
+        self.send_out(node.0 as u32, CONTROL_BYTES) + ns(self.scenario.network_latency)
     }
 
     /// What the replicas of each node used of its disk in the last second.
@@ -80,6 +88,7 @@ impl Model<'_> {
     /// What a replica tells, unless its node is silent. Its counters begin anew.
     fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
         let state_bytes = self.state_bytes(at as u32);
+        let is_silent = self.is_silent(self.replicas[at].node as usize);
         let replica = &mut self.replicas[at];
         replica.settle(self.now);
         let mut counters = std::mem::replace(
@@ -88,8 +97,7 @@ impl Model<'_> {
         );
         let node = replica.node as usize;
         let said = &self.scenario.nodes[node];
-        let second = self.now as f64 / NS;
-        if said.silent_from.is_some_and(|from| second >= from) {
+        if is_silent {
             return None;
         }
         let clock = |node: u32| self.scenario.nodes[node as usize].clock_ahead;
@@ -129,6 +137,27 @@ impl Model<'_> {
         })
     }
 
+    /// What nodes tell on which no replica runs, but for those that are silent or not there.
+    fn node_messages(&self, uses: &[(Usage, Vec<Cpu>)]) -> Vec<NodeMessage> {
+        let mut speaks: Vec<bool> =
+            self.nodes.iter().map(|node| node.state == NodeState::Active).collect();
+        self.replicas.iter().for_each(|replica| speaks[replica.node as usize] = false);
+        let speaking = (0..self.nodes.len()).filter(|at| speaks[*at] && !self.is_silent(*at));
+        speaking
+            .map(|at| NodeMessage {
+                node: NodeId(at),
+                stamp: self.clock(self.scenario.nodes[at].clock_ahead),
+                usage: uses[at].0,
+                cpus: uses[at].1.clone(),
+            })
+            .collect()
+    }
+
+    fn is_silent(&self, node: usize) -> bool {
+        let from = self.scenario.nodes[node].silent_from;
+        from.is_some_and(|from| self.now as f64 / NS >= from)
+    }
+
     /// What a clock that is so many seconds ahead shows. The manager's is right.
     pub(super) fn clock(&self, ahead: f64) -> Time {
         let shown = CLOCKS_BEGIN + self.now;
@@ -140,6 +169,10 @@ impl Model<'_> {
 
     pub(super) fn told(&mut self, message: &ControlMessage) {
         self.monitor.receive(self.clock(0.0), message);
+    }
+
+    pub(super) fn told_of_node(&mut self, message: &NodeMessage) {
+        self.monitor.receive_node(self.clock(0.0), message);
     }
 
     pub(super) fn round(&mut self) {

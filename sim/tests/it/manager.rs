@@ -120,6 +120,17 @@ fn a_node_that_stands_by_is_asked_for_and_released_again() {
 }
 
 #[test]
+fn an_empty_node_that_is_silent_takes_nothing() {
+    for strategy in ["adaptive", "random", "cost-aware"] {
+        let mut scenario = crowded(strategy, |worker| worker.cost = 0.025);
+        scenario.nodes[2].silent_from = Some(0.0);
+        let outcome = run(&scenario).unwrap();
+        assert!(!outcome.moves.is_empty(), "{strategy}");
+        assert!(outcome.moves.iter().all(|record| record.to != "b"), "{:?}", moves(&outcome));
+    }
+}
+
+#[test]
 fn chatty_operators_are_brought_together() {
     let mut scenario = line(2, &[0], 100.0, 0.0001);
     scenario.network_latency = 0.005;
