@@ -91,6 +91,8 @@ pub(super) struct OperatorPart {
     pub(super) window: Option<Window>,
     /// Whether events go to the disk after they were computed.
     pub(super) uses_disk: bool,
+    /// Whether events need neither a core, nor the disk, nor memory to be copied in.
+    pub(super) takes_nothing: bool,
     /// Bytes of an event that arrives, for queues and windows.
     pub(super) input_bytes: f64,
 }
@@ -284,6 +286,7 @@ impl<'s> Model<'s> {
             self.monitor.connect(OperatorId(input), OperatorId(at), bytes);
         }
         let bytes = said.inputs.iter().map(|&input| self.scenario.operators[input].event_bytes);
+        let uses_disk = said.reads + said.writes > 0.0 || said.touches > 0;
         self.operators.push(OperatorPart {
             replicas,
             outputs: Vec::new(),
@@ -294,7 +297,8 @@ impl<'s> Model<'s> {
             is_measured: !is_source && !is_sink,
             cost_ns: said.cost * NS,
             window: said.window,
-            uses_disk: said.reads + said.writes > 0.0 || said.touches > 0,
+            uses_disk,
+            takes_nothing: said.cost == 0.0 && said.copies == 0.0 && !uses_disk,
             input_bytes: bytes.fold(0.0, f64::max),
         });
     }
