@@ -71,6 +71,31 @@ impl Node {
             standby: false,
         }
     }
+
+    fn check(&self, fault: &mut dyn FnMut(&str, String)) {
+        if !(1..=CORES_MAX).contains(&self.cores) {
+            fault(&self.name, format!("it has 1 to {CORES_MAX} cores"));
+        }
+        let more = [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network];
+        if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
+            fault(&self.name, "speed, memory, disk and network are more than 0".to_owned());
+        }
+        if !self.clock_ahead.is_finite() || self.clock_ahead.abs() >= CLOCK_WRONG_MAX {
+            fault(&self.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
+        }
+        if !(0.0..self.memory).contains(&self.memory_taken) {
+            fault(&self.name, "others leave it some of its memory".to_owned());
+        }
+        if !(self.seek.is_finite() && self.seek >= 0.0) {
+            fault(&self.name, "`seek` is not negative".to_owned());
+        }
+        if !self.background.is_sane() {
+            fault(&self.name, "no rate is negative".to_owned());
+        }
+        if self.background.max() >= self.cores as f64 {
+            fault(&self.name, "others leave it some of its cores".to_owned());
+        }
+    }
 }
 
 /// How long the cores take for an event.
@@ -277,21 +302,7 @@ impl Scenario {
         if self.nodes.is_empty() || self.operators.is_empty() {
             fault(scenario, "there is at least one node and one operator".to_owned());
         }
-        for node in &self.nodes {
-            if !(1..=CORES_MAX).contains(&node.cores) {
-                fault(&node.name, format!("it has 1 to {CORES_MAX} cores"));
-            }
-            let more = [node.speed, node.memory, node.memory_bandwidth, node.disk, node.network];
-            if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
-                fault(&node.name, "speed, memory, disk and network are more than 0".to_owned());
-            }
-            if !node.clock_ahead.is_finite() || node.clock_ahead.abs() >= CLOCK_WRONG_MAX {
-                fault(&node.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
-            }
-            if node.background.max() >= node.cores as f64 {
-                fault(&node.name, "others leave it some of its cores".to_owned());
-            }
-        }
+        self.nodes.iter().for_each(|node| node.check(&mut fault));
         for (at, operator) in self.operators.iter().enumerate() {
             self.check_operator(at, operator, &mut fault);
         }
@@ -319,6 +330,9 @@ impl Scenario {
             (Some(_), false) => fault(name, "a source has no inputs".to_owned()),
             (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
             _ => {}
+        }
+        if operator.rates.as_ref().is_some_and(|rates| !rates.is_sane()) {
+            fault(name, "no rate is negative".to_owned());
         }
         if operator.rates.is_some() && operator.nodes.len() > 1 {
             fault(name, "a source has one replica".to_owned());

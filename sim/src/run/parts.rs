@@ -63,7 +63,7 @@ pub(super) struct NodePart {
     pub(super) out: Line,
     pub(super) into: Line,
     pub(super) ns_per_byte: f64,
-    /// Bytes that replicas hold, queues included.
+    /// Bytes that others hold, and replicas, queues included.
     pub(super) memory_used: f64,
 }
 
@@ -195,8 +195,13 @@ impl<'s> Model<'s> {
 
     fn add_node(&mut self, node: &crate::scenario::Node) {
         let state = if node.standby { NodeState::Standby } else { NodeState::Active };
-        let (cores, memory) = (node.cores as f64, node.memory - node.memory_taken);
-        let capacity = Capacity { cores, memory, disk: node.disk, network: node.network };
+        // What others hold is in what is used, below: it is not taken from what there is.
+        let capacity = Capacity {
+            cores: node.cores as f64,
+            memory: node.memory,
+            disk: node.disk,
+            network: node.network,
+        };
         let id = self.monitor.add_node(&node.name, capacity, state);
         if node.elastic {
             self.monitor.set_elastic(id);

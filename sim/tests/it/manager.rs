@@ -49,8 +49,6 @@ fn a_silent_node_neither_gives_nor_takes_once_a_period_has_passed() {
     }
 }
 
-#[test]
-fn a_round_is_not_held_while_a_move_is_under_way() {
 /// Two workers on node a, which soon has too little of something for both; b and c are empty.
 fn crowded(strategy: &str, change: impl Fn(&mut Operator)) -> Scenario {
     let mut scenario = line(3, &[0], 0.0, 0.0);
@@ -79,6 +77,8 @@ fn an_operator_that_wants_too_much_of_a_disk_is_moved() {
     }
 }
 
+#[test]
+fn a_round_is_not_held_while_a_move_is_under_way() {
     let outcome = published("adaptive(d=0.25)", |scenario| scenario.create = 25.0);
     let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
     assert!(times.len() >= 2, "{times:?}");
@@ -146,6 +146,22 @@ fn chatty_operators_are_brought_together() {
     assert!(last.fast_ms < first.fast_ms, "{first:?} {last:?}");
 }
 
+/// A change to a sound scenario, and a part of what is told of it.
+type Refused = (fn(&mut Scenario), &'static str);
+
+const REFUSED: [Refused; 7] = [
+    (|scenario| scenario.nodes[1].memory_taken = 2e9, "others leave it some of its memory"),
+    (|scenario| scenario.nodes[1].memory_taken = -1.0, "others leave it some of its memory"),
+    (|scenario| scenario.nodes[1].seek = -0.004, "`seek` is not negative"),
+    (|scenario| scenario.nodes[1].seek = f64::NAN, "`seek` is not negative"),
+    (|scenario| scenario.nodes[1].clock_ahead = 1e12, "its clock is wrong by less"),
+    (
+        |scenario| scenario.nodes[1].background = Rates::steady(1.0).then(5.0, 1.0, -1.0),
+        "no rate is negative",
+    ),
+    (|scenario| scenario.operators[0].rates = Some(Rates::steady(-1.0)), "no rate is negative"),
+];
+
 #[test]
 fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {
     let mut scenario = line(2, &[0, 0], 1.0, 0.0);
@@ -154,6 +170,12 @@ fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {
     let told = run(&scenario).unwrap_err().to_string();
     for part in ["never share a node", "`fails` is a share", "1 to 64 cores"] {
         assert!(told.contains(part), "{told}");
+    }
+    for (change, told) in REFUSED {
+        let mut scenario = line(1, &[0], 1.0, 0.0);
+        change(&mut scenario);
+        let error = run(&scenario).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
     }
     let mut scenario = line(1, &[0], 1.0, 0.0);
     scenario.strategy = "adaptve".into();

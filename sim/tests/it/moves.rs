@@ -197,3 +197,14 @@ fn a_move_that_the_run_ends_in_is_recorded_without_an_end() {
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
     assert_eq!(outcome.moves[0].ended_s, None);
 }
+
+#[test]
+fn memory_that_others_hold_is_counted_once() {
+    let mut scenario = line(2, &[0], 1.0, 0.0);
+    scenario.duration = 11.0;
+    (scenario.nodes[1].memory, scenario.nodes[1].memory_taken) = (1e9, 4e8);
+    scenario.operators[1].memory = 1e8;
+    let node = &views(scenario)[0].nodes[1];
+    let free = node.capacity.memory - node.usage.unwrap()[Resource::Memory];
+    assert_eq!(free, 5e8);
+}
