@@ -274,7 +274,8 @@ impl Scenario {
 
     /// What chance goes by at a replica, by its place among all.
     pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
-        // Far apart, whatever the seed: the n-th number of dice that are used for nothing else.
+        // Far apart, whatever the seed: each replica's own seed is the n-th number of the scenario's dice. The strategy
+        // `random` begins with the same dice, but throws them for coins and orders; it makes no dice of them.
         let mut dice = Dice::new(self.seed);
         let seed = (0..=replica).fold(0, |_, _| dice.next());
         Dice::new(seed)

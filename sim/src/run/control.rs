@@ -179,7 +179,7 @@ impl Model<'_> {
         let now = self.clock(0.0);
         let at_s = self.now as f64 / NS;
         let view = self.monitor.view(now);
-        self.recorder.rounds += 1;
+        self.recorder.rounds += u64::from(view.moving == 0); // otherwise none is held
         for decision in decide(&mut *self.strategy, &view) {
             match decision.action {
                 Action::Move { replica, from, to } => {

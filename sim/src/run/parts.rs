@@ -58,7 +58,7 @@ pub(super) struct NodePart {
     /// Replicas that have events and may begin one, each once.
     pub(super) ready: VecDeque<u32>,
     pub(super) disk_free_at: u64,
-    /// Events that are at the disk, and the time that others spent there in this second.
+    /// Events on cores that copy in memory, and share its bandwidth.
     pub(super) copying: u32,
     pub(super) out: Line,
     pub(super) into: Line,

@@ -83,6 +83,8 @@ fn a_round_is_not_held_while_a_move_is_under_way() {
     let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
     assert!(times.len() >= 2, "{times:?}");
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 25.0), "{times:?}");
+    // Of fourteen, each move but the last takes two at least.
+    assert!(outcome.rounds <= 14 - 2 * (times.len() as u64 - 1), "{} rounds", outcome.rounds);
 }
 
 #[test]
