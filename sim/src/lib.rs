@@ -21,7 +21,8 @@
 //! - **Replicas** are active: each handles every event, and receivers take the first copy, by a window of sequence numbers.
 //! - **Latency** of an operator: from leaving the one before it to arriving at the one after; of a window, that
 //!   of its last event.
-//! - **Control messages** travel over the same network, every second.
+//! - **Control messages** travel over the same network, every second: one of each replica, and one of each node on
+//!   which none runs.
 //! - **Moves** in the five steps of section 3.2.2: created and fed, queueing, paused, state copied over the
 //!   link, removed.
 //!

@@ -72,6 +72,12 @@ impl Rates {
         self.points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
+    /// Returns `true` if every rate is a finite number that is not negative.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        self.points.iter().all(|(_, rate)| rate.is_finite() && *rate >= 0.0)
+    }
+
     /// Every rate multiplied.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {

@@ -11,6 +11,9 @@ pub const CORES_MAX: usize = 64;
 /// Replicas that an operator may have.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Seconds that the clock of a node may be wrong by, in either direction: some thirty years.
+pub const CLOCK_WRONG_MAX: f64 = 1e9;
+
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -34,7 +37,7 @@ pub struct Node {
     pub network: f64,
     /// Cores that others use, over time.
     pub background: Rates,
-    /// Seconds that its clock is ahead.
+    /// Seconds that its clock is ahead; negative if it is behind.
     pub clock_ahead: f64,
     /// Seconds from which on it sends no control messages.
     pub silent_from: Option<f64>,
@@ -66,6 +69,31 @@ impl Node {
             elastic: false,
             reserved: false,
             standby: false,
+        }
+    }
+
+    fn check(&self, fault: &mut dyn FnMut(&str, String)) {
+        if !(1..=CORES_MAX).contains(&self.cores) {
+            fault(&self.name, format!("it has 1 to {CORES_MAX} cores"));
+        }
+        let more = [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network];
+        if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
+            fault(&self.name, "speed, memory, disk and network are more than 0".to_owned());
+        }
+        if !self.clock_ahead.is_finite() || self.clock_ahead.abs() >= CLOCK_WRONG_MAX {
+            fault(&self.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
+        }
+        if !(0.0..self.memory).contains(&self.memory_taken) {
+            fault(&self.name, "others leave it some of its memory".to_owned());
+        }
+        if !(self.seek.is_finite() && self.seek >= 0.0) {
+            fault(&self.name, "`seek` is not negative".to_owned());
+        }
+        if !self.background.is_sane() {
+            fault(&self.name, "no rate is negative".to_owned());
+        }
+        if self.background.max() >= self.cores as f64 {
+            fault(&self.name, "others leave it some of its cores".to_owned());
         }
     }
 }
@@ -246,7 +274,8 @@ impl Scenario {
 
     /// What chance goes by at a replica, by its place among all.
     pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
-        // Far apart, whatever the seed: the n-th number of dice that are used for nothing else.
+        // Far apart, whatever the seed: each replica's own seed is the n-th number of the scenario's dice. The strategy
+        // `random` begins with the same dice, but throws them for coins and orders; it makes no dice of them.
         let mut dice = Dice::new(self.seed);
         let seed = (0..=replica).fold(0, |_, _| dice.next());
         Dice::new(seed)
@@ -274,18 +303,7 @@ impl Scenario {
         if self.nodes.is_empty() || self.operators.is_empty() {
             fault(scenario, "there is at least one node and one operator".to_owned());
         }
-        for node in &self.nodes {
-            if !(1..=CORES_MAX).contains(&node.cores) {
-                fault(&node.name, format!("it has 1 to {CORES_MAX} cores"));
-            }
-            let more = [node.speed, node.memory, node.memory_bandwidth, node.disk, node.network];
-            if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
-                fault(&node.name, "speed, memory, disk and network are more than 0".to_owned());
-            }
-            if node.background.max() >= node.cores as f64 {
-                fault(&node.name, "others leave it some of its cores".to_owned());
-            }
-        }
+        self.nodes.iter().for_each(|node| node.check(&mut fault));
         for (at, operator) in self.operators.iter().enumerate() {
             self.check_operator(at, operator, &mut fault);
         }
@@ -313,6 +331,9 @@ impl Scenario {
             (Some(_), false) => fault(name, "a source has no inputs".to_owned()),
             (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
             _ => {}
+        }
+        if operator.rates.as_ref().is_some_and(|rates| !rates.is_sane()) {
+            fault(name, "no rate is negative".to_owned());
         }
         if operator.rates.is_some() && operator.nodes.len() > 1 {
             fault(name, "a source has one replica".to_owned());

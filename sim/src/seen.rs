@@ -17,7 +17,7 @@ pub(crate) enum Copy {
     First,
     /// Another.
     Again,
-    /// The last of as many as there are replicas; it may be the first as well where there is one.
+    /// The last of as many as there are replicas, where there are several. An only copy is the first.
     Last,
     /// Behind the window.
     Late,

@@ -20,8 +20,8 @@ pub struct Demand {
     pub usage: Usage,
 }
 
-/// The demand of every replica of a view, by its place. What is silent demands what is last known of its
-/// operator, and nothing if nothing is.
+/// The demand of every replica of a view, by its place. A replica that is silent demands nothing, because
+/// nobody knows what arrives there; neither does one of an operator of which no event was handled.
 #[must_use]
 pub fn demands(view: &View) -> Vec<Demand> {
     let mut costs: std::collections::HashMap<OperatorId, (Usage, f64)> = Default::default();

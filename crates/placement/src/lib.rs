@@ -33,7 +33,7 @@ mod registry;
 pub mod mock;
 
 pub use decision::{Action, Decision, Reason};
-pub use monitor::{ControlMessage, MeasuredLatency, Monitor};
+pub use monitor::{ControlMessage, MeasuredLatency, Monitor, NodeMessage};
 pub use registry::{Entry, Registry, Unknown};
 pub use round::{Obstacle, Round};
 pub use strategy::{Strategy, decide};

@@ -1,7 +1,8 @@
 //! Control messages become a view.
 //!
-//! Every replica sends one each second. The monitor keeps those of the last period, adds up what was used per
-//! event, and notices who is silent. It brings clocks together: a latency is the difference of two
+//! Every replica sends one each second, and so does a node on which none runs. The monitor keeps those of the last
+//! period, adds up what was used per event, and notices who is silent: what nobody spoke for is not known, even if it
+//! is most likely idle. It brings clocks together: a latency is the difference of two
 //! moments that two nodes wrote down, and the clocks of nodes may differ by an hour. What a node's clock is behind is the least
 //! that a message of it ever took, by its own stamp and our arrival: the true delay is in it too, but nearly
 //! the same for all nodes, so it cancels in the difference. A clock that is set anew is learnt anew.
@@ -60,6 +61,19 @@ pub struct ControlMessage {
     pub cpus: Vec<Cpu>,
 }
 
+/// What a node on which no replica runs tells of the last second. Where some run, their messages tell it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeMessage {
+    /// Whose it is.
+    pub node: NodeId,
+    /// When it was sent, by the clock of the node.
+    pub stamp: Time,
+    /// What the node uses, in all.
+    pub usage: Usage,
+    /// Each CPU of the node.
+    pub cpus: Vec<Cpu>,
+}
+
 /// Two connected operators, and the bytes of an event between them.
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -73,6 +87,22 @@ struct Node {
     view: NodeView,
     heard: Option<Time>,
     clock: Clock,
+}
+
+impl Node {
+    fn hear(&mut self, now: Time, stamp: Time, usage: Usage, cpus: &Vec<Cpu>) {
+        self.clock.learn(stamp, now);
+        if self.view.state == NodeState::Active {
+            self.heard = Some(now);
+            self.view.usage = Some(usage);
+            self.view.cpus.clone_from(cpus);
+        }
+    }
+
+    fn forget(&mut self) {
+        (self.heard, self.view.usage) = (None, None);
+        self.view.cpus.clear();
+    }
 }
 
 #[derive(Debug)]
@@ -218,10 +248,7 @@ impl Monitor {
             return;
         }
         let Some(node) = self.nodes.get_mut(message.node.0) else { return };
-        node.clock.learn(message.stamp, now);
-        node.heard = Some(now);
-        node.view.usage = Some(message.node_usage);
-        node.view.cpus.clone_from(&message.cpus);
+        node.hear(now, message.stamp, message.node_usage, &message.cpus);
         let latency_ms = self.corrected(&message.latencies);
         let replica = &mut self.replicas[message.replica.0];
         if replica.view.node != message.node {
@@ -233,6 +260,14 @@ impl Monitor {
         replica.used += usage.without_memory();
         replica.arrived += arrived;
         replica.handled += handled;
+    }
+
+    /// Takes what a node told of itself, and which arrived now. One of a node that is not known, or
+    /// with amounts that are no amounts, is dropped.
+    pub fn receive_node(&mut self, now: Time, message: &NodeMessage) {
+        if let Some(node) = self.nodes.get_mut(message.node.0).filter(|_| message.usage.is_sane()) {
+            node.hear(now, message.stamp, message.usage, &message.cpus);
+        }
     }
 
     /// The mean of the latencies, by one clock. One between clocks that are not known is left out.
@@ -271,12 +306,16 @@ impl Monitor {
         replica.arrived = replica.handled + backlog;
     }
 
-    /// A node came, or went.
+    /// A node came, or went. What was heard of one that is not active is forgotten.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn set_state(&mut self, node: NodeId, state: NodeState) {
-        self.nodes[node.0].view.state = state;
+        let node = &mut self.nodes[node.0];
+        node.view.state = state;
+        if state != NodeState::Active {
+            node.forget();
+        }
     }
 
     /// What is known now. Forgets what is older than a period.
@@ -285,9 +324,7 @@ impl Monitor {
         let old = |heard: Time| now.since(heard) >= self.period;
         for node in &mut self.nodes {
             if node.heard.is_none_or(old) {
-                // An active node on which nothing runs has nobody to speak for it: it is idle, not silent.
-                node.view.usage = None;
-                node.view.cpus.clear();
+                node.forget();
             }
         }
         for replica in &mut self.replicas {
@@ -300,10 +337,6 @@ impl Monitor {
             let some = replica.handled > 0.0;
             view.per_event = some.then(|| replica.used.scaled(1.0 / replica.handled));
         }
-        let idle = self.idle_nodes();
-        for (node, _) in self.nodes.iter_mut().zip(idle).filter(|(_, idle)| *idle) {
-            node.view.usage = Some(Usage::new());
-        }
         View {
             now,
             nodes: self.nodes.iter().map(|node| node.view.clone()).collect(),
@@ -312,14 +345,6 @@ impl Monitor {
             network_latency_s: self.network_latency.as_secs_f64(),
             moving: self.moving,
         }
-    }
-
-    /// Which nodes are active, and run nothing.
-    fn idle_nodes(&self) -> Vec<bool> {
-        let active = |node: &Node| node.view.state == NodeState::Active;
-        let mut idle: Vec<bool> = self.nodes.iter().map(active).collect();
-        self.replicas.iter().for_each(|replica| idle[replica.view.node.0] = false);
-        idle
     }
 
     fn flows(&self) -> Vec<Flow> {

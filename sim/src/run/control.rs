@@ -1,23 +1,27 @@
 //! What the manager does: control messages each second, rounds, and carrying out what they decide.
 
 use comporta_placement::{
-    Action, ControlMessage, Cpu, MeasuredLatency, NodeId, NodeState, ReplicaId, Resource, Time,
-    Usage, decide,
+    Action, ControlMessage, Cpu, MeasuredLatency, NodeId, NodeMessage, NodeState, ReplicaId,
+    Resource, Time, Usage, decide,
 };
 
 use super::parts::Counters;
 use super::{Happening, Model, NS, ns};
 use crate::outcome::{MoveRecord, NodeChange};
+use crate::scenario::CLOCK_WRONG_MAX;
 
+/// What a clock that is right shows when a run begins. One that is behind shows less, and no clock shows less than nothing.
+const CLOCKS_BEGIN: u64 = ns(CLOCK_WRONG_MAX);
 /// Bytes of a control message.
 const CONTROL_BYTES: f64 = 300.0;
 
 impl Model<'_> {
-    /// Every replica tells of the last second.
+    /// Every replica tells of the last second, and every node on which none runs.
     pub(super) fn second(&mut self) {
         let second = self.now as f64 / NS;
+        let disks = self.disk_uses();
         let uses: Vec<(Usage, Vec<Cpu>)> =
-            (0..self.nodes.len()).map(|at| self.node_use(at)).collect();
+            disks.into_iter().enumerate().map(|(at, disk)| self.node_use(at, disk)).collect();
         let shares = uses.iter().zip(&self.nodes).map(|((usage, _), node)| {
             let active = node.state == NodeState::Active;
             active.then(|| (usage[Resource::Cpu] / f64::from(node.cores)) as f32)
@@ -26,9 +30,12 @@ impl Model<'_> {
         // First all are measured, then messages leave: sending changes what is measured.
         let messages: Vec<ControlMessage> =
             (0..self.replicas.len()).filter_map(|at| self.control_message(at, &uses)).collect();
+        for message in self.node_messages(&uses) {
+            let arrives = self.control_arrives(message.node);
+            self.calendar.set(arrives, Happening::ToldOfNode(Box::new(message)));
+        }
         for message in messages {
-            let left = self.send_out(message.node.0 as u32, CONTROL_BYTES);
-            let arrives = left + ns(self.scenario.network_latency);
+            let arrives = self.control_arrives(message.node);
             self.calendar.set(arrives, Happening::Told(Box::new(message)));
         }
         for (node, said) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
@@ -38,9 +45,26 @@ impl Model<'_> {
         self.calendar.set(self.now + ns(1.0), Happening::Second);
     }
 
-    /// What a node used in the last second, but for its replicas' disks, and each of its CPUs.
-    fn node_use(&mut self, at: usize) -> (Usage, Vec<Cpu>) {
+    /// When a control message that a node sends now arrives.
+    fn control_arrives(&mut self, node: NodeId) -> u64 {
+        self.send_out(node.0 as u32, CONTROL_BYTES) + ns(self.scenario.network_latency)
+    }
+
+    /// What the replicas of each node used of its disk in the last second.
+    fn disk_uses(&mut self) -> Vec<Usage> {
+        let mut uses = vec![Usage::new(); self.nodes.len()];
+        for replica in &mut self.replicas {
+            replica.settle(self.now);
+            uses[replica.node as usize] += replica.counters.disk_use();
+        }
+        uses
+    }
+
+    /// What a node used in the last second, with what its replicas used of its disk, and each of its CPUs.
+    fn node_use(&mut self, at: usize, disk: Usage) -> (Usage, Vec<Cpu>) {
         let node = &mut self.nodes[at];
+        // Which core an event left when it went to the disk is not kept: all wait alike.
+        let waiting = disk[Resource::IoWait] / f64::from(node.cores);
         let others = node.background / f64::from(node.cores);
         let mut cpus = Vec::with_capacity(node.core_busy.len());
         for core in 0..node.core_busy.len() {
@@ -50,10 +74,10 @@ impl Model<'_> {
             }
             let ours = std::mem::take(&mut node.core_busy[core]) as f64 / NS;
             let busy = (ours * (1.0 - others) + others).min(1.0);
-            cpus.push(Cpu { busy, io_wait: 0.0 });
+            cpus.push(Cpu { busy, io_wait: waiting.min(1.0 - busy) });
         }
         let cpu = cpus.iter().map(|cpu| cpu.busy).sum();
-        let usage = Usage::new()
+        let usage = disk
             .with(Resource::Cpu, cpu)
             .with(Resource::Memory, node.memory_used)
             .with(Resource::Received, node.into.bytes)
@@ -64,6 +88,7 @@ impl Model<'_> {
     /// What a replica tells, unless its node is silent. Its counters begin anew.
     fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
         let state_bytes = self.state_bytes(at as u32);
+        let is_silent = self.is_silent(self.replicas[at].node as usize);
         let replica = &mut self.replicas[at];
         replica.settle(self.now);
         let mut counters = std::mem::replace(
@@ -72,8 +97,7 @@ impl Model<'_> {
         );
         let node = replica.node as usize;
         let said = &self.scenario.nodes[node];
-        let second = self.now as f64 / NS;
-        if said.silent_from.is_some_and(|from| second >= from) {
+        if is_silent {
             return None;
         }
         let clock = |node: u32| self.scenario.nodes[node as usize].clock_ahead;
@@ -92,19 +116,17 @@ impl Model<'_> {
         let operator = &self.operators[replica.operator as usize];
         let told = &self.scenario.operators[replica.operator as usize];
         let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
-        let usage = Usage::new()
+        let usage = counters
+            .disk_use()
             .with(Resource::Cpu, counters.busy_ns / NS * ours)
-            .with(Resource::IoWait, counters.waiting_ns / NS)
             .with(Resource::Memory, told.memory + state_bytes + events * operator.input_bytes)
-            .with(Resource::DiskRead, counters.read)
-            .with(Resource::DiskWritten, counters.written)
             .with(Resource::Received, counters.received)
             .with(Resource::Sent, counters.sent);
         let (node_usage, cpus) = uses[node].clone();
         Some(ControlMessage {
             replica: ReplicaId(at),
             node: NodeId(node),
-            stamp: Time::from_nanos(self.now.saturating_add_signed(ns_signed(said.clock_ahead))),
+            stamp: self.clock(said.clock_ahead),
             latencies,
             usage,
             arrived: counters.arrived,
@@ -115,15 +137,49 @@ impl Model<'_> {
         })
     }
 
+    /// What nodes tell on which no replica runs, but for those that are silent or not there.
+    fn node_messages(&self, uses: &[(Usage, Vec<Cpu>)]) -> Vec<NodeMessage> {
+        let mut speaks: Vec<bool> =
+            self.nodes.iter().map(|node| node.state == NodeState::Active).collect();
+        self.replicas.iter().for_each(|replica| speaks[replica.node as usize] = false);
+        let speaking = (0..self.nodes.len()).filter(|at| speaks[*at] && !self.is_silent(*at));
+        speaking
+            .map(|at| NodeMessage {
+                node: NodeId(at),
+                stamp: self.clock(self.scenario.nodes[at].clock_ahead),
+                usage: uses[at].0,
+                cpus: uses[at].1.clone(),
+            })
+            .collect()
+    }
+
+    fn is_silent(&self, node: usize) -> bool {
+        let from = self.scenario.nodes[node].silent_from;
+        from.is_some_and(|from| self.now as f64 / NS >= from)
+    }
+
+    /// What a clock that is so many seconds ahead shows. The manager's is right.
+    pub(super) fn clock(&self, ahead: f64) -> Time {
+        let shown = CLOCKS_BEGIN + self.now;
+        let ahead = (ahead * NS).round() as i64;
+        Time::from_nanos(
+            shown.checked_add_signed(ahead).expect("clocks are wrong by less than that"),
+        )
+    }
+
     pub(super) fn told(&mut self, message: &ControlMessage) {
-        self.monitor.receive(Time::from_nanos(self.now), message);
+        self.monitor.receive(self.clock(0.0), message);
+    }
+
+    pub(super) fn told_of_node(&mut self, message: &NodeMessage) {
+        self.monitor.receive_node(self.clock(0.0), message);
     }
 
     pub(super) fn round(&mut self) {
-        let now = Time::from_nanos(self.now);
+        let now = self.clock(0.0);
         let at_s = self.now as f64 / NS;
         let view = self.monitor.view(now);
-        self.recorder.rounds += 1;
+        self.recorder.rounds += u64::from(view.moving == 0); // otherwise none is held
         for decision in decide(&mut *self.strategy, &view) {
             match decision.action {
                 Action::Move { replica, from, to } => {
@@ -175,8 +231,4 @@ impl Model<'_> {
         self.nodes[node.0].state = state;
         self.monitor.set_state(node, state);
     }
-}
-
-fn ns_signed(seconds: f64) -> i64 {
-    (seconds * NS).round() as i64
 }

@@ -135,7 +135,7 @@ impl Model<'_> {
         let replica = &mut self.replicas[receiver as usize];
         replica.counters.arrived += 1.0;
         let operator = &self.operators[replica.operator as usize];
-        if operator.is_sink && operator.cost_ns == 0.0 {
+        if operator.is_sink && operator.takes_nothing {
             self.done(receiver, message);
             return;
         }

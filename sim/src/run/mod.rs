@@ -9,7 +9,7 @@ mod work;
 mod moves;
 mod control;
 
-use comporta_placement::{ControlMessage, Monitor, Registry, Strategy, Unknown};
+use comporta_placement::{ControlMessage, Monitor, NodeMessage, Registry, Strategy, Unknown};
 
 use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
 use crate::calendar::Calendar;
@@ -94,6 +94,8 @@ enum Happening {
     Second,
     /// A control message arrives.
     Told(Box<ControlMessage>),
+    /// That of a node on which no replica runs arrives.
+    ToldOfNode(Box<NodeMessage>),
     /// A round is held.
     Round,
     /// Step 1 of a move is done: the new replica is there.
@@ -127,6 +129,7 @@ impl Model<'_> {
             Happening::Stored { replica, message } => self.stored(replica, message),
             Happening::Second => self.second(),
             Happening::Told(message) => self.told(&message),
+            Happening::ToldOfNode(message) => self.told_of_node(&message),
             Happening::Round => self.round(),
             Happening::Created { replica } => self.created(replica),
             Happening::Impatient { replica, epoch } => self.impatient(replica, epoch),
@@ -137,6 +140,6 @@ impl Model<'_> {
 }
 
 /// Seconds as nanoseconds.
-fn ns(seconds: f64) -> u64 {
+const fn ns(seconds: f64) -> u64 {
     (seconds * NS).round() as u64
 }

@@ -12,9 +12,9 @@
 
 use std::collections::HashSet;
 
-use comporta_placement::{NodeId, ReplicaId, Time};
+use comporta_placement::{NodeId, ReplicaId};
 
-use super::parts::Message;
+use super::parts::{Counters, Message};
 use super::{Happening, Model, ns};
 
 /// How long a pause waits for the end of a window.
@@ -175,12 +175,13 @@ impl Model<'_> {
         moving.step = Step::Copying;
         let (to, record) = (moving.to, moving.record);
         self.recorder.moves[record].bytes = bytes;
-        let arrives = self.transfer(at, from, at, to, bytes);
+        let arrives = self.carry(from, to, bytes);
         self.calendar.set(arrives, Happening::Copied { replica: at });
     }
 
     /// Step 5.
     pub(super) fn copied(&mut self, at: u32) {
+        let now = self.clock(0.0);
         let replica = &mut self.replicas[at as usize];
         let moving = replica.moving.take().expect("what was copied moves");
         let operator = &self.operators[replica.operator as usize];
@@ -189,7 +190,8 @@ impl Model<'_> {
         let held = said.memory + said.state + f64::from(replica.in_window) * operator.input_bytes;
         self.nodes[replica.node as usize].memory_used -= queued + held;
         self.nodes[moving.to as usize].memory_used += queued + held;
-        replica.settle(self.now);
+        // What x did in this second is not what y does, and the manager forgets it too.
+        replica.counters = Counters { since: self.now, ..Counters::default() };
         replica.node = moving.to;
         replica.parallel =
             said.parallel.unwrap_or(self.scenario.nodes[moving.to as usize].cores) as u32;
@@ -199,7 +201,7 @@ impl Model<'_> {
         let backlog = replica.queue.len() as f64;
         self.recorder.moves[moving.record].ended_s = Some(self.now as f64 / super::NS);
         let (id, to) = (ReplicaId(at as usize), NodeId(moving.to as usize));
-        self.monitor.move_ends(Time::from_nanos(self.now), id, to, backlog);
+        self.monitor.move_ends(now, id, to, backlog);
         // Of what came to both, x's copy counts; what came to y alone arrives now.
         replica.came_before = moving.came;
         replica.in_flight += moving.kept.len() as u32;

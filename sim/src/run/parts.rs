@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use comporta_placement::{Capacity, Monitor, NodeState, OperatorId, Strategy};
+use comporta_placement::{Capacity, Monitor, NodeState, OperatorId, Resource, Strategy, Usage};
 use comporta_stats::Dice;
 
 use super::{Happening, Model, NS, ns};
@@ -58,12 +58,12 @@ pub(super) struct NodePart {
     /// Replicas that have events and may begin one, each once.
     pub(super) ready: VecDeque<u32>,
     pub(super) disk_free_at: u64,
-    /// Events that are at the disk, and the time that others spent there in this second.
+    /// Events on cores that copy in memory, and share its bandwidth.
     pub(super) copying: u32,
     pub(super) out: Line,
     pub(super) into: Line,
     pub(super) ns_per_byte: f64,
-    /// Bytes that replicas hold, queues included.
+    /// Bytes that others hold, and replicas, queues included.
     pub(super) memory_used: f64,
 }
 
@@ -91,6 +91,8 @@ pub(super) struct OperatorPart {
     pub(super) window: Option<Window>,
     /// Whether events go to the disk after they were computed.
     pub(super) uses_disk: bool,
+    /// Whether events need neither a core, nor the disk, nor memory to be copied in.
+    pub(super) takes_nothing: bool,
     /// Bytes of an event that arrives, for queues and windows.
     pub(super) input_bytes: f64,
 }
@@ -109,6 +111,16 @@ pub(super) struct Counters {
     pub(super) handled: f64,
     /// Sums of latencies by the nodes whose clocks wrote down the two moments: from, to, ns, events.
     pub(super) latencies: Vec<(u32, u32, f64, f64)>,
+}
+
+impl Counters {
+    /// What was used of the disk in this second, and how many events waited for it.
+    pub(super) fn disk_use(&self) -> Usage {
+        Usage::new()
+            .with(Resource::IoWait, self.waiting_ns / NS)
+            .with(Resource::DiskRead, self.read)
+            .with(Resource::DiskWritten, self.written)
+    }
 }
 
 #[derive(Debug)]
@@ -183,8 +195,13 @@ impl<'s> Model<'s> {
 
     fn add_node(&mut self, node: &crate::scenario::Node) {
         let state = if node.standby { NodeState::Standby } else { NodeState::Active };
-        let (cores, memory) = (node.cores as f64, node.memory - node.memory_taken);
-        let capacity = Capacity { cores, memory, disk: node.disk, network: node.network };
+        // What others hold is in what is used, below: it is not taken from what there is.
+        let capacity = Capacity {
+            cores: node.cores as f64,
+            memory: node.memory,
+            disk: node.disk,
+            network: node.network,
+        };
         let id = self.monitor.add_node(&node.name, capacity, state);
         if node.elastic {
             self.monitor.set_elastic(id);
@@ -274,6 +291,7 @@ impl<'s> Model<'s> {
             self.monitor.connect(OperatorId(input), OperatorId(at), bytes);
         }
         let bytes = said.inputs.iter().map(|&input| self.scenario.operators[input].event_bytes);
+        let uses_disk = said.reads + said.writes > 0.0 || said.touches > 0;
         self.operators.push(OperatorPart {
             replicas,
             outputs: Vec::new(),
@@ -284,7 +302,8 @@ impl<'s> Model<'s> {
             is_measured: !is_source && !is_sink,
             cost_ns: said.cost * NS,
             window: said.window,
-            uses_disk: said.reads + said.writes > 0.0 || said.touches > 0,
+            uses_disk,
+            takes_nothing: said.cost == 0.0 && said.copies == 0.0 && !uses_disk,
             input_bytes: bytes.fold(0.0, f64::max),
         });
     }

@@ -128,7 +128,7 @@ impl Model<'_> {
         self.done(at, message);
     }
 
-    /// When bytes that are sent now arrive. Between replicas of one node they do at once.
+    /// When bytes of an event that is sent now arrive. Between replicas of one node they do at once.
     pub(super) fn transfer(
         &mut self,
         sender: u32,
@@ -142,6 +142,11 @@ impl Model<'_> {
         }
         self.replicas[sender as usize].counters.sent += bytes;
         self.replicas[receiver as usize].counters.received += bytes;
+        self.carry(from, to, bytes)
+    }
+
+    /// When bytes that leave one node for another now arrive.
+    pub(super) fn carry(&mut self, from: u32, to: u32, bytes: f64) -> u64 {
         let left = self.send_out(from, bytes);
         let node = &mut self.nodes[to as usize];
         let there = left + super::ns(self.scenario.network_latency);

@@ -27,12 +27,14 @@ fn clocks_that_differ_by_an_hour_change_no_decision() {
     for strategy in ["adaptive", "cost-aware"] {
         let right = published(strategy, |_| {});
         assert!(!right.moves.is_empty());
-        let wrong = published(strategy, |scenario| {
-            for (at, node) in scenario.nodes.iter_mut().enumerate() {
-                node.clock_ahead = 3600.0 * at as f64;
-            }
-        });
-        assert_eq!(moves(&right), moves(&wrong), "{strategy}");
+        for hour in [3600.0, -3600.0] {
+            let wrong = published(strategy, |scenario| {
+                for (at, node) in scenario.nodes.iter_mut().enumerate() {
+                    node.clock_ahead = hour * at as f64;
+                }
+            });
+            assert_eq!(moves(&right), moves(&wrong), "{strategy}, {hour}");
+        }
     }
 }
 
@@ -47,12 +49,42 @@ fn a_silent_node_neither_gives_nor_takes_once_a_period_has_passed() {
     }
 }
 
+/// Two workers on node a, which soon has too little of something for both; b and c are empty.
+fn crowded(strategy: &str, change: impl Fn(&mut Operator)) -> Scenario {
+    let mut scenario = line(3, &[0], 0.0, 0.0);
+    scenario.operators.clear();
+    scenario.duration = 120.0;
+    scenario.strategy = strategy.into();
+    for name in ["x", "y"] {
+        let at = scenario.operators.len();
+        let rates = Rates::steady(40.0).then(15.0, 10.0, 100.0);
+        let source = Operator::source(format!("source-{name}"), 0, rates);
+        let mut worker = Operator::new(name, vec![1], vec![at]);
+        change(&mut worker);
+        let sink = Operator::new(format!("sink-{name}"), vec![0], vec![at + 1]);
+        scenario.operators.extend([source, worker, sink]);
+    }
+    scenario
+}
+
+#[test]
+fn an_operator_that_wants_too_much_of_a_disk_is_moved() {
+    // 6.56 ms at the disk: both want 0.5 of it at first, then 1.3.
+    for strategy in ["adaptive", "random", "cost-aware"] {
+        let outcome = run(&crowded(strategy, |worker| worker.writes = 256e3)).unwrap();
+        assert!(!outcome.moves.is_empty(), "{strategy}");
+        assert!(outcome.moves.iter().all(|record| record.from == "a"), "{:?}", moves(&outcome));
+    }
+}
+
 #[test]
 fn a_round_is_not_held_while_a_move_is_under_way() {
     let outcome = published("adaptive(d=0.25)", |scenario| scenario.create = 25.0);
     let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
     assert!(times.len() >= 2, "{times:?}");
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 25.0), "{times:?}");
+    // Of fourteen, each move but the last takes two at least.
+    assert!(outcome.rounds <= 14 - 2 * (times.len() as u64 - 1), "{} rounds", outcome.rounds);
 }
 
 #[test]
@@ -90,6 +122,17 @@ fn a_node_that_stands_by_is_asked_for_and_released_again() {
 }
 
 #[test]
+fn an_empty_node_that_is_silent_takes_nothing() {
+    for strategy in ["adaptive", "random", "cost-aware"] {
+        let mut scenario = crowded(strategy, |worker| worker.cost = 0.025);
+        scenario.nodes[2].silent_from = Some(0.0);
+        let outcome = run(&scenario).unwrap();
+        assert!(!outcome.moves.is_empty(), "{strategy}");
+        assert!(outcome.moves.iter().all(|record| record.to != "b"), "{:?}", moves(&outcome));
+    }
+}
+
+#[test]
 fn chatty_operators_are_brought_together() {
     let mut scenario = line(2, &[0], 100.0, 0.0001);
     scenario.network_latency = 0.005;
@@ -105,6 +148,22 @@ fn chatty_operators_are_brought_together() {
     assert!(last.fast_ms < first.fast_ms, "{first:?} {last:?}");
 }
 
+/// A change to a sound scenario, and a part of what is told of it.
+type Refused = (fn(&mut Scenario), &'static str);
+
+const REFUSED: [Refused; 7] = [
+    (|scenario| scenario.nodes[1].memory_taken = 2e9, "others leave it some of its memory"),
+    (|scenario| scenario.nodes[1].memory_taken = -1.0, "others leave it some of its memory"),
+    (|scenario| scenario.nodes[1].seek = -0.004, "`seek` is not negative"),
+    (|scenario| scenario.nodes[1].seek = f64::NAN, "`seek` is not negative"),
+    (|scenario| scenario.nodes[1].clock_ahead = 1e12, "its clock is wrong by less"),
+    (
+        |scenario| scenario.nodes[1].background = Rates::steady(1.0).then(5.0, 1.0, -1.0),
+        "no rate is negative",
+    ),
+    (|scenario| scenario.operators[0].rates = Some(Rates::steady(-1.0)), "no rate is negative"),
+];
+
 #[test]
 fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {
     let mut scenario = line(2, &[0, 0], 1.0, 0.0);
@@ -113,6 +172,12 @@ fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {
     let told = run(&scenario).unwrap_err().to_string();
     for part in ["never share a node", "`fails` is a share", "1 to 64 cores"] {
         assert!(told.contains(part), "{told}");
+    }
+    for (change, told) in REFUSED {
+        let mut scenario = line(1, &[0], 1.0, 0.0);
+        change(&mut scenario);
+        let error = run(&scenario).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
     }
     let mut scenario = line(1, &[0], 1.0, 0.0);
     scenario.strategy = "adaptve".into();

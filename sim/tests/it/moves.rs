@@ -1,9 +1,10 @@
 //! Moves: the five steps, and that nothing is lost in them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use comporta_placement::{
-    Choice, Entry, NodeId, Offer, Reason, Registry, Round, Strategy, View, strategies,
+    Choice, Entry, NodeId, Offer, Reason, Registry, Resource, Round, Strategy, View, strategies,
 };
 use comporta_sim::rates::{Arrivals, Rates};
 use comporta_sim::scenario::{Operator, Scenario, Window};
@@ -49,6 +50,29 @@ impl Strategy for Once {
             round.move_to(replica, NodeId(view.nodes.len() - 1), reason()).unwrap();
         }
     }
+}
+
+/// As [`Once`], and keeps what it was shown.
+struct Watched(Once, Arc<Mutex<Vec<View>>>);
+
+impl Strategy for Watched {
+    fn moves_max(&self) -> usize {
+        1
+    }
+
+    fn decide(&mut self, view: &View, round: &mut Round<'_>) {
+        self.1.lock().unwrap().push(view.clone());
+        self.0.decide(view, round);
+    }
+}
+
+/// What the manager was shown, of a run in which the first replica moves in the first round.
+fn views(scenario: Scenario) -> Vec<View> {
+    let views = Arc::new(Mutex::new(Vec::new()));
+    let shown = Arc::clone(&views);
+    run_as(scenario, move || Watched(Once(AtomicUsize::new(0)), Arc::clone(&shown)));
+    let mut views = views.lock().unwrap();
+    std::mem::take(&mut *views)
 }
 
 fn run_as<S: Strategy + 'static>(
@@ -113,6 +137,29 @@ fn copying_state_takes_as_long_as_the_link_needs() {
 }
 
 #[test]
+fn what_a_move_copies_is_not_taken_for_events() {
+    for network in [1e8, 1e7] {
+        // 0.5 s, within one second; 5 s, over several.
+        let mut scenario = line(2, &[0], 100.0, 0.001);
+        scenario.duration = 40.0;
+        scenario.operators[0].arrivals = Arrivals::Even;
+        scenario.operators[1].state = 5e7;
+        scenario.nodes[1].network = network;
+        let views = views(scenario);
+        let worker = &views.last().unwrap().replicas[1];
+        assert!(worker.moved.is_some());
+        assert!(worker.backlog <= 2.0, "one is on its way at most: {}", worker.backlog);
+        let event = worker.per_event.unwrap();
+        for resource in [Resource::Received, Resource::Sent] {
+            assert!(event[resource] < 2.0 * 200.0, "{resource}: {}", event[resource]);
+        }
+        let seconds = views.iter().flat_map(|view| &view.replicas[1].seconds);
+        let most = seconds.map(|second| second.usage[Resource::Received]).fold(0.0, f64::max);
+        assert!(most < 10.0 * 100.0 * 200.0, "{most} bytes in a second");
+    }
+}
+
+#[test]
 fn a_replica_works_off_what_its_successor_was_not_sent_before_it_pauses() {
     // 150 events a second for 10 s on a core that does 100: some 500 wait, 5 s of work.
     let mut scenario = line(2, &[0], 150.0, 0.010);
@@ -149,4 +196,15 @@ fn a_move_that_the_run_ends_in_is_recorded_without_an_end() {
     scenario.duration = 10.2;
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
     assert_eq!(outcome.moves[0].ended_s, None);
+}
+
+#[test]
+fn memory_that_others_hold_is_counted_once() {
+    let mut scenario = line(2, &[0], 1.0, 0.0);
+    scenario.duration = 11.0;
+    (scenario.nodes[1].memory, scenario.nodes[1].memory_taken) = (1e9, 4e8);
+    scenario.operators[1].memory = 1e8;
+    let node = &views(scenario)[0].nodes[1];
+    let free = node.capacity.memory - node.usage.unwrap()[Resource::Memory];
+    assert_eq!(free, 5e8);
 }

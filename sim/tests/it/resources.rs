@@ -49,6 +49,19 @@ fn a_disk_serves_one_after_the_other() {
 }
 
 #[test]
+fn a_sink_that_computes_nothing_still_waits_for_the_disk_and_for_memory() {
+    let mut scenario = line(1, &[0], 10.0, 0.0);
+    scenario.operators[2].writes = 256e3; // a seek and 256 KB: 6.56 ms
+    let stored = even(&mut scenario).total.mean_ms;
+    assert!((stored - 6.56).abs() < 0.01, "{stored}");
+    let mut scenario = line(1, &[0], 10.0, 0.0);
+    scenario.nodes[0].memory_bandwidth = 1e9;
+    scenario.operators[2].copies = 2e6;
+    let copied = even(&mut scenario).total.mean_ms;
+    assert!((copied - 2.0).abs() < 0.01, "{copied}");
+}
+
+#[test]
 fn memory_that_does_not_fit_is_fetched_from_the_disk() {
     let mut scenario = line(1, &[0], 5.0, 0.0);
     (scenario.nodes[1].memory, scenario.nodes[1].memory_taken) = (1e9, 4e8);

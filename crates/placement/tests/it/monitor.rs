@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use comporta_placement::strategies::Adaptive;
 use comporta_placement::{
-    ControlMessage, MeasuredLatency, Monitor, NodeId, NodeState, OperatorId, ReplicaId, Resource,
-    Time, Usage, View, decide, mock,
+    ControlMessage, MeasuredLatency, Monitor, NodeId, NodeMessage, NodeState, OperatorId,
+    ReplicaId, Resource, Time, Usage, View, decide, mock,
 };
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -61,6 +61,14 @@ impl Cluster {
         }
     }
 
+    /// What the empty node tells of a second.
+    fn spare(&mut self, second: u64, usage: Usage) {
+        let arrives = Time::ZERO + Duration::from_millis(1000 * second + DELAY_MS);
+        let stamp = self.stamp(2, 1000 * second);
+        let message = NodeMessage { node: NodeId(2), stamp, usage, cpus: Vec::new() };
+        self.monitor.receive_node(arrives, &message);
+    }
+
     fn view(&mut self, second: u64) -> View {
         self.monitor.view(Time::ZERO + Duration::from_millis(1000 * second + 5))
     }
@@ -72,6 +80,7 @@ fn clocks_that_differ_by_an_hour_change_no_latency() {
         let mut cluster = Cluster::new(ahead);
         for second in 1..=5 {
             cluster.second(second, 5.0 * second as f64);
+            cluster.spare(second, Usage::new());
         }
         let latencies = cluster.view(5).replicas[1].latencies_ms();
         let expected = [5.0, 10.0, 15.0, 20.0, 25.0];
@@ -105,11 +114,38 @@ fn a_node_from_which_nothing_comes_for_a_period_is_silent_and_its_replicas_stay(
 }
 
 #[test]
-fn an_active_node_on_which_nothing_runs_is_idle_rather_than_silent() {
+fn an_empty_node_is_silent_until_it_speaks_for_itself_and_takes_nothing() {
     let mut cluster = Cluster::new([0; 3]);
-    cluster.second(1, 5.0);
-    assert_eq!(cluster.view(1).nodes[2].usage, Some(Usage::new()));
+    for second in 1..=5 {
+        cluster.second(second, 5.0 * second as f64);
+    }
+    let view = cluster.view(5);
+    assert_eq!(view.nodes[2].usage, None, "nothing was ever heard of it");
+    assert!(decide(&mut Adaptive::new(0.25, 1), &view).is_empty());
+    cluster.spare(5, Usage::new());
+    let view = cluster.view(5);
+    assert_eq!(view.nodes[2].usage, Some(Usage::new()));
+    assert_eq!(decide(&mut Adaptive::new(0.25, 1), &view).len(), 1);
+    assert!(cluster.view(14).nodes[2].usage.is_some());
+    assert_eq!(cluster.view(16).nodes[2].usage, None, "not heard of for a period");
+}
+
+#[test]
+fn what_was_heard_of_a_node_before_it_was_released_is_forgotten() {
+    let mut cluster = Cluster::new([0; 3]);
+    cluster.spare(1, Usage::new());
+    assert!(cluster.view(1).nodes[2].usage.is_some());
     cluster.monitor.set_state(NodeId(2), NodeState::Standby);
+    cluster.spare(1, Usage::new()); // was on its way
+    assert_eq!(cluster.view(1).nodes[2].usage, None);
+    cluster.monitor.set_state(NodeId(2), NodeState::Active);
+    assert_eq!(cluster.view(2).nodes[2].usage, None);
+}
+
+#[test]
+fn a_word_of_a_node_with_amounts_that_are_no_amounts_is_dropped() {
+    let mut cluster = Cluster::new([0; 3]);
+    cluster.spare(1, Usage::new().with(Resource::Cpu, f64::NAN));
     assert_eq!(cluster.view(1).nodes[2].usage, None);
 }
 

@@ -9,14 +9,21 @@ use crate::decision::Reason;
 use crate::round::Round;
 use crate::view::{NodeId, NodeState, ReplicaId, View};
 
-/// Below this share of `full` the others are full enough to be asked to do more.
+/// A node is chosen to be emptied if the others could do its work at no more than this share of `full`.
 const RELEASE: f64 = 2.0 / 3.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Elastic {
     full: f64,
-    /// The node that is being emptied.
-    emptying: Option<NodeId>,
+    emptying: Option<Emptying>,
+}
+
+/// The node that is being emptied.
+#[derive(Clone, Copy, Debug)]
+struct Emptying {
+    node: NodeId,
+    /// The share that would be wanted of the fullest other node.
+    others: f64,
 }
 
 impl Elastic {
@@ -26,42 +33,44 @@ impl Elastic {
 
     /// Returns `false` of the node that is being emptied.
     pub(super) fn may_receive(&self, node: NodeId) -> bool {
-        self.emptying != Some(node)
+        self.emptying.is_none_or(|emptying| emptying.node != node)
     }
 
     /// Chooses a node to empty, or gives that up where the load has grown.
     pub(super) fn begin(&mut self, view: &View, loads: &Loads) {
-        let still = self.emptying.filter(|&node| {
-            view.nodes[node.0].state == NodeState::Active
-                && fits_elsewhere(view, loads, node, self.full)
-        });
+        let still = self
+            .emptying
+            .filter(|emptying| view.nodes[emptying.node.0].state == NodeState::Active)
+            .and_then(|emptying| try_without(view, loads, emptying.node, self.full));
         self.emptying = still.or_else(|| {
             let elastic = view.nodes().filter(|(_, node)| {
                 node.elastic && node.state == NodeState::Active && node.usage.is_some()
             });
             let share = |id: NodeId| loads.fullest(id).unwrap_or(f64::INFINITY);
             let least = elastic.map(|(id, _)| id).min_by(|a, b| share(*a).total_cmp(&share(*b)))?;
-            let fits = fits_elsewhere(view, loads, least, self.full * RELEASE);
-            fits.then_some(least)
+            try_without(view, loads, least, self.full * RELEASE)
         });
     }
 
     /// After the moves that save delay: empties the node that was chosen, or asks for one.
     pub(super) fn decide(&mut self, view: &View, round: &mut Round<'_>, loads: &mut Loads) {
         match self.emptying {
-            Some(node) => self.empty(view, round, loads, node),
+            Some(emptying) => self.empty(view, round, loads, emptying),
             None => self.ask(view, round, loads),
         }
     }
 
-    fn empty(&mut self, view: &View, round: &mut Round<'_>, loads: &mut Loads, node: NodeId) {
+    fn empty(&mut self, view: &View, round: &mut Round<'_>, loads: &mut Loads, of: Emptying) {
+        let Emptying { node, others } = of;
         let name = &view.nodes[node.0].name;
         let reason = |effect: String| Reason {
             signal: format!(
-                "the other nodes would be wanted for at most {:.2} of themselves",
+                "without {name} the fullest node would be wanted for {others:.2} of itself"
+            ),
+            rule: format!(
+                "{name} is elastic, was the least loaded, and that is at most {}",
                 self.full
             ),
-            rule: format!("{name} is elastic, and the least loaded"),
             effect,
         };
         if round.release_node(node, reason(format!("{name} is released"))).is_ok() {
@@ -105,21 +114,19 @@ impl Elastic {
     }
 }
 
-/// Returns `true` if every replica of a node finds room on others, and none of these is then filled past
-/// `full`.
-fn fits_elsewhere(view: &View, loads: &Loads, node: NodeId, full: f64) -> bool {
+/// A node to empty, if every replica of it finds room on others and none of these is then filled past `full`.
+fn try_without(view: &View, loads: &Loads, node: NodeId, full: f64) -> Option<Emptying> {
     let mut tried = loads.clone();
-    let found = view.replicas().filter(|(_, replica)| replica.node == node).all(|(id, replica)| {
-        let to = target(view, None, &tried, id, full).filter(|_| !replica.pinned);
-        if let Some(to) = to {
-            tried.move_to(id, to);
-        }
-        to.is_some()
-    });
-    let mut others = view
+    for (id, _) in view.replicas().filter(|(_, replica)| replica.node == node) {
+        let to = target(view, None, &tried, id, full).filter(|_| !view.replicas[id.0].pinned)?;
+        tried.move_to(id, to);
+    }
+    let others = view
         .nodes()
         .filter(|(id, other)| *id != node && other.state == NodeState::Active && !other.reserved);
-    found && others.all(|(id, _)| tried.fullest(id).is_some_and(|share| share <= full))
+    let shares: Option<Vec<f64>> = others.map(|(id, _)| tried.fullest(id)).collect();
+    let others = shares?.into_iter().fold(0.0, f64::max);
+    (others <= full).then_some(Emptying { node, others })
 }
 
 /// The least full node that takes a replica without being filled past `full`.

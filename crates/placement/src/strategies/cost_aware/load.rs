@@ -161,8 +161,8 @@ impl Loads {
         all.map(|id| self.places[id.0]).collect()
     }
 
-    /// Event-seconds that a move costs, once. Until the replica's old queue is worked off and its state is copied, its events wait;
-    /// then they are worked off.
+    /// Event-seconds that a move costs, once: events that arrive while the state is copied wait for half of that on
+    /// average, and all of them for a message more. Before that the replica works on, so what it has queued costs nothing.
     pub(super) fn price(&self, replica: ReplicaId, to: NodeId) -> f64 {
         let from = self.places[replica.0];
         let network = self.nodes[from.0].capacity.network.min(self.nodes[to.0].capacity.network);
