@@ -1,7 +1,7 @@
 //! Holds the policy of a cluster, and calls it with what it may do (`cluster_control.rs`).
 //!
 //! A policy is called by whichever thread has reason to: a worker that came to the end of the visit
-//! order, the clock. Never two calls at once, and nobody waits: a thread that finds it busy notes why it
+//! order, the thread of timers. Never two calls at once, and nobody waits: a thread that finds it busy notes why it
 //! came, and the one that is calling calls it for that too; a worker with a token in hand uses that
 //! first. Only people who change something wait, and go before further calls. A policy is user code: it
 //! is taken out while it is called, and no lock is held. A new one begins with the cluster as the plan,

@@ -11,18 +11,24 @@ use shuttle::thread;
 
 use super::{Seen, check, explore, start};
 use crate::app::App;
-use crate::core::Core;
 
-/// Time passes, and the clock looks at every visit as if it took long, until the program has ended.
-fn overdue(core: &std::sync::Arc<Core>, ended: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
-    let (core, ended) = (core.clone(), ended.clone());
-    thread::spawn(move || {
-        while !ended.load(SeqCst) {
+/// Runs a program to its end and checks the books. Meanwhile time passes, and the clock looks at every
+/// visit as if it took long.
+fn run_overdue(app: App, plan: &Plan) {
+    let (running, core) = start(app, plan);
+    let ended = Arc::new(AtomicBool::new(false));
+    let over = ended.clone();
+    let clock = thread::spawn(move || {
+        while !over.load(SeqCst) {
             core.clock.advance(Duration::from_millis(5));
             core.look(core.clock.now());
             thread::yield_now();
         }
-    })
+    });
+    let summary = running.wait();
+    ended.store(true, SeqCst);
+    clock.join().unwrap();
+    check(&summary);
 }
 
 #[test]
@@ -40,13 +46,7 @@ fn what_a_visit_has_not_begun_goes_back_and_is_handled_once() {
         app.connect(source, work);
         app.connect(work, end);
         let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
-        let (running, core) = start(app, &plan);
-        let ended = Arc::new(AtomicBool::new(false));
-        let clock = overdue(&core, &ended);
-        let summary = running.wait();
-        ended.store(true, SeqCst);
-        clock.join().unwrap();
-        check(&summary);
+        run_overdue(app, &plan);
         let mut seen = seen.all();
         seen.sort_unstable();
         assert_eq!(seen, [0, 1, 2, 3, 4]);
@@ -70,12 +70,6 @@ fn a_handler_that_waits_for_the_others_of_its_batch_is_overtaken_by_them() {
         });
         app.connect(source, work);
         let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
-        let (running, core) = start(app, &plan);
-        let ended = Arc::new(AtomicBool::new(false));
-        let clock = overdue(&core, &ended);
-        let summary = running.wait();
-        ended.store(true, SeqCst);
-        clock.join().unwrap();
-        check(&summary);
+        run_overdue(app, &plan);
     });
 }
