@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use comporta_model::plan::Plan;
+use comporta_model::port::{AsPort, Port};
 use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use shuttle::thread;
@@ -12,16 +13,19 @@ use shuttle::thread;
 use super::{Seen, check, explore, start};
 use crate::app::App;
 
-/// Runs a program to its end and checks the books. Meanwhile time passes, and the clock looks at every
-/// visit as if it took long.
-fn run_overdue(app: App, plan: &Plan) {
+/// Runs a program to its end and checks the books. From when `begun` is set on, time passes, and the clock
+/// looks at every visit as if it took long. Before that visits take no time, so that the stage is known
+/// to be quick, and its visits take several events.
+fn run_overdue(app: App, plan: &Plan, begun: &Arc<AtomicBool>) {
     let (running, core) = start(app, plan);
     let ended = Arc::new(AtomicBool::new(false));
-    let over = ended.clone();
+    let (begun, over) = (begun.clone(), ended.clone());
     let clock = thread::spawn(move || {
         while !over.load(SeqCst) {
-            core.clock.advance(Duration::from_millis(5));
-            core.look(core.clock.now());
+            if begun.load(SeqCst) {
+                core.clock.advance(Duration::from_millis(5));
+                core.look(core.clock.now());
+            }
             thread::yield_now();
         }
     });
@@ -31,25 +35,36 @@ fn run_overdue(app: App, plan: &Plan) {
     check(&summary);
 }
 
+/// An event by which the pace of `work` is learnt, and then 0, 1 and 2 together.
+fn batched_by_chance(app: &App) -> Port<u32> {
+    let source = app.source("source", || 0..2u32);
+    let spread = app.flat_map("spread", |n: u32| if n == 0 { vec![LEARNT] } else { vec![0, 1, 2] });
+    app.connect(source, spread);
+    spread.as_port()
+}
+
+const LEARNT: u32 = 9;
+
 #[test]
 fn what_a_visit_has_not_begun_goes_back_and_is_handled_once() {
     explore(|| {
         let seen = Seen::new();
         let see = seen.clone();
         let app = App::new("overdue");
-        let source = app.source("source", || 0..5u32);
-        let work = app.map("work", |n: u32| {
+        let events = batched_by_chance(&app);
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = begun.clone();
+        let work = app.sink("work", move |n: u32| {
+            begins.fetch_or(n == 0, SeqCst);
             thread::yield_now();
-            n
+            see.see(n);
         });
-        let end = app.sink("end", move |n: u32| see.see(n));
-        app.connect(source, work);
-        app.connect(work, end);
+        app.connect(events, work);
         let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
-        run_overdue(app, &plan);
+        run_overdue(app, &plan, &begun);
         let mut seen = seen.all();
         seen.sort_unstable();
-        assert_eq!(seen, [0, 1, 2, 3, 4]);
+        assert_eq!(seen, [0, 1, 2, LEARNT]);
     });
 }
 
@@ -57,19 +72,19 @@ fn what_a_visit_has_not_begun_goes_back_and_is_handled_once() {
 fn a_handler_that_waits_for_the_others_of_its_batch_is_overtaken_by_them() {
     explore(|| {
         let app = App::new("stuck");
-        let source = app.source("source", || 0..3u32);
-        let go = Arc::new(AtomicBool::new(false));
+        let events = batched_by_chance(&app);
+        let begun = Arc::new(AtomicBool::new(false));
+        let (begins, go) = (begun.clone(), Arc::new(AtomicBool::new(false)));
         let work = app.sink("work", move |n: u32| {
             // The first is stuck until the last has been handled, which came with it.
-            if n == 2 {
-                go.store(true, SeqCst);
-            }
+            begins.fetch_or(n == 0, SeqCst);
+            go.fetch_or(n == 2, SeqCst);
             while n == 0 && !go.load(SeqCst) {
                 thread::yield_now();
             }
         });
-        app.connect(source, work);
+        app.connect(events, work);
         let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
-        run_overdue(app, &plan);
+        run_overdue(app, &plan, &begun);
     });
 }
