@@ -2,7 +2,7 @@
 //! room are woken, and the program can be drained.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -42,6 +42,32 @@ fn a_stuck_handler_costs_its_own_event_and_the_other_instance_handles_the_rest()
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
         assert_eq!(stage(&summary.snapshot, "work").counts.handled, 100, "{label}");
+    });
+}
+
+#[test]
+fn a_stuck_handler_of_a_quick_stage_keeps_no_event_from_the_other_instance() {
+    const EVENTS: u64 = 20_000;
+    under_policies(lets_a_stage_run_twice, |plan, label| {
+        let gate = Gate::default();
+        let (way, called) = (gate.way(), Arc::new(AtomicU64::new(0)));
+        let calls = called.clone();
+        let app = App::new("quick");
+        let numbers = app.source("numbers", || 0..EVENTS);
+        // By then visits are known to be quick, and take many events.
+        let work = app.sink("work", move |n: u64| {
+            calls.fetch_add(1, SeqCst);
+            if n == EVENTS / 2 {
+                way.pass();
+            }
+        });
+        app.connect(numbers, work);
+        let running = app.start(&plan.stage("work", |s| s.instances(2))).unwrap();
+        gate.wait_for(1, label);
+        until(&format!("{label}: the handler is called for all"), || called.load(SeqCst) == EVENTS);
+        gate.open();
+        let summary = ends(label, running);
+        assert_eq!(stage(&summary.snapshot, "work").counts.handled, EVENTS, "{label}");
     });
 }
 
