@@ -385,8 +385,9 @@
 #[cfg(feature = "cli")]
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
+pub use comporta_model::ack::{Obligation, Settled};
 pub use comporta_model::error::{Error, Outcome, Result};
-pub use comporta_model::event::{Ev, Event, Settled, Time};
+pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{
     Choice, ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Retry, SetFault, StagePlan,

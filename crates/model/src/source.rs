@@ -4,8 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::ack::Settled;
 use crate::error::{Error, Result};
-use crate::event::{Settled, Time};
+use crate::event::Time;
 use crate::port::Out;
 
 /// What a pull left behind.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use comporta_model::chunk::ChunkQueue;
+use comporta_model::column::Columns;
 use comporta_model::error::{Outcome, Result};
 use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
@@ -660,7 +661,7 @@ fn stage_node<H: Handler>(
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
     let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
-        let _ = queue.push(&Meta::default(), vec![Some(*event)], false);
+        let _ = queue.push(&Meta::default(), Columns::default(), vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;

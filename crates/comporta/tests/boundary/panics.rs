@@ -246,7 +246,13 @@ fn a_shed_event_whose_drop_panics_costs_itself_alone() {
             let way = gate.way();
             let app = App::new("shed");
             let numbers = app.source("numbers", || 0..EVENTS);
-            let wrap = app.map("wrap", |n: u64| Bomb(n > 0));
+            let begun = gate.way();
+            let wrap = app.map("wrap", move |n: u64| {
+                if n == 1 {
+                    begun.wait_for(1, "the first event"); // or it could be the oldest that is shed
+                }
+                Bomb(n > 0)
+            });
             let work = app.sink("work", move |bomb: Bomb| {
                 let first = !bomb.0;
                 bomb.defuse();
@@ -256,10 +262,11 @@ fn a_shed_event_whose_drop_panics_costs_itself_alone() {
             });
             app.connect(numbers, wrap);
             app.connect_local(wrap, work);
-            let plan =
-                Plan::new().threads(2).stage("work", |s| s.capacity(3).when_full(rule).batch(1));
+            let plan = Plan::new()
+                .threads(2)
+                .stage("wrap", |s| s.batch(1))
+                .stage("work", |s| s.capacity(3).when_full(rule).batch(1));
             let running = app.start(&plan).unwrap();
-            gate.wait_for(1, "the first event");
             until("the others have left the stage before", || handled(&running, "wrap") == EVENTS);
             gate.open();
             let summary = ends(&format!("{rule:?}"), running);

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
+use comporta_model::column::Duty;
 use comporta_model::event::Meta;
 use comporta_model::port::{Out, Ports};
 
@@ -168,7 +169,8 @@ impl InputNode {
         let now = core.clock.now();
         let deadline = within.or(said.deadline).map(|within| now + within);
         let tier = tier.unwrap_or(said.tier);
-        Meta { ingress: now, enqueued: now, deadline, tier, ..Meta::default() }
+        let duty = Duty { deadline, ack: None };
+        Meta { ingress: now, enqueued: now, duty, tier, ..Meta::default() }
     }
 
     fn links<T: Send + 'static>(&self, core: &Arc<Core>) -> Links {

@@ -207,7 +207,7 @@ impl Arrivals {
             instances: self.instances,
             oldest: self.oldest,
             tier: meta.tier,
-            deadline: meta.deadline,
+            deadline: meta.duty.deadline,
         }
     }
 }
