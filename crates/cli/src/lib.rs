@@ -159,7 +159,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
-    let spec = flags(files.clone(), said, &app.own_plan());
+    let spec = flags(files.clone(), said, &app.plan());
     let settled = settle(&app, &spec);
     let warnings = app.check().map_err(|error| {
         let faults = match error {
@@ -224,7 +224,7 @@ fn rehearse(app: &App, effective: &Effective) -> Result<(), Refusal> {
 
 fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    spec.settle(&app.graph(), &app.own_plan(), &app.catalogue(), cpus)
+    spec.settle(&app.graph(), &app.plan(), &app.catalogue(), cpus)
 }
 
 /// Read once: a file may be a pipe.

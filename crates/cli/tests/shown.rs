@@ -117,9 +117,9 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     let show = app.sink("show", |n: u64| say(&n.to_string()));
     app.connect(numbers, square);
     app.connect(square, show);
-    app.policy(Entry::new(MINE, |_| Single));
+    app.register_policy(Entry::new(MINE, |_| Single));
     if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
-        app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
+        app.set_plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
 }

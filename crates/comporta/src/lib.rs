@@ -227,7 +227,7 @@
 //! parameters or without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`;
 //! another can take over while events flow ([`Control::set_policy`]). What there is, is listed in
 //! [`policy::policies`]; a new one is a small program on [`policy::Control`], registered with
-//! [`App::policy`]. The repository's `docs/writing-a-policy.md` shows how.
+//! [`App::register_policy`]. The repository's `docs/writing-a-policy.md` shows how.
 //!
 //! # Admission
 //!
@@ -236,7 +236,7 @@
 //! chooses one for a stage by name; another can take over while events flow
 //! ([`Control::set_admission`]). Whom it does not let in is counted under its name ([`Shed`]), or comes
 //! back to who pushed it. What there is, is listed in [`policy::admission`]; a program registers its
-//! own with [`App::admission`].
+//! own with [`App::register_admission`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -267,7 +267,7 @@
 //! [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments
 //! (`clap::Args`), or of
 //! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
-//! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
+//! of one. What the program thinks of how it should run, it says with [`App::set_plan`]; files and flags
 //! go over it. Where the program has an option of the same name, its own is meant, and ours is called
 //! `--comporta-NAME`.
 //!

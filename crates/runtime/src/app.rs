@@ -426,20 +426,21 @@ impl App {
         self.inner.borrow().graph.clone()
     }
 
-    /// How the program would have itself run, where nobody says otherwise: a plan given to
-    /// [`start`](Self::start), a file or a flag goes over it, setting by setting.
-    pub fn plan(&self, plan: Plan) {
+    /// Sets the plan of the program itself. A plan given to [`start`](Self::start), a file or a flag
+    /// goes over it, setting by setting.
+    pub fn set_plan(&self, plan: Plan) {
         self.inner.borrow_mut().plan = plan;
     }
 
-    /// What was given to [`plan`](Self::plan).
-    pub fn own_plan(&self) -> Plan {
+    /// Returns the plan of the program itself: what was given to [`set_plan`](Self::set_plan).
+    #[must_use]
+    pub fn plan(&self) -> Plan {
         self.inner.borrow().plan.clone()
     }
 
     /// Adds a policy of the program's own, which plans can then choose by its name; it goes before
     /// one of the library of that name.
-    pub fn policy(&self, entry: PolicyEntry) {
+    pub fn register_policy(&self, entry: PolicyEntry) {
         self.inner.borrow_mut().registry.add(entry);
     }
 
@@ -466,13 +467,13 @@ impl App {
     /// # app.connect(numbers, show);
     /// let about = "lets in whom it finds nobody before";
     /// let offer = Offer { name: "shy", aliases: &[], about, cites: "", params: &[] };
-    /// app.admission(Entry::new(offer, |_| Shy));
+    /// app.register_admission(Entry::new(offer, |_| Shy));
     /// let plan = Plan::new().stage("show", |show| show.admission("shy"));
     /// # let summary = app.run(&plan)?;
     /// # assert_eq!(summary.snapshot.stage("show").unwrap().counts.offered, 9);
     /// # Ok::<(), comporta::StartError>(())
     /// ```
-    pub fn admission(&self, entry: admission::Entry) {
+    pub fn register_admission(&self, entry: admission::Entry) {
         self.inner.borrow_mut().admissions.add(entry);
     }
 

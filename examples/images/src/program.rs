@@ -164,7 +164,7 @@ pub fn build(args: Args) -> Result<App> {
     };
     let report = Report::new(out.clone(), verify.then_some(level));
     let app = app(Settings { input, out, level }, report);
-    app.plan(plan());
+    app.set_plan(plan());
     Ok(app)
 }
 

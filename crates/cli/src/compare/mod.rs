@@ -82,7 +82,7 @@ impl Asked {
     /// Checks what is asked for against the program; nothing runs yet.
     pub(crate) fn new(app: &App, files: &PlanSpec, args: CompareArgs) -> Result<Self, Refusal> {
         let graph = app.graph();
-        let own = app.own_plan();
+        let own = app.plan();
         let of = |policy: Option<&str>, threads: Option<usize>| {
             let policy = policy.map(str::to_owned);
             flags(files.clone(), &PlanArgs { base: args.base.clone(), policy, threads }, &own)

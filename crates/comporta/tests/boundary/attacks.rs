@@ -382,7 +382,7 @@ fn a_stop_accounts_for_events_that_a_controller_does_not_answer_for() {
         let way = gate.way();
         let app = App::new("silent");
         let offer = Offer { name: "silent", aliases: &[], about: "", cites: "", params: &[] };
-        app.admission(Entry::new(offer, move |_| Silent(way.clone(), false)));
+        app.register_admission(Entry::new(offer, move |_| Silent(way.clone(), false)));
         let numbers = app.source("numbers", || 0..EVENTS);
         let pass = app.map("pass", |n: u64| n);
         app.connect(numbers, pass);

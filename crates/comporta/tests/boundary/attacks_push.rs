@@ -81,7 +81,7 @@ fn a_controller_is_told_of_those_who_entered_and_of_no_others() {
         let counts = told.clone();
         let app = App::new("told");
         let offer = Offer { name: "counting", aliases: &[], about: "", cites: "", params: &[] };
-        app.admission(Entry::new(offer, move |_| Counting(counts.clone())));
+        app.register_admission(Entry::new(offer, move |_| Counting(counts.clone())));
         let (push, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let plan = Plan::new().stage("work", |s| s.capacity(1).admission("counting"));

@@ -275,7 +275,7 @@ fn a_policy_that_does_not_return_holds_no_event_back() {
             let app = App::new("r8");
             let made = Blocking { way: gate.way(), armed: armed.clone() };
             let offer = Offer { name: "blocking", aliases: &[], about: "", cites: "", params: &[] };
-            app.policy(Entry::new(offer, move |_: &Choice| made.clone()));
+            app.register_policy(Entry::new(offer, move |_: &Choice| made.clone()));
             let (push, port) = app.input::<u64>("in");
             app.connect(port, app.sink("work", |_: u64| ()));
             let running = app.start(&Plan::new().policy("blocking").threads(2)).unwrap();
@@ -372,7 +372,7 @@ fn a_failed_policy_may_call_its_program_when_it_is_dropped() {
         let app = App::new("r11");
         let s = slot.clone();
         let offer = Offer { name: "quits", aliases: &[], about: "", cites: "", params: &[] };
-        app.policy(Entry::new(offer, move |_: &Choice| Quits { control: s.clone() }));
+        app.register_policy(Entry::new(offer, move |_: &Choice| Quits { control: s.clone() }));
         let (push, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&Plan::new().policy("quits").threads(1)).unwrap();

@@ -660,8 +660,8 @@ fn what_a_program_says_itself_gives_way_to_the_plan_it_is_started_with() {
     let numbers = app.source("numbers", || 0..3u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    app.plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
-    assert_eq!(app.own_plan().stages["sink"].instances, Some(2));
+    app.set_plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
+    assert_eq!(app.plan().stages["sink"].instances, Some(2));
     let plan = Plan::new().stage("sink", |sink| sink.instances(3));
     let summary = app.run(&plan).unwrap();
     assert_eq!(stage(&summary.snapshot, "sink").capacity, 7);

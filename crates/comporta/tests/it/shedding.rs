@@ -118,7 +118,7 @@ fn a_controller_is_told_once_of_each_event_whether_it_entered() {
     app.connect(port, work);
     let to = told.clone();
     let offer = Offer { name: "half", aliases: &[], about: "", cites: "", params: &[] };
-    app.admission(Entry::new(offer, move |_| Half(to.clone())));
+    app.register_admission(Entry::new(offer, move |_| Half(to.clone())));
     let plan = Plan::new().stage("work", |s| s.admission("half"));
     let mut kit = Kit::new(app, &plan).unwrap();
     let entered: Vec<bool> = (0..4).map(|n| push.push(n).is_ok()).collect();
@@ -143,7 +143,7 @@ fn who_pushed_is_not_refused_after_it_was_let_in() {
     let (push, port) = app.input("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
-    app.admission(own("moody", || Moody(0)));
+    app.register_admission(own("moody", || Moody(0)));
     let plan = Plan::new().stage("work", |s| s.admission("moody"));
     let mut kit = Kit::new(app, &plan).unwrap();
     let entered = (0..10).filter(|n| push.push(*n).is_ok()).count();
@@ -222,7 +222,7 @@ fn a_source_is_told_of_what_was_shed_at_the_door_and_of_what_was_shed_later() {
     let numbers = app.source("numbers", move || Acked(groups, to));
     let work = app.sink("work", |_: u64| ());
     app.connect(numbers, work);
-    app.admission(own("fussy", || Fussy));
+    app.register_admission(own("fussy", || Fussy));
     let plan = Plan::new().stage("work", |s| s.admission("fussy"));
     let mut kit = Kit::new(app, &plan).unwrap();
     assert!(kit.run());
@@ -267,7 +267,7 @@ fn room_that_shedding_makes_is_given_to_those_who_wait_for_it() {
     let work = app.sink("work", |_: u64| ());
     app.connect(numbers, pass);
     app.connect(pass, work);
-    app.admission(own("sweeper", || Sweeper));
+    app.register_admission(own("sweeper", || Sweeper));
     let plan = Plan::new().stage("work", |s| s.capacity(3).admission("sweeper"));
     let mut kit = Kit::new(app, &plan).unwrap();
     assert!(kit.run(), "{}", kit.snapshot());
@@ -294,7 +294,7 @@ fn the_newest_come_first_where_a_controller_says_so_and_the_order_does_not_matte
             work.stateful();
         }
         app.connect(port, work);
-        app.admission(own("lifo", || Lifo));
+        app.register_admission(own("lifo", || Lifo));
         let plan = Plan::new().stage("work", |s| s.batch(batch).admission("lifo"));
         let mut kit = Kit::new(app, &plan).unwrap();
         kit.hold("work");
@@ -317,7 +317,7 @@ fn what_a_visit_to_the_newest_does_not_come_to_is_still_the_newest() {
     let show = app.sink("show", see);
     app.connect(port, work);
     app.connect(work, show);
-    app.admission(own("lifo", || Lifo));
+    app.register_admission(own("lifo", || Lifo));
     let plan = Plan::new().stage("work", |s| s.admission("lifo")).stage("show", |s| s.capacity(1));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("work");
@@ -350,7 +350,7 @@ fn a_controller_is_told_of_what_was_handled() {
         }
         app.connect(port, work);
         app.connect(work, show);
-        app.admission(own("listens", || Listens));
+        app.register_admission(own("listens", || Listens));
         let plan = Plan::new().stage("work", |s| s.admission("listens"));
         let mut kit = Kit::new(app, &plan).unwrap();
         kit.hold("work");
@@ -382,7 +382,7 @@ fn a_controller_that_panics_is_asked_no_more_and_all_are_let_in() {
     let work = app.sink("work", |_: u64| ());
     app.connect(port, pass);
     app.connect(pass, work);
-    app.admission(own("breaks", || Breaks(0)));
+    app.register_admission(own("breaks", || Breaks(0)));
     let plan = Plan::new().stage("work", |s| s.admission("breaks"));
     let mut kit = Kit::new(app, &plan).unwrap();
     for n in 0..20 {

@@ -31,7 +31,7 @@ type Act = fn(&mut dyn Control) -> Result<(), Refused>;
 
 fn policy(app: &App, name: &'static str, start: Act, focused: Act) {
     let offer = Offer { name, aliases: &[], about: "", cites: "", params: &[] };
-    app.policy(Entry::new(offer, move |_: &Choice| Made { start, focused }));
+    app.register_policy(Entry::new(offer, move |_: &Choice| Made { start, focused }));
 }
 
 fn nothing(_: &mut dyn Control) -> Result<(), Refused> {

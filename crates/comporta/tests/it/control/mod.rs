@@ -86,7 +86,7 @@ impl Made {
     /// Adds it to a program under a name.
     pub(crate) fn add(self, app: &App, name: &'static str) {
         let offer = Offer { name, aliases: &[], about: "", cites: "", params: &[] };
-        app.policy(Entry::new(offer, move |_: &Choice| self.clone()));
+        app.register_policy(Entry::new(offer, move |_: &Choice| self.clone()));
     }
 }
 

@@ -50,7 +50,7 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     let seen = timed.0.clone();
     let offer =
         comporta::policy::Offer { name: "timed", aliases: &[], about: "", cites: "", params: &[] };
-    app.policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
+    app.register_policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
     let (_push, port) = app.input::<u64>("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
