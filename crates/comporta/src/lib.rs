@@ -23,7 +23,7 @@
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
 //! | gather events | [Windows](#windows), [`windows`], [`batched`] |
-//! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
+//! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |
@@ -144,23 +144,23 @@
 //! # Sources and inputs
 //!
 //! A source is pulled when there is room for its events: any iterator, one of [`sources`], or your
-//! own [`Source`]. An input is a [`Push`] handle for threads and tasks outside the program; it says
+//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside the program; it says
 //! so when there is no room.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan};
 //!
 //! let app = App::new("doubles");
-//! let (push, numbers) = app.input::<u64>("numbers");
+//! let (sender, numbers) = app.input::<u64>("numbers");
 //! let double = app.map("double", |n: u64| n * 2);
 //! let show = app.sink("show", |n: u64| println!("{n}"));
 //! app.connect(numbers, double);
 //! app.connect(double, show);
 //!
 //! let running = app.start(&Plan::new())?;
-//! push.push(20)?; // waits for room; `try_push` gives the event back, `push_async` is a future
-//! push.push(21)?;
-//! drop(push); // no more handles: the input ends, and after it the program
+//! sender.send(20)?; // waits for room; `try_send` gives the event back, `send_async` is a future
+//! sender.send(21)?;
+//! drop(sender); // no more handles: the input ends, and after it the program
 //! let summary = running.wait();
 //! assert_eq!(summary.ended, Ended::Complete);
 //! assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 2);
@@ -235,25 +235,25 @@
 //! controller lets fewer in: by length, rate, waiting time or response time, tier or deadline. A plan
 //! chooses one for a stage by name; another can take over while events flow
 //! ([`Control::set_admission`]). Whom it does not let in is counted under its name ([`Shed`]), or comes
-//! back to who pushed it. What there is, is listed in [`policy::admission`]; a program registers its
+//! back to the sender. What there is, is listed in [`policy::admission`]; a program registers its
 //! own with [`App::register_admission`].
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::{App, Choice, Plan, PushError, Shed};
+//! use comporta::{App, Choice, Plan, SendError, Shed};
 //!
 //! let app = App::new("quotes");
-//! let (push, asked) = app.input::<u32>("asked");
+//! let (sender, asked) = app.input::<u32>("asked");
 //! let quote = app.sink("quote", |_: u32| ());
 //! app.connect(asked, quote);
 //! let plan = Plan::new()
 //!     .stage("asked", |asked| asked.deadline(Duration::from_millis(50)))
 //!     .stage("quote", |quote| quote.admission(Choice::new("token-bucket").with("burst", 1).with("rate", 0.1)));
 //! let running = app.start(&plan)?;
-//! push.push(1)?;
-//! let urgent = push.clone().tier(9).within(Duration::from_millis(5));
-//! assert_eq!(urgent.push(2), Err(PushError::Refused(2, Shed::TokenBucket)));
-//! # drop((push, urgent));
+//! sender.send(1)?;
+//! let urgent = sender.clone().tier(9).within(Duration::from_millis(5));
+//! assert_eq!(urgent.send(2), Err(SendError::Refused(2, Shed::TokenBucket)));
+//! # drop((sender, urgent));
 //! # running.wait();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -300,7 +300,7 @@
 //! use comporta::{App, Ended, Plan};
 //!
 //! # let app = App::new("live");
-//! # let (push, numbers) = app.input::<u64>("numbers");
+//! # let (sender, numbers) = app.input::<u64>("numbers");
 //! # let work = app.sink("work", |_: u64| ());
 //! # app.connect(numbers, work);
 //! let running = app.start(&Plan::new().threads(1))?;
@@ -311,7 +311,7 @@
 //! control.set_policy("main", "single")?;
 //! assert!(control.set_capacity("wrok", 1).is_err());
 //!
-//! # (0..100).try_for_each(|n| push.push(n))?;
+//! # (0..100).try_for_each(|n| sender.send(n))?;
 //! let snapshot = running.snapshot();
 //! assert!(snapshot.adds_up()); // every event is accounted for, at any moment
 //! assert_eq!(snapshot.stage("work").unwrap().instances, 3);
@@ -398,7 +398,7 @@ pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, Failure, Latency,
-    PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf, StageRef,
+    PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageOf, StageRef,
     StageSnapshot, StartError, Summary, sources, testing,
 };
 

@@ -28,8 +28,8 @@ use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 use crate::core::Core;
 use crate::env::{Clock, cpus};
 use crate::node::Node;
-use crate::path::push::{InputNode, Push};
 use crate::path::route::{self, Edge, Tap, key_hash};
+use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::rehearse;
 use crate::running::Running;
@@ -353,12 +353,12 @@ impl App {
     }
 
     /// An input: what the returned handle pushes comes out of the returned port.
-    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Push<T>, Port<T>) {
+    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Sender<T>, Port<T>) {
         let id = StageId(u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX));
         let node = InputNode::new(id.0);
-        let push = Push::new(node.clone());
+        let sender = Sender::new(node.clone());
         let key = self.add(name.into(), Kind::Input, "()", &["out"], move |_| node);
-        (push, Port::of(key, 0))
+        (sender, Port::of(key, 0))
     }
 
     /// Joins a port to a stage. The event type can be copied and serialised, so that any plan may

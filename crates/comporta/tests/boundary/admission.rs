@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 /// event, which come every 25 ms. Says how many of 100 events `work` handled.
 fn behind_a_slow_stage(admission: &str) -> u64 {
     let app = App::new("slow");
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let slow = app.map("slow", |n: u64| n);
     let work = app.sink("work", |_: u64| ());
     app.connect(port, slow);
@@ -24,13 +24,13 @@ fn behind_a_slow_stage(admission: &str) -> u64 {
     let mut kit = Kit::new(app, &plan).unwrap();
     for n in 0..100 {
         kit.hold("slow");
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         kit.advance(20 * MS);
         kit.resume("slow");
         kit.settle();
         kit.advance(5 * MS);
     }
-    drop(push);
+    drop(sender);
     assert!(kit.run());
     let snapshot = kit.snapshot();
     assert!(snapshot.adds_up(), "{snapshot}");

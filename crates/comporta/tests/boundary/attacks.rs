@@ -163,12 +163,12 @@ impl Stage for Later {
 fn a_stop_survives_the_panics_of_all_events_it_cancels() {
     with_threads(|plan, label| {
         let app = App::new("stop");
-        let (push, port) = app.input::<Bomb>("in");
+        let (sender, port) = app.input::<Bomb>("in");
         app.connect_local(port, app.stage("later", Later));
         let plan = plan.stage("later", |s| s.retry(Retry::new(2, HOUR)));
         let running = app.start(&plan).unwrap();
         for _ in 0..5 {
-            assert!(push.push(Bomb).is_ok());
+            assert!(sender.send(Bomb).is_ok());
         }
         until("one is tried later, the others wait", || {
             let snapshot = running.snapshot();
@@ -246,14 +246,14 @@ fn an_event_whose_drop_does_not_return_leaves_the_rest_to_a_stand_in() {
         let drops =
             app.each("drops", move |_: u64, out: &mut Out<Slow>| out.send(Slow(way.clone())));
         app.connect(one, drops);
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&Plan::new().threads(1).stuck_after(STUCK_AFTER)).unwrap();
         gate.wait_for(1, "a drop is under way");
-        (0..EVENTS).for_each(|n| push.try_push(n).unwrap());
+        (0..EVENTS).for_each(|n| sender.try_send(n).unwrap());
         until("the rest is done", || handled(&running, "work") == EVENTS);
         gate.open();
-        drop(push);
+        drop(sender);
         ended_well(&ends("an event", running), "an event");
     });
 }
@@ -321,7 +321,7 @@ fn a_waker_whose_drop_does_not_return_holds_no_other_from_the_end() {
     with_threads(|plan, label| {
         let gate = Gate::default();
         let app = App::new("end");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
         let running = app.start(&plan).unwrap();
         let mut end = Box::pin(running.ended());
@@ -334,8 +334,8 @@ fn a_waker_whose_drop_does_not_return_holds_no_other_from_the_end() {
         let told = Arc::new(AtomicBool::new(false));
         let tell = told.clone();
         running.on_end(move || tell.store(true, SeqCst));
-        push.push(1).unwrap();
-        drop(push);
+        sender.send(1).unwrap();
+        drop(sender);
         until(label, || told.load(SeqCst));
         gate.open();
         assert!(within("the poll", move || polls.join().unwrap()), "it had not ended then");

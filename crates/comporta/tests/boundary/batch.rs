@@ -11,8 +11,8 @@ use crate::bounded::{stage, taken, watched};
 type Groups = Arc<Mutex<Vec<usize>>>;
 
 /// `in` -> `work`, made by a factory, which notes the sizes of its groups of ten.
-fn grouped(app: &App, groups: &Groups, wait: Duration) -> comporta::Push<u64> {
-    let (push, numbers) = app.input::<u64>("in");
+fn grouped(app: &App, groups: &Groups, wait: Duration) -> comporta::Sender<u64> {
+    let (sender, numbers) = app.input::<u64>("in");
     let groups = groups.clone();
     let work = app.stage_with("work", move |_| {
         let groups = groups.clone();
@@ -21,17 +21,17 @@ fn grouped(app: &App, groups: &Groups, wait: Duration) -> comporta::Push<u64> {
         Ok(batched(10, wait, note))
     });
     app.connect(numbers, work);
-    push
+    sender
 }
 
 #[test]
 fn a_factorys_groups_are_as_large_as_it_says() {
     watched("size", || {
         let (app, groups) = (App::new("groups"), Groups::default());
-        let push = grouped(&app, &groups, Duration::from_secs(1));
+        let sender = grouped(&app, &groups, Duration::from_secs(1));
         let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        (0..64).for_each(|n| push.push(n).unwrap());
-        drop(push);
+        (0..64).for_each(|n| sender.send(n).unwrap());
+        drop(sender);
         assert!(kit.run());
         assert_eq!(taken(&groups), [10, 10, 10, 10, 10, 10, 4]);
     });
@@ -41,9 +41,9 @@ fn a_factorys_groups_are_as_large_as_it_says() {
 fn a_factorys_group_waits_as_long_as_it_says() {
     watched("wait", || {
         let (app, groups) = (App::new("groups"), Groups::default());
-        let push = grouped(&app, &groups, Duration::from_secs(1));
+        let sender = grouped(&app, &groups, Duration::from_secs(1));
         let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        (0..3).for_each(|n| push.push(n).unwrap());
+        (0..3).for_each(|n| sender.send(n).unwrap());
         kit.advance(Duration::from_millis(999));
         assert_eq!(taken(&groups), Vec::<usize>::new(), "it may yet become complete");
         assert_eq!(stage(&kit.snapshot(), "work").queued, 3);

@@ -47,14 +47,14 @@ fn an_error_whose_drop_panics_costs_one_event() {
 fn a_push_that_was_given_up_leaves_its_room_to_others() {
     watched("r2", || {
         let app = App::new("r2");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
         let mut kit =
             Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(16).batch(1))).unwrap();
-        (0..16).for_each(|n| push.try_push(n).unwrap());
+        (0..16).for_each(|n| sender.try_send(n).unwrap());
         let waker = Waker::from(Arc::new(Ignores));
         {
-            let mut waits = Box::pin(push.push_async(99));
+            let mut waits = Box::pin(sender.send_async(99));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             for _ in 0..3 {
                 assert!(kit.step());
@@ -63,7 +63,7 @@ fn a_push_that_was_given_up_leaves_its_room_to_others() {
         kit.settle();
         assert_eq!(stage(&kit.snapshot(), "sink").queued, 0);
         kit.hold("sink");
-        let fit = (0..100).take_while(|n| push.try_push(*n).is_ok()).count();
+        let fit = (0..100).take_while(|n| sender.try_send(*n).is_ok()).count();
         assert_eq!(fit, 16, "an empty queue of 16 places takes so many");
     });
 }
@@ -113,7 +113,7 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
         let gate = Gate::default();
         let way = gate.way();
         let app = App::new("r4");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let a = app.sink("a", |_: u64| ());
         let b = app.sink("b", move |_: u64| way.pass());
         app.round_robin(port, [a, b]);
@@ -121,7 +121,7 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
         // async pushes with a time limit, as a server would: each given up after one poll
         let waker = Waker::from(Arc::new(Ignores));
         for n in 0..100 {
-            let mut p = Box::pin(push.push_async(n));
+            let mut p = Box::pin(sender.send_async(n));
             let _ = p.as_mut().poll(&mut Context::from_waker(&waker));
         }
         let snapshot = running.snapshot();
@@ -136,7 +136,7 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
 fn a_push_that_finds_no_room_is_not_charged_by_the_controller() {
     watched("r5", || {
         let app = App::new("r5");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
         let plan = Plan::new().stage("sink", |s| {
             s.capacity(1).admission(
@@ -145,13 +145,13 @@ fn a_push_that_finds_no_room_is_not_charged_by_the_controller() {
         });
         let mut kit = Kit::new(app, &plan).unwrap();
         kit.hold("sink");
-        push.try_push(0).unwrap();
+        sender.try_send(0).unwrap();
         for n in 0..20 {
-            assert!(push.try_push(n).is_err());
+            assert!(sender.try_send(n).is_err());
         }
         kit.resume("sink");
         kit.settle();
-        let r = push.try_push(1);
+        let r = sender.try_send(1);
         assert!(r.is_ok(), "one of ten tokens was used: {r:?}");
     });
 }
@@ -175,7 +175,7 @@ fn a_drop_that_does_not_return_leaves_the_rest_to_a_stand_in() {
         let way = Arc::new(Mutex::new(Some(gate.way())));
         let app = App::new("r6");
         let shed = app.sink("shed", |_: Sticky| ());
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let w2 = way.clone();
         let mk = app.stage("mk", Mk(w2));
         app.connect(port, mk);
@@ -187,10 +187,10 @@ fn a_drop_that_does_not_return_leaves_the_rest_to_a_stand_in() {
             .stuck_after(STUCK_AFTER)
             .stage("shed", |s| s.capacity(1).when_full(WhenFull::DropOldest));
         let running = app.start(&plan).unwrap();
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         gate.wait_for(1, "a drop is under way");
         for n in 0..10 {
-            other.push(n).unwrap();
+            other.send(n).unwrap();
         }
         let ok = comes_true(|| stage(&running.snapshot(), "work").counts.handled == 10);
         let stuck = running.stuck();
@@ -221,7 +221,7 @@ fn a_group_that_is_due_takes_no_other_with_it() {
     watched("r7", || {
         let app = App::new("r7");
         let groups = Arc::<Mutex<Vec<usize>>>::default();
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let g = groups.clone();
         let work = app.stage(
             "work",
@@ -232,14 +232,14 @@ fn a_group_that_is_due_takes_no_other_with_it() {
         app.connect(port, work);
         let mut kit =
             Kit::new(app, &Plan::new().threads(1).stage("work", |s| s.instances(2))).unwrap();
-        (0..3).for_each(|n| push.push(n).unwrap());
+        (0..3).for_each(|n| sender.send(n).unwrap());
         kit.hold("work");
         kit.advance(Duration::from_secs(1)); // the flush is held
-        (0..1).for_each(|n| push.push(n).unwrap());
+        (0..1).for_each(|n| sender.send(n).unwrap());
         kit.resume("work");
         // flush runs, then 8 more come before the visit
         kit.step();
-        (0..8).for_each(|n| push.push(n).unwrap());
+        (0..8).for_each(|n| sender.send(n).unwrap());
         kit.settle();
         assert_eq!(*groups.lock().unwrap(), [10], "2 have only just come");
         let _ = AtomicU64::new(0).load(SeqCst);
@@ -276,14 +276,14 @@ fn a_policy_that_does_not_return_holds_no_event_back() {
             let made = Blocking { way: gate.way(), armed: armed.clone() };
             let offer = Offer { name: "blocking", aliases: &[], about: "", cites: "", params: &[] };
             app.register_policy(Entry::new(offer, move |_: &Choice| made.clone()));
-            let (push, port) = app.input::<u64>("in");
+            let (sender, port) = app.input::<u64>("in");
             app.connect(port, app.sink("work", |_: u64| ()));
             let running = app.start(&Plan::new().policy("blocking").threads(2)).unwrap();
-            push.push(0).unwrap();
+            sender.send(0).unwrap();
             assert!(comes_true(|| stage(&running.snapshot(), "work").counts.handled == 1));
             std::thread::park_timeout(Duration::from_millis(5));
             armed.store(true, SeqCst);
-            push.push(1).unwrap();
+            sender.send(1).unwrap();
             gate.wait_for(1, "policy is called");
             let mut n = 0;
             while stage(&running.snapshot(), "work").counts.handled < 2 && n < 500 {
@@ -318,7 +318,7 @@ impl comporta::Stage for DropsBadly {
 fn instances_made_in_vain_are_dropped_where_a_panic_costs_nothing() {
     watched("r9", || {
         let app = App::new("r9");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let made = Arc::new(AtomicU64::new(0));
         let m = made.clone();
         let work = app.stage_with("work", move |_| {
@@ -333,7 +333,7 @@ fn instances_made_in_vain_are_dropped_where_a_panic_costs_nothing() {
         let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             control.set_instances("work", 3).map_err(|e| e.to_string())
         }));
-        drop(push);
+        drop(sender);
         assert!(
             matches!(r, Ok(Err(_))),
             "a Drop of the program's panicked through set_instances: {}",
@@ -373,7 +373,7 @@ fn a_failed_policy_may_call_its_program_when_it_is_dropped() {
         let s = slot.clone();
         let offer = Offer { name: "quits", aliases: &[], about: "", cites: "", params: &[] };
         app.register_policy(Entry::new(offer, move |_: &Choice| Quits { control: s.clone() }));
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&Plan::new().policy("quits").threads(1)).unwrap();
         *slot.lock().unwrap() = Some(running.control());
@@ -391,7 +391,7 @@ fn a_failed_policy_may_call_its_program_when_it_is_dropped() {
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         };
-        drop(push);
+        drop(sender);
         if !fell {
             std::mem::forget(running);
         }

@@ -1,7 +1,7 @@
 //! The test kit: faults come in the order in which they were asked for, and a test never hangs.
 
 use comporta::testing::Kit;
-use comporta::{App, Cx, Ev, Out, Plan, PushError, Reason, Result, Stage};
+use comporta::{App, Cx, Ev, Out, Plan, Reason, Result, SendError, Stage};
 
 use crate::bounded::{stage, watched};
 
@@ -65,14 +65,14 @@ fn two_injected_faults_may_meet_two_tries_at_one_event() {
 fn a_push_into_a_full_queue_on_the_thread_of_a_kit_would_block_and_says_so() {
     watched("a push that only its own thread could make room for", || {
         let app = App::new("full");
-        let (push, numbers) = app.input::<u64>("in");
+        let (sender, numbers) = app.input::<u64>("in");
         app.connect(numbers, app.sink("sink", |_: u64| ()));
         let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-        push.push(0).unwrap();
-        assert_eq!(push.push(1), Err(PushError::WouldBlock(1)));
+        sender.send(0).unwrap();
+        assert_eq!(sender.send(1), Err(SendError::WouldBlock(1)));
         assert!(kit.step());
-        push.push(2).unwrap();
-        drop(push);
+        sender.send(2).unwrap();
+        drop(sender);
         assert!(kit.run());
         let counts = stage(&kit.snapshot(), "sink").counts;
         assert_eq!((counts.offered, counts.refused, counts.handled), (3, 1, 2));

@@ -70,10 +70,10 @@ fn is_told_of(what: &str, end: fn(Running)) {
     let gate = Gate::default();
     let way = gate.way();
     let app = App::new("awaited");
-    let (push, numbers) = app.input::<u64>("numbers");
+    let (sender, numbers) = app.input::<u64>("numbers");
     app.connect(numbers, app.sink("work", move |_: u64| way.pass()));
     let running = app.start(&Plan::new().threads(1)).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1, what);
     let mut ended = Box::pin(running.ended());
     let mut late = Box::pin(running.ended());

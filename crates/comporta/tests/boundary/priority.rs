@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use comporta::testing::Kit;
-use comporta::{App, Out, Plan, Push};
+use comporta::{App, Out, Plan, Sender};
 
 use crate::bounded::{Gate, comes_true, handled, stage, under_policies, watched};
 
@@ -24,10 +24,10 @@ fn overtaken(kit: &mut Kit, name: &str, most: usize) -> usize {
 }
 
 /// An input and the sink it leads to.
-fn way_in(app: &App, name: &str) -> Push<u64> {
-    let (push, port) = app.input::<u64>(format!("{name}-in"));
+fn way_in(app: &App, name: &str) -> Sender<u64> {
+    let (sender, port) = app.input::<u64>(format!("{name}-in"));
     app.connect(port, app.sink(name, |_: u64| ()));
-    push
+    sender
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn a_higher_priority_goes_before_what_a_worker_has_in_its_own_queue() {
                     .every(|s| s.batch(1))
                     .stage("high", |s| s.priority(10));
                 let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-                (0..1_000).for_each(|n| low.push(n).unwrap());
+                (0..1_000).for_each(|n| low.send(n).unwrap());
                 (0..100).for_each(|_| assert!(kit.step())); // the workers are in it
                 for n in 0..10 {
-                    high.push(n).unwrap();
+                    high.send(n).unwrap();
                     let before = overtaken(&mut kit, "high", 500);
                     assert!(before <= A_FEW, "{policy}, {threads} threads: {before} went before");
                 }
@@ -57,12 +57,12 @@ fn a_higher_priority_goes_before_what_a_worker_has_in_its_own_queue() {
 }
 
 /// `hog` has events without end, one a visit, and this priority.
-fn hog(app: &App) -> Push<u64> {
-    let (push, port) = app.input::<u64>("hog-in");
+fn hog(app: &App) -> Sender<u64> {
+    let (sender, port) = app.input::<u64>("hog-in");
     let hog = app.each("hog", |n: u64, out: &mut Out<u64>| out.send(n));
     app.connect(port, hog);
     app.connect(hog, hog);
-    push
+    sender
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn a_stage_whose_priority_is_raised_goes_first_with_what_it_has() {
                     .every(|s| s.batch(1))
                     .stage("hog", |s| s.priority(10));
                 let mut kit = Kit::new(app, &plan).unwrap();
-                hogs.push(0).unwrap();
-                low.push(0).unwrap();
+                hogs.send(0).unwrap();
+                low.send(0).unwrap();
                 (0..100).for_each(|_| assert!(kit.step()));
                 kit.control().set_priority("low", 20).unwrap();
                 let before = overtaken(&mut kit, "low", 5_000);
@@ -91,9 +91,9 @@ fn a_stage_whose_priority_is_raised_goes_first_with_what_it_has() {
 }
 
 /// `first` -> `middle` -> `last`, with room for one event each, and `hog` beside them.
-fn chain(plan: &Plan) -> (Kit, [Push<u64>; 2]) {
+fn chain(plan: &Plan) -> (Kit, [Sender<u64>; 2]) {
     let app = App::new("chain");
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let first = app.map("first", |n: u64| n);
     let middle = app.map("middle", |n: u64| n);
     let last = app.sink("last", |_: u64| ());
@@ -110,20 +110,20 @@ fn chain(plan: &Plan) -> (Kit, [Push<u64>; 2]) {
         .stage("hog", |s| s.priority(5));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("hog");
-    hogs.push(0).unwrap();
-    (kit, [push, hogs])
+    hogs.send(0).unwrap();
+    (kit, [sender, hogs])
 }
 
 #[test]
 fn an_inherited_priority_is_passed_on_to_whom_the_heir_waits_for() {
     watched("inherited", || {
         for policy in BY_PRIORITY {
-            let (mut kit, [push, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
+            let (mut kit, [sender, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
             kit.hold("last");
             // One fills `last`, one waits for it in `middle`'s outbox, one fills `middle`, and one
             // waits for that in the outbox of `first`, which lends its priority.
             for n in 0..4 {
-                push.push(n).unwrap();
+                sender.send(n).unwrap();
                 kit.settle();
             }
             let snapshot = kit.snapshot();
@@ -142,15 +142,15 @@ fn an_inherited_priority_is_passed_on_to_whom_the_heir_waits_for() {
 fn an_inherited_priority_is_given_back_when_room_is_made_by_hand() {
     watched("inherited", || {
         for policy in BY_PRIORITY {
-            let (mut kit, [push, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
+            let (mut kit, [sender, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
             kit.hold("middle");
             for n in 0..2 {
-                push.push(n).unwrap();
+                sender.send(n).unwrap();
                 kit.settle();
             }
             assert_eq!(stage(&kit.snapshot(), "middle").outboxed, 1, "{policy}: it is waited for");
             kit.control().set_capacity("middle", 1_000).unwrap();
-            (2..100).for_each(|n| push.push(n).unwrap());
+            (2..100).for_each(|n| sender.send(n).unwrap());
             kit.settle();
             let snapshot = kit.snapshot();
             let middle = stage(&snapshot, "middle");
@@ -176,10 +176,10 @@ fn an_event_that_goes_round_overtakes_another_stage_a_bounded_number_of_times() 
                 let hogs = hog(&app);
                 let other = way_in(&app, "other");
                 let mut kit = Kit::new(app, &Plan::new().policy(policy).threads(threads)).unwrap();
-                hogs.push(0).unwrap();
+                hogs.send(0).unwrap();
                 (0..100).for_each(|_| assert!(kit.step()));
                 for n in 0..10 {
-                    other.push(n).unwrap();
+                    other.send(n).unwrap();
                     let before = overtaken(&mut kit, "other", BOUND);
                     assert!(
                         before < BOUND,
@@ -209,7 +209,7 @@ fn what_a_worker_sent_is_handled_while_it_does_not_return_and_the_others_are_bus
             let way = gate.way();
             let app = App::new("hidden");
             let hogs = hog(&app);
-            let (push, port) = app.input::<u64>("in");
+            let (sender, port) = app.input::<u64>("in");
             let split = app.flat_map("split", |_: u64| 0..SENT);
             let sink = app.sink("sink", |_: u64| ());
             let long = app.sink("long", move |n: u64| {
@@ -223,8 +223,8 @@ fn what_a_worker_sent_is_handled_while_it_does_not_return_and_the_others_are_bus
             // No stand-in: the other threads see to it. And many visits, not one.
             let plan = plan.stuck_after(Duration::from_secs(3_600)).stage("sink", |s| s.batch(2));
             let running = app.start(&plan).unwrap();
-            hogs.push(0).unwrap();
-            push.push(0).unwrap();
+            hogs.send(0).unwrap();
+            sender.send(0).unwrap();
             gate.wait_for(1, label);
             let all = || handled(&running, "sink") == SENT;
             assert!(comes_true(all), "{label}\n{}", running.snapshot());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use comporta::testing::Kit;
 use comporta::{
-    App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Push, Result, Shed, Stage, WhenFull,
+    App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Result, Sender, Shed, Stage, WhenFull,
 };
 
 use crate::seen::{collector, counts, stage, taken};
@@ -45,7 +45,7 @@ fn work_for_a_tick(kit: &mut Kit) {
 /// `in` -> `pass` -> `work`, which has the controller, on virtual time.
 struct Line {
     kit: Kit,
-    push: Option<Push<u64>>,
+    sender: Option<Sender<u64>>,
     seen: Arc<Mutex<Vec<u64>>>,
     pushed: u64,
     most: usize,
@@ -55,7 +55,7 @@ impl Line {
     fn new(admission: &str) -> Self {
         let app = App::new("line");
         let (seen, see) = collector();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let pass = app.map("pass", |n: u64| n);
         let work = app.sink("work", see);
         app.connect(port, pass);
@@ -65,14 +65,14 @@ impl Line {
             .stage("in", |s| s.deadline(Duration::from_millis(2)))
             .stage("work", |s| s.batch(1).capacity(10_000).admission(choice(admission)));
         let kit = Kit::new(app, &plan).unwrap();
-        Line { kit, push: Some(push), seen, pushed: 0, most: 0 }
+        Line { kit, sender: Some(sender), seen, pushed: 0, most: 0 }
     }
 
     /// So many events come, and one is handled.
     fn tick(&mut self, events: u64) {
-        let push = self.push.as_ref().unwrap();
+        let sender = self.sender.as_ref().unwrap();
         for _ in 0..events {
-            push.try_push(self.pushed).unwrap();
+            sender.try_send(self.pushed).unwrap();
             self.pushed += 1;
         }
         work_for_a_tick(&mut self.kit);
@@ -80,7 +80,7 @@ impl Line {
     }
 
     fn end(mut self) -> (Counts, Vec<u64>) {
-        drop(self.push.take());
+        drop(self.sender.take());
         assert!(self.kit.run());
         assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());
         (counts(&self.kit, "work"), taken(&self.seen))
@@ -145,7 +145,7 @@ fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
 fn under_overload_the_higher_tier_is_served() {
     let app = App::new("tiers");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let pass = app.map("pass", |n: u64| n);
     let work = app.sink("work", see);
     app.connect(port, pass);
@@ -155,16 +155,16 @@ fn under_overload_the_higher_tier_is_served() {
         .stage("in", |s| s.tier(1))
         .stage("work", |s| s.batch(1).admission(choice("tiers(target=1ms, window=100)")));
     let mut kit = Kit::new(app, &plan).unwrap();
-    let dear = push.clone().tier(7);
+    let dear = sender.clone().tier(7);
     for tick in 1..=1_000 {
-        push.push(0).unwrap();
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
+        sender.send(0).unwrap();
         if tick % 2 == 0 {
-            dear.push(1).unwrap();
+            dear.send(1).unwrap();
         }
         work_for_a_tick(&mut kit);
     }
-    drop((push, dear));
+    drop((sender, dear));
     assert!(kit.run());
     let served = taken(&seen);
     let dear = served.iter().filter(|n| **n == 1).count();
@@ -192,7 +192,7 @@ impl Stage for Looks {
 fn tier_and_deadline_travel_with_what_events_lead_to() {
     let app = App::new("travel");
     let numbers = app.source("numbers", || 0..3u64);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let pass = app.map("pass", |n: u64| n);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let work = app.stage("work", Looks(seen.clone()));
@@ -203,10 +203,10 @@ fn tier_and_deadline_travel_with_what_events_lead_to() {
     let plan =
         Plan::new().stage("numbers", |s| s.tier(4)).stage("in", |s| s.tier(5).deadline(ms(9)));
     let mut kit = Kit::new(app, &plan).unwrap();
-    push.push(0).unwrap();
-    push.clone().tier(6).push(0).unwrap();
-    push.clone().within(ms(1)).push(0).unwrap();
-    drop(push);
+    sender.send(0).unwrap();
+    sender.clone().tier(6).send(0).unwrap();
+    sender.clone().within(ms(1)).send(0).unwrap();
+    drop(sender);
     assert!(kit.run());
     let mut seen = taken(&seen);
     seen.sort_unstable();
@@ -234,7 +234,7 @@ impl Stage for Total {
 #[test]
 fn a_group_matters_as_the_most_of_its_events_and_what_is_sent_at_the_end_matters_most() {
     let app = App::new("groups");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let total = app.stage("total", Total(0).batched(3, Duration::from_secs(1)));
     let work = app.stage("work", Looks(seen.clone()));
@@ -242,9 +242,9 @@ fn a_group_matters_as_the_most_of_its_events_and_what_is_sent_at_the_end_matters
     app.connect(total, work);
     let mut kit = Kit::new(app, &Plan::new()).unwrap();
     for tier in [2, 4, 3] {
-        push.clone().tier(tier).push(0).unwrap();
+        sender.clone().tier(tier).send(0).unwrap();
     }
-    drop(push);
+    drop(sender);
     assert!(kit.run());
     assert_eq!(taken(&seen), [(4, None), (255, None)]);
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::testing::Kit;
-use comporta::{App, Cx, Error, Ev, Out, Plan, Push, Result, Retry, Stage, batched};
+use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Sender, Stage, batched};
 
 use crate::seen::{counts, stage, taken};
 
@@ -36,12 +36,12 @@ impl Stage for Groups {
     }
 }
 
-fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (Kit, Push<u64>) {
+fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (Kit, Sender<u64>) {
     let app = App::new("groups");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", groups.clone().batched(size, wait));
     app.connect(port, work);
-    (Kit::new(app, plan).unwrap(), push)
+    (Kit::new(app, plan).unwrap(), sender)
 }
 
 #[test]
@@ -62,16 +62,16 @@ fn a_group_is_handed_over_when_it_is_full_and_the_rest_at_the_end() {
 #[test]
 fn a_group_waits_no_longer_than_its_patience_from_its_first_event() {
     let groups = Groups::default();
-    let (mut kit, push) = pushed(&groups, 100, 10 * MS, &Plan::new());
-    push.push(1).unwrap();
+    let (mut kit, sender) = pushed(&groups, 100, 10 * MS, &Plan::new());
+    sender.send(1).unwrap();
     kit.advance(6 * MS);
-    push.push(2).unwrap();
+    sender.send(2).unwrap();
     kit.advance(3 * MS);
     assert!(taken(&groups.seen).is_empty());
     assert_eq!(stage(&kit.snapshot(), "work").queued, 2, "they are still queued");
     kit.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(10, vec![1, 2])]);
-    push.push(3).unwrap();
+    sender.send(3).unwrap();
     kit.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(39, vec![3])]);
 }
@@ -79,16 +79,16 @@ fn a_group_waits_no_longer_than_its_patience_from_its_first_event() {
 #[test]
 fn the_patience_of_a_group_begins_anew_after_a_full_one() {
     let groups = Groups::default();
-    let (mut kit, push) = pushed(&groups, 2, 10 * MS, &Plan::new());
-    push.push(1).unwrap();
-    push.push(2).unwrap();
+    let (mut kit, sender) = pushed(&groups, 2, 10 * MS, &Plan::new());
+    sender.send(1).unwrap();
+    sender.send(2).unwrap();
     kit.advance(8 * MS);
-    push.push(3).unwrap();
+    sender.send(3).unwrap();
     kit.advance(5 * MS);
-    push.push(4).unwrap();
+    sender.send(4).unwrap();
     kit.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(0, vec![1, 2]), (13, vec![3, 4])]);
-    push.push(5).unwrap();
+    sender.send(5).unwrap();
     kit.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(43, vec![5])]);
     kit.advance(100 * MS);
@@ -99,8 +99,8 @@ fn the_patience_of_a_group_begins_anew_after_a_full_one() {
 fn a_failing_group_costs_all_its_events() {
     for panics in [false, true] {
         let groups = Groups { fail: 1, panics, ..Groups::default() };
-        let (mut kit, push) = pushed(&groups, 3, MS, &Plan::new());
-        (0..6).for_each(|n| push.push(n).unwrap());
+        let (mut kit, sender) = pushed(&groups, 3, MS, &Plan::new());
+        (0..6).for_each(|n| sender.send(n).unwrap());
         kit.settle();
         let c = counts(&kit, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (3, 3, 1));
@@ -114,8 +114,8 @@ fn a_failing_group_costs_all_its_events() {
 fn a_failing_group_is_tried_again_as_it_was() {
     let groups = Groups { fail: 2, ..Groups::default() };
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 50 * MS)));
-    let (mut kit, push) = pushed(&groups, 3, MS, &plan);
-    (0..6).for_each(|n| push.push(n).unwrap());
+    let (mut kit, sender) = pushed(&groups, 3, MS, &plan);
+    (0..6).for_each(|n| sender.send(n).unwrap());
     kit.advance(1_000 * MS);
     let first = vec![0, 1, 2];
     let expected = [(0, first.clone()), (50, first.clone()), (150, first), (150, vec![3, 4, 5])];
@@ -129,7 +129,7 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
     // What a local connector brings cannot be copied, unless the stage says how.
     for (retains, local) in [(false, true), (true, true), (false, false)] {
         let app = App::new("taken");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let failed = Arc::new(Mutex::new(false));
         let call = move |group: Vec<u64>, out: &mut Out<usize>| -> Result {
             out.send(group.len());
@@ -145,7 +145,7 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
         }
         let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS)));
         let mut kit = Kit::new(app, &plan).unwrap();
-        (0..3u64).for_each(|n| push.push(n).unwrap());
+        (0..3u64).for_each(|n| sender.send(n).unwrap());
         kit.advance(100 * MS);
         let c = counts(&kit, "work");
         let expected = if retains || !local { (3, 0, 1) } else { (0, 3, 0) };

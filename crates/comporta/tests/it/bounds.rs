@@ -4,36 +4,36 @@
 use std::sync::{Arc, Mutex};
 
 use comporta::testing::{Kit, record};
-use comporta::{App, Cx, Ended, Ev, Out, Plan, Push, PushError, Result, Shed, Stage, WhenFull};
+use comporta::{App, Cx, Ended, Ev, Out, Plan, Result, SendError, Sender, Shed, Stage, WhenFull};
 
 use crate::seen::{collector, counts, stage, taken};
 
 /// `in` -> `slow`, held back so that its queue fills.
-fn held(rule: WhenFull, capacity: usize) -> (Kit, Push<u64>, Arc<Mutex<Vec<u64>>>) {
+fn held(rule: WhenFull, capacity: usize) -> (Kit, Sender<u64>, Arc<Mutex<Vec<u64>>>) {
     let app = App::new("held");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let slow = app.sink("slow", see);
     app.connect(port, slow);
     let plan = Plan::new().stage("slow", |s| s.capacity(capacity).when_full(rule));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("slow");
-    (kit, push, seen)
+    (kit, sender, seen)
 }
 
 #[test]
 fn a_full_queue_that_blocks_or_rejects_gives_a_pushed_event_back() {
     for rule in [WhenFull::Block, WhenFull::Reject] {
-        let (mut kit, push, seen) = held(rule, 3);
+        let (mut kit, sender, seen) = held(rule, 3);
         for n in 0..3 {
-            push.try_push(n).unwrap();
+            sender.try_send(n).unwrap();
         }
-        assert_eq!(push.try_push(3), Err(PushError::Full(3)), "{rule:?}");
+        assert_eq!(sender.try_send(3), Err(SendError::Full(3)), "{rule:?}");
         let c = counts(&kit, "slow");
         assert_eq!((c.offered, c.refused, c.arrived), (4, 1, 3));
         kit.resume("slow");
         kit.settle();
-        push.try_push(4).unwrap();
+        sender.try_send(4).unwrap();
         kit.settle();
         assert_eq!(taken(&seen), [0, 1, 2, 4]);
     }
@@ -41,17 +41,17 @@ fn a_full_queue_that_blocks_or_rejects_gives_a_pushed_event_back() {
 
 #[test]
 fn a_full_queue_that_rejects_gives_back_even_to_a_pusher_that_would_wait() {
-    let (kit, push, _seen) = held(WhenFull::Reject, 1);
-    push.push(0).unwrap();
-    assert_eq!(push.push(1), Err(PushError::Full(1)));
+    let (kit, sender, _seen) = held(WhenFull::Reject, 1);
+    sender.send(0).unwrap();
+    assert_eq!(sender.send(1), Err(SendError::Full(1)));
     assert_eq!(counts(&kit, "slow").refused, 1);
 }
 
 #[test]
 fn drop_newest_keeps_what_came_first() {
-    let (mut kit, push, seen) = held(WhenFull::DropNewest, 4);
+    let (mut kit, sender, seen) = held(WhenFull::DropNewest, 4);
     for n in 0..10 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
     }
     kit.resume("slow");
     kit.settle();
@@ -62,9 +62,9 @@ fn drop_newest_keeps_what_came_first() {
 
 #[test]
 fn drop_oldest_keeps_what_came_last() {
-    let (mut kit, push, seen) = held(WhenFull::DropOldest, 4);
+    let (mut kit, sender, seen) = held(WhenFull::DropOldest, 4);
     for n in 0..10 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         assert!(stage(&kit.snapshot(), "slow").queued <= 4);
     }
     kit.resume("slow");
@@ -227,15 +227,15 @@ fn try_send_gives_nothing_back_while_there_is_room() {
 fn a_disabled_queue_sheds_with_that_reason_whatever_its_rule() {
     let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
     for rule in rules {
-        let (mut kit, push, seen) = held(rule, 4);
-        push.try_push(0).unwrap();
+        let (mut kit, sender, seen) = held(rule, 4);
+        sender.try_send(0).unwrap();
         let control = kit.control();
         control.set_enabled("slow", false).unwrap();
         for n in 1..4 {
-            push.try_push(n).unwrap();
+            sender.try_send(n).unwrap();
         }
         control.set_enabled("slow", true).unwrap();
-        push.try_push(4).unwrap();
+        sender.try_send(4).unwrap();
         kit.resume("slow");
         kit.settle();
         assert_eq!(taken(&seen), [0, 4], "{rule:?}");
@@ -377,21 +377,21 @@ fn those_who_wait_for_room_are_served_in_turn() {
 
 #[test]
 fn a_capacity_lowered_below_the_length_keeps_the_events_and_admits_none() {
-    let (mut kit, push, seen) = held(WhenFull::Block, 8);
+    let (mut kit, sender, seen) = held(WhenFull::Block, 8);
     for n in 0..8 {
-        push.try_push(n).unwrap();
+        sender.try_send(n).unwrap();
     }
     kit.control().set_capacity("slow", 3).unwrap();
-    assert_eq!(push.try_push(8), Err(PushError::Full(8)));
+    assert_eq!(sender.try_send(8), Err(SendError::Full(8)));
     assert_eq!(stage(&kit.snapshot(), "slow").queued, 8);
     kit.resume("slow");
     kit.settle();
     assert_eq!(taken(&seen), (0..8).collect::<Vec<_>>());
     kit.hold("slow");
     for n in 10..13 {
-        push.try_push(n).unwrap();
+        sender.try_send(n).unwrap();
     }
-    assert_eq!(push.try_push(13), Err(PushError::Full(13)));
+    assert_eq!(sender.try_send(13), Err(SendError::Full(13)));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
 fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     let app = App::new("retire");
     let (seen, see) = collector();
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let ping = app.stage("ping", Tell);
     let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
     let end = app.sink("end", see);
@@ -64,7 +64,7 @@ fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     let plan = Plan::new().threads(1).stage("ping", |s| s.instances(2));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.control().set_instances("ping", 1).unwrap();
-    push.close();
+    sender.close();
     assert!(kit.run(), "{}", kit.snapshot());
     assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
 }
@@ -106,7 +106,7 @@ fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
 #[test]
 fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     let app = App::new("last");
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let work = app.stage("work", Tell).ordered();
     app.connect(input, work);
     let (left, see) = collector();
@@ -120,12 +120,12 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     kit.hold("left");
     kit.hold("right");
     for n in 0..2 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         kit.settle(); // the second waits for both, and is in line for `left`
     }
     kit.resume("right");
     kit.settle();
-    drop(push); // there is room in `right`, which the second has yet to use
+    drop(sender); // there is room in `right`, which the second has yet to use
     kit.settle();
     kit.resume("left");
     assert!(kit.run(), "{}", kit.snapshot());
@@ -137,20 +137,20 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
 #[test]
 fn an_input_closed_before_the_start_ends_with_it() {
     let app = App::new("early");
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let end = app.sink("end", |_: u32| {});
     app.connect(input, end);
-    push.close();
+    sender.close();
     let mut kit = Kit::new(app, &Plan::new()).unwrap();
     assert!(kit.run());
-    assert!(push.push(1).is_err());
+    assert!(sender.send(1).is_err());
 }
 
 #[test]
 fn an_instance_made_while_its_stage_ends_is_refused() {
     let app = App::new("late");
-    let (push, input) = app.input::<u32>("input");
-    let closer = push.clone();
+    let (sender, input) = app.input::<u32>("input");
+    let closer = sender.clone();
     let end = app.stage_with("end", move |cx| {
         if cx.instance() > 0 {
             closer.close();
@@ -161,5 +161,5 @@ fn an_instance_made_while_its_stage_ends_is_refused() {
     let mut kit = Kit::new(app, &Plan::new()).unwrap();
     assert!(kit.control().set_instances("end", 2).is_err());
     assert!(kit.run());
-    drop(push);
+    drop(sender);
 }

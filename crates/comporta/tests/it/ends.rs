@@ -106,7 +106,7 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
     for ordered in [false, true] {
         let app = App::new("leaving");
         let (seen, see) = collector();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let work = app.stage("work", Thrice);
         let work = if ordered { work.ordered() } else { work };
         let sink = app.sink("sink", see);
@@ -118,7 +118,7 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
             .stage("sink", |s| s.capacity(1));
         let mut kit = Kit::new(app, &plan).unwrap();
         kit.hold("sink");
-        push.push(7).unwrap();
+        sender.send(7).unwrap();
         kit.settle();
         kit.close();
         kit.settle();
@@ -220,13 +220,13 @@ fn a_program_without_events_ends() {
 #[test]
 fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
     let app = App::new("drain");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let endless = app.source("endless", || 0..u64::MAX);
     let sink = app.sink("sink", |_: u64| {});
     app.connect(port, sink);
     app.connect(endless, sink);
     let running = app.start(&Plan::new().threads(2)).unwrap();
-    push.push(7).unwrap();
+    sender.send(7).unwrap();
     until(|| stage(&running.snapshot(), "sink").counts.handled > 1_000);
     let summary = running.drain();
     assert_eq!(summary.ended, Ended::Drained);
@@ -234,14 +234,14 @@ fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
     let sink = stage(&summary.snapshot, "sink");
     let sent = stage(&summary.snapshot, "endless").counts.emitted;
     assert_eq!((sink.counts.handled, sink.counts.cancelled), (sent + 1, 0));
-    assert!(push.push(8).is_err());
+    assert!(sender.send(8).is_err());
 }
 
 #[test]
 fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
     let app = App::new("close");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let endless = app.source("endless", || 0..u64::MAX);
     let sink = app.sink("sink", {
         let gate = gate.clone();
@@ -252,7 +252,7 @@ fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
     let running = app.start(&Plan::new().threads(2)).unwrap();
     gate.wait_for(1);
     running.close();
-    assert!(push.push(8).is_err());
+    assert!(sender.send(8).is_err());
     assert!(!running.is_ended(), "an event is still in a handler");
     gate.open();
     let summary = running.wait();
@@ -444,14 +444,14 @@ fn a_stuck_handler_is_stood_in_for_and_named() {
         move |_: u64| gate.pass()
     });
     app.connect(numbers, stuck);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let other = app.sink("other", |_: u64| {});
     app.connect(port, other);
     // One thread, and it is stuck: only one that stands in can serve `other`.
     let plan = Plan::new().threads(1).stuck_after(Duration::from_millis(5));
     let running = app.start(&plan).unwrap();
     gate.wait_for(1);
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     until(|| stage(&running.snapshot(), "other").counts.handled == 1);
     assert_eq!(running.snapshot().pools[0].threads, 1, "who stands in is not counted");
     let summary = running.stop();
@@ -633,7 +633,7 @@ fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let summary = runtime.block_on(async {
         let app = App::new("embedded");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let sink = app.sink("sink", |_: u64| ());
         app.connect(port, sink);
         // A queue of one: the pusher waits as a future, on the runtime's only thread.
@@ -642,7 +642,7 @@ fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
         let ended = running.ended();
         let pushed = tokio::spawn(async move {
             for n in 0..1_000 {
-                push.push_async(n).await.unwrap();
+                sender.send_async(n).await.unwrap();
             }
         });
         ended.await;

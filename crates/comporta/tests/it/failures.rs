@@ -138,13 +138,13 @@ impl Stage for Mended {
 fn a_replay_puts_failed_events_back_oldest_first_as_far_as_there_is_room() {
     let app = App::new("replay");
     let mended = Arc::new(Mutex::new(false));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", Mended(mended.clone()));
     let sent = record(&app, work);
     app.connect(port, work);
     let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.capacity(4))).unwrap();
     for n in 0..6u64 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         kit.settle();
     }
     assert_eq!(counts(&kit, "work").failed, 6);

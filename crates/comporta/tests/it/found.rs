@@ -200,7 +200,7 @@ fn what_finish_sends_comes_after_what_an_ordered_stage_still_waits_to_send() {
         }
     }
     let app = App::new("last");
-    let (push, port) = app.input::<u64>("input");
+    let (sender, port) = app.input::<u64>("input");
     let says = app.stage("says", Says).ordered();
     let seen = Seen::default();
     let sink = app.sink("sink", see(&seen));
@@ -209,9 +209,9 @@ fn what_finish_sends_comes_after_what_an_ordered_stage_still_waits_to_send() {
     let plan = Plan::new().threads(1).stage("sink", |s| s.capacity(1));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("sink");
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     kit.settle();
-    drop(push);
+    drop(sender);
     kit.settle();
     kit.resume("sink");
     assert!(kit.run());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use comporta::testing::{Kit, record};
 use comporta::{
-    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Push, Result, Stage, StageSet,
+    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Result, Sender, Stage, StageSet,
     WhenFull,
 };
 
@@ -132,20 +132,20 @@ impl Stage for Counted {
     }
 }
 
-fn counted(made_max: usize) -> (Kit, Push<u64>, Counted, comporta::testing::Recorder<u64>) {
+fn counted(made_max: usize) -> (Kit, Sender<u64>, Counted, comporta::testing::Recorder<u64>) {
     let app = App::new("counted");
     let counted = Counted::new(made_max);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", counted.clone());
     let sent = record(&app, work);
     app.connect(port, work);
     let kit = Kit::new(app, &Plan::new()).unwrap();
-    (kit, push, counted, sent)
+    (kit, sender, counted, sent)
 }
 
 #[test]
 fn a_retired_instance_finishes_and_what_it_sends_arrives() {
-    let (mut kit, push, made, sent) = counted(100);
+    let (mut kit, sender, made, sent) = counted(100);
     let control = kit.control();
     control.set_instances("work", 5).unwrap();
     assert_eq!((made.made.load(SeqCst), stage(&kit.snapshot(), "work").instances), (5, 5));
@@ -153,7 +153,7 @@ fn a_retired_instance_finishes_and_what_it_sends_arrives() {
     kit.settle();
     assert_eq!((made.finished.load(SeqCst), stage(&kit.snapshot(), "work").instances), (3, 2));
     assert_eq!(sent.take(), [u64::MAX; 3]);
-    push.push(7).unwrap();
+    sender.send(7).unwrap();
     kit.close();
     assert!(kit.run());
     assert_eq!((made.finished.load(SeqCst), made.made.load(SeqCst)), (5, 5));
@@ -222,12 +222,12 @@ fn instances_come_and_go_while_events_flow() {
 
 #[test]
 fn instances_that_cannot_be_made_leave_things_as_they_were() {
-    let (mut kit, push, made, sent) = counted(3);
+    let (mut kit, sender, made, sent) = counted(3);
     let control = kit.control();
     let error = control.set_instances("work", 5).unwrap_err();
     assert_eq!(error, ControlError::Instance("no more of these".to_owned()));
     assert_eq!(stage(&kit.snapshot(), "work").instances, 1);
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     kit.settle();
     assert_eq!(sent.take(), [1]);
     kit.close();
@@ -335,15 +335,15 @@ fn logs(log: &Log, name: char) -> impl Fn(u64) -> u64 + Clone + Send + Sync + 's
 fn higher_priorities_are_served_first() {
     let app = App::new("priorities");
     let log = Log::default();
-    let inputs: Vec<Push<u64>> = ["low", "mid", "high"]
+    let inputs: Vec<Sender<u64>> = ["low", "mid", "high"]
         .map(|name| {
-            let (push, port) = app.input(format!("in-{name}"));
+            let (sender, port) = app.input(format!("in-{name}"));
             let seen = logs(&log, name.chars().next().unwrap());
             let sink = app.sink(name, move |n: u64| {
                 seen(n);
             });
             app.connect(port, sink);
-            push
+            sender
         })
         .into();
     let plan = Plan::new()
@@ -353,7 +353,7 @@ fn higher_priorities_are_served_first() {
         .stage("mid", |s| s.priority(3))
         .stage("high", |s| s.priority(7));
     let mut kit = Kit::new(app, &plan).unwrap();
-    let push = || (0..2).for_each(|n| inputs.iter().for_each(|input| input.push(n).unwrap()));
+    let push = || (0..2).for_each(|n| inputs.iter().for_each(|input| input.send(n).unwrap()));
     push();
     kit.settle();
     assert_eq!(std::mem::take(&mut *log.lock().unwrap()), "hhmmll");
@@ -386,8 +386,8 @@ fn the_consumer_of_a_full_queue_inherits_the_priority_of_those_who_wait() {
         .stage("low", |s| s.priority(1).capacity(1).when_full(WhenFull::Block));
     let mut kit = Kit::new(app, &plan).unwrap();
     for n in 0..4 {
-        usual.push(n).unwrap();
-        urgent.push(n).unwrap();
+        usual.send(n).unwrap();
+        urgent.send(n).unwrap();
     }
     kit.settle();
     // The first two of `high` fill the queue and wait; from then on `low` goes before `mid` as

@@ -1,4 +1,4 @@
-//! Where events come from: iterators, lines, timers, push handles, and sources that are told when
+//! Where events come from: iterators, lines, timers, senders, and sources that are told when
 //! everything their events led to has settled.
 //! Long because the kinds of sources share their helpers.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use comporta::testing::{Kit, record};
 use comporta::{
-    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, PushError, Result, Settled, Source, Stage,
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, SendError, Settled, Source, Stage,
     StartError, WhenFull, batched, sources,
 };
 
@@ -179,18 +179,18 @@ fn a_source_without_a_rate_or_gap_is_reported() {
 fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
     let app = App::new("push");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
-    assert_eq!(push.push(1u64), Err(PushError::NotStarted(1)));
-    assert_eq!(push.try_push(2), Err(PushError::NotStarted(2)));
+    assert_eq!(sender.send(1u64), Err(SendError::NotStarted(1)));
+    assert_eq!(sender.try_send(2), Err(SendError::NotStarted(2)));
     let running = app.start(&Plan::new().threads(1)).unwrap();
-    push.push(3).unwrap();
-    push.try_push(4).unwrap();
-    push.close();
-    assert_eq!(push.push(5), Err(PushError::Closed(5)));
-    assert_eq!(push.try_push(6).map_err(PushError::into_event), Err(Some(6)));
+    sender.send(3).unwrap();
+    sender.try_send(4).unwrap();
+    sender.close();
+    assert_eq!(sender.send(5), Err(SendError::Closed(5)));
+    assert_eq!(sender.try_send(6).map_err(SendError::into_event), Err(Some(6)));
     assert_eq!(running.wait().ended, Ended::Complete);
-    assert_eq!(push.push(7), Err(PushError::Closed(7)));
+    assert_eq!(sender.send(7), Err(SendError::Closed(7)));
     assert_eq!(taken(&seen), [3, 4]);
 }
 
@@ -198,25 +198,25 @@ fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
 fn an_input_closed_or_dropped_before_the_start_ends_at_once() {
     for closes in [false, true] {
         let app = App::new("early");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| {}));
         let kept = if closes {
-            push.close();
-            Some(push)
+            sender.close();
+            Some(sender)
         } else {
-            drop(push);
+            drop(sender);
             None
         };
         let mut kit = Kit::new(app, &Plan::new()).unwrap();
         assert!(kit.run(), "closed: {closes}");
-        assert!(kept.is_none_or(|push| push.push(1) == Err(PushError::Closed(1))));
+        assert!(kept.is_none_or(|sender| sender.send(1) == Err(SendError::Closed(1))));
     }
 }
 
 #[test]
 fn the_program_ends_when_all_handles_are_dropped() {
     let app = App::new("handles");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sum = Arc::new(Mutex::new(0));
     app.connect(
         port,
@@ -228,11 +228,11 @@ fn the_program_ends_when_all_handles_are_dropped() {
     let running = app.start(&Plan::new().threads(2).every(|s| s.capacity(1))).unwrap();
     let pushers: Vec<_> = (0..3)
         .map(|_| {
-            let push = push.clone();
-            thread(move || (1..=1_000u64).for_each(|n| push.push(n).unwrap()))
+            let sender = sender.clone();
+            thread(move || (1..=1_000u64).for_each(|n| sender.send(n).unwrap()))
         })
         .collect();
-    drop(push);
+    drop(sender);
     let summary = running.wait();
     pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
     assert!(summary.snapshot.adds_up(), "{summary}");
@@ -243,7 +243,7 @@ fn the_program_ends_when_all_handles_are_dropped() {
 fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
     let app = App::new("waits");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(
         port,
         app.sink("sink", {
@@ -252,23 +252,23 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
         }),
     );
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1); // it is in hand: the queue is empty
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     let waiting = thread({
-        let push = push.clone();
-        move || push.push(2)
+        let sender = sender.clone();
+        move || sender.send(2)
     });
     until(|| stage(&running.snapshot(), "sink").outboxed == 1);
     gate.open();
     assert_eq!(waiting.join().unwrap(), Ok(()));
     until(|| stage(&running.snapshot(), "sink").counts.handled == 3);
     assert_eq!(running.stop().ended, Ended::Stopped);
-    assert_eq!(push.push(9), Err(PushError::Closed(9)));
+    assert_eq!(sender.send(9), Err(SendError::Closed(9)));
 
     let app = App::new("stopped");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(
         port,
         app.sink("sink", {
@@ -277,10 +277,10 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
         }),
     );
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1);
-    push.push(1).unwrap();
-    let waiting = thread(move || push.push(2));
+    sender.send(1).unwrap();
+    let waiting = thread(move || sender.send(2));
     until(|| stage(&running.snapshot(), "sink").outboxed == 1);
     let opener = thread({
         let control = running.control();
@@ -291,7 +291,7 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
     });
     let summary = running.stop();
     opener.join().unwrap();
-    assert_eq!(waiting.join().unwrap(), Err(PushError::Cancelled));
+    assert_eq!(waiting.join().unwrap(), Err(SendError::Cancelled));
     assert!(summary.snapshot.adds_up(), "{summary}");
     let c = stage(&summary.snapshot, "sink").counts;
     assert_eq!((c.arrived, c.handled, c.cancelled), (3, 1, 2));
@@ -300,17 +300,17 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
 #[test]
 fn a_push_in_a_handler_never_holds_its_worker() {
     let app = App::new("inside");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let full = app.sink("full", |_: u64| {});
     app.connect(port, full);
     let numbers = app.source("numbers", || 0..3u64);
     let (answers, answer) = collector();
-    let pushes = app.sink("pushes", move |n: u64| answer(push.push(n)));
+    let pushes = app.sink("pushes", move |n: u64| answer(sender.send(n)));
     app.connect(numbers, pushes);
     let mut kit = Kit::new(app, &Plan::new().stage("full", |s| s.capacity(1))).unwrap();
     kit.hold("full");
     kit.settle();
-    let expected = [Ok(()), Err(PushError::WouldBlock(1)), Err(PushError::WouldBlock(2))];
+    let expected = [Ok(()), Err(SendError::WouldBlock(1)), Err(SendError::WouldBlock(2))];
     assert_eq!(taken(&answers), expected);
     let c = counts(&kit, "full");
     assert_eq!((c.offered, c.refused, c.arrived), (3, 2, 1));
@@ -338,14 +338,14 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn an_asynchronous_push_waits_for_room_as_a_future() {
     let app = App::new("async");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1))).unwrap();
     for n in 0..2_000u64 {
-        block_on(push.push_async(n)).unwrap();
+        block_on(sender.send_async(n)).unwrap();
     }
-    push.close();
-    assert_eq!(block_on(push.push_async(7)), Err(PushError::Closed(7)));
+    sender.close();
+    assert_eq!(block_on(sender.send_async(7)), Err(SendError::Closed(7)));
     let summary = running.wait();
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert!(taken(&seen).into_iter().eq(0..2_000));
@@ -355,7 +355,7 @@ fn an_asynchronous_push_waits_for_room_as_a_future() {
 fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from_it() {
     for rule in [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Reject] {
         let app = App::new("quarter");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let (lossy, way) = app.input("lossy");
         let sink = app.sink("sink", |_: u64| ());
         app.connect(port, sink);
@@ -364,21 +364,21 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
             .stage("sink", |s| s.capacity(16).batch(1))
             .connector("lossy -> sink", |way| way.when_full(rule));
         let mut kit = Kit::new(app, &plan).unwrap();
-        (0..16).for_each(|n| push.try_push(n).unwrap());
+        (0..16).for_each(|n| sender.try_send(n).unwrap());
         let mut context = Context::from_waker(Waker::noop());
-        let mut waits = Box::pin(push.push_async(16));
+        let mut waits = Box::pin(sender.send_async(16));
         for handled in 1..=4 {
             assert!(waits.as_mut().poll(&mut context).is_pending(), "{rule:?}, {handled}");
             assert!(kit.step());
             // It comes in for every place that is free, and would keep the queue full.
-            let _ = lossy.try_push(99);
+            let _ = lossy.try_send(99);
         }
         assert!(waits.as_mut().poll(&mut context).is_ready(), "{rule:?}");
         drop(waits);
         kit.settle();
         assert_eq!(counts(&kit, "sink").cancelled, 0, "{rule:?}");
-        push.try_push(17).unwrap();
-        push.close();
+        sender.try_send(17).unwrap();
+        sender.close();
         lossy.close();
         assert!(kit.run() && kit.snapshot().adds_up(), "{rule:?}");
     }
@@ -388,21 +388,21 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
 fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
     let app = App::new("dropped");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
     let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
     kit.hold("sink");
-    push.push(0u64).unwrap();
+    sender.send(0u64).unwrap();
     let mut context = Context::from_waker(Waker::noop());
-    let mut second = Box::pin(push.push_async(1));
-    let mut third = Box::pin(push.push_async(2));
+    let mut second = Box::pin(sender.send_async(1));
+    let mut third = Box::pin(sender.send_async(2));
     assert!(second.as_mut().poll(&mut context).is_pending());
     assert!(third.as_mut().poll(&mut context).is_pending());
     assert_eq!(stage(&kit.snapshot(), "sink").outboxed, 2);
     drop(second);
     let c = counts(&kit, "sink");
     assert_eq!((c.arrived, c.cancelled), (3, 1));
-    push.close();
+    sender.close();
     kit.resume("sink");
     kit.settle();
     assert!(!kit.is_ended(), "one push is still under way");
@@ -417,13 +417,13 @@ fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
 fn dropping_a_push_that_was_granted_room_passes_it_on() {
     let app = App::new("granted");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
     let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-    push.push(0u64).unwrap();
+    sender.send(0u64).unwrap();
     let mut context = Context::from_waker(Waker::noop());
-    let mut second = Box::pin(push.push_async(1));
-    let mut third = Box::pin(push.push_async(2));
+    let mut second = Box::pin(sender.send_async(1));
+    let mut third = Box::pin(sender.send_async(2));
     assert!(second.as_mut().poll(&mut context).is_pending());
     assert!(third.as_mut().poll(&mut context).is_pending());
     kit.settle(); // the queue is empty, and its one place is promised to the second
@@ -433,7 +433,7 @@ fn dropping_a_push_that_was_granted_room_passes_it_on() {
     kit.settle();
     assert_eq!(taken(&seen), [0, 2]);
     assert_eq!(counts(&kit, "sink").cancelled, 1);
-    push.try_push(3).unwrap();
+    sender.try_send(3).unwrap();
 }
 
 /// Gives groups of events, one a pull, and remembers what it was told of them.
@@ -525,7 +525,7 @@ fn a_failed_event_settles_once_even_if_it_is_replayed() {
     let fails = fails.retain();
     app.connect(numbers, fails);
     app.connect(fails, app.sink("sink", |_: u64| {}));
-    let (push, port) = app.input("in"); // keeps the stage open for the replay
+    let (sender, port) = app.input("in"); // keeps the stage open for the replay
     app.connect(port, fails);
     let mut kit = Kit::new(app, &Plan::new()).unwrap();
     kit.settle();
@@ -535,7 +535,7 @@ fn a_failed_event_settles_once_even_if_it_is_replayed() {
     kit.settle();
     assert!(told(&heard).is_empty());
     assert_eq!(counts(&kit, "sink").handled, 2);
-    drop(push);
+    drop(sender);
     assert!(kit.run());
 }
 

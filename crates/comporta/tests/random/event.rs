@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use comporta::ports::Ports;
-use comporta::{Out, Port, Ports, Push, StageRef};
+use comporta::{Out, Port, Ports, Sender, StageRef};
 use serde::{Deserialize, Serialize};
 
 use crate::dice::mix;
@@ -74,7 +74,7 @@ pub(crate) trait Event: comporta::Event + Debug + Sync {
     /// The two ports of a stage that forks.
     fn fork_ports(made: &StageRef<'_, Self, Self::Fork>) -> [Port<Self>; 2];
     /// Lends the injector a handle, for events that push when they are dropped.
-    fn lend(injector: &Injector, push: &Push<Self>);
+    fn lend(injector: &Injector, sender: &Sender<Self>);
 }
 
 impl Event for Facts {
@@ -94,7 +94,7 @@ impl Event for Facts {
     fn fork_ports(made: &StageRef<'_, Facts, PlainFork>) -> [Port<Facts>; 2] {
         [made.left, made.right]
     }
-    fn lend(_: &Injector, _: &Push<Facts>) {}
+    fn lend(_: &Injector, _: &Sender<Facts>) {}
 }
 
 /// An event whose `Clone` and `Drop` are user code.
@@ -122,8 +122,8 @@ impl Event for Live {
     fn fork_ports(made: &StageRef<'_, Live, LiveFork>) -> [Port<Live>; 2] {
         [made.left, made.right]
     }
-    fn lend(injector: &Injector, push: &Push<Live>) {
-        injector.lend(push.clone());
+    fn lend(injector: &Injector, sender: &Sender<Live>) {
+        injector.lend(sender.clone());
     }
 }
 

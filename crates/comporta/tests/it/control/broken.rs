@@ -111,7 +111,7 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
 fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
     let app = App::new("busy");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.map("work", |n: u64| n);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, work);
@@ -123,7 +123,7 @@ fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
         .stage("sink", |s| s.capacity(1));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("sink");
-    (0..20).for_each(|n| push.push(n).unwrap());
+    (0..20).for_each(|n| sender.send(n).unwrap());
     kit.settle();
     assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
     puppet.told(&mut kit, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
@@ -175,13 +175,13 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
         Ok(())
     })
     .add(&app, "turner");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", |n: u64| n);
     let b = app.sink("b", |_: u64| ());
     app.connect(port, a);
     app.connect(a, b);
     let running = app.start(&Plan::new().threads(3).policy("turner")).unwrap();
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     until(|| stage(&running.snapshot(), "b").counts.handled == 1);
     // The clock beats on while they sleep.
     let past = |n: usize| until(|| beats.load(SeqCst) >= n);
@@ -190,7 +190,7 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     past(60);
     let turns = turns.load(SeqCst) - before;
     assert!(turns < 100, "{turns} calls in 40 ms of nothing to do");
-    drop(push);
+    drop(sender);
     assert!(ended(running, &"turner").snapshot.adds_up());
 }
 
@@ -316,10 +316,10 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     })
     .add(&app, "once");
     let sink = app.sink("sink", |_: u64| ());
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, sink);
     let mut kit = Kit::new(app, &Plan::new().threads(1).policy("once")).unwrap();
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     kit.settle();
     assert_eq!(calls.load(SeqCst), 0);
 }

@@ -35,7 +35,7 @@ fn as_many_events_are_taken_at_once_as_there_are_instances() {
 fn instances_with_an_event_in_hand_are_not_free() {
     let app = App::new("free");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.map("work", |n: u64| n);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, work);
@@ -47,7 +47,7 @@ fn instances_with_an_event_in_hand_are_not_free() {
         .stage("sink", |s| s.capacity(1));
     let mut kit = Kit::new(app, &plan).unwrap();
     kit.hold("sink");
-    (0..3).for_each(|n| push.push(n).unwrap());
+    (0..3).for_each(|n| sender.send(n).unwrap());
     let seen = puppet.told(&mut kit, |control| {
         let work = id(control, "work");
         (control.instances(work).unwrap(), control.free_instances(work).unwrap())

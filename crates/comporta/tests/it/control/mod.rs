@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use comporta::policy::{Choice, Control, Entry, Offer, Policy, PoolId, Refused, StageId, TimerId};
 use comporta::testing::Kit;
-use comporta::{App, Plan, Push, Running, Snapshot, Summary};
+use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
 
 use crate::seen::stage;
 
@@ -196,7 +196,7 @@ pub(crate) fn logs(
 /// `in` -> `a` -> `b` -> `c`, on one thread under the puppet, an event for each visit.
 pub(crate) struct Chain {
     pub(crate) kit: Kit,
-    pub(crate) push: Push<u64>,
+    pub(crate) sender: Sender<u64>,
     pub(crate) log: Log,
     pub(crate) puppet: Puppet,
 }
@@ -213,7 +213,7 @@ impl Chain {
         let app = App::new("chain");
         let puppet = Puppet::add(&app, start);
         let log = Log::default();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let a = app.map("a", logs(&log, "a"));
         let b = app.map("b", logs(&log, "b"));
         let c = app.map("c", logs(&log, "c"));
@@ -222,11 +222,11 @@ impl Chain {
         app.connect(b, c);
         let base = Plan::new().threads(1).policy("puppet").every(|s| s.batch(1));
         let kit = Kit::new(app, &plan(base)).unwrap();
-        Chain { kit, push, log, puppet }
+        Chain { kit, sender, log, puppet }
     }
 
     pub(crate) fn push(&self, events: std::ops::Range<u64>) {
-        events.for_each(|n| self.push.push(n).unwrap());
+        events.for_each(|n| self.sender.send(n).unwrap());
     }
 
     /// What was handled since the last call, once everything has come to rest.
@@ -247,7 +247,7 @@ impl Chain {
         for name in ["a", "b", "c"] {
             self.kit.resume(name);
         }
-        drop(self.push);
+        drop(self.sender);
         assert!(self.kit.run(), "stalled:\n{}", self.kit.snapshot());
         assert!(self.kit.snapshot().adds_up(), "{}", self.kit.snapshot());
         assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());

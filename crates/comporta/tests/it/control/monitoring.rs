@@ -168,7 +168,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         Ok(())
     })
     .add(&app, "counting");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let c = app.map("c", super::logs(&log, "c"));
@@ -177,7 +177,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     app.connect(b, c);
     let plan = Plan::new().threads(threads).policy("counting").every(|s| s.batch(1));
     let kit = Kit::new(app, &plan).unwrap();
-    (Chain { kit, push, log, puppet: Puppet::default() }, last, visits)
+    (Chain { kit, sender, log, puppet: Puppet::default() }, last, visits)
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn firing_can_be_ended_and_needs_private_queues() {
         Ok(())
     })
     .add(&app, "once");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
     let mut kit = Kit::new(app, &Plan::new().policy("once")).unwrap();
     for n in 0..20 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         kit.settle();
     }
     assert_eq!(calls.load(SeqCst), 1);

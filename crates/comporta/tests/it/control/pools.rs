@@ -97,10 +97,10 @@ fn a_pool_whose_handlers_all_wait_keeps_no_other_from_its_threads() {
         .every(|s| s.batch(1))
         .stage("stuck", |s| s.instances(5));
     let running = app.start(&plan).unwrap();
-    (0..5).for_each(|n| first.push(n).unwrap());
+    (0..5).for_each(|n| first.send(n).unwrap());
     gate.wait_for(2);
     // All threads of the one pool wait; the other's are as good as if nothing had happened.
-    (0..50).for_each(|n| second.push(n).unwrap());
+    (0..50).for_each(|n| second.send(n).unwrap());
     crate::seen::until(|| handled(&running.snapshot(), "goes") == 50);
     assert_eq!(handled(&running.snapshot(), "stuck"), 0);
     gate.open();

@@ -97,13 +97,13 @@ fn visits_are_counted_and_zero_ends_it() {
         Ok(())
     })
     .add(&app, "visits");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
     let mut kit = Kit::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
     let mut seen = Vec::new();
     for n in 0..12 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
         kit.settle(); // the one place with an event, and once without
         seen.push(calls.load(SeqCst));
     }
@@ -115,7 +115,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     let app = App::new("two");
     let log = super::Log::default();
     let puppet = Puppet::add(&app, |control| control.use_private_queues());
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let far = app.map("far", super::logs(&log, "f"));
@@ -151,7 +151,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     assert_eq!(refused[1], "a visit order names at least one stage");
     assert_eq!(refused[2], "stage 77 is not in the cluster `main`");
     assert!(refused[3..].iter().all(|why| *why == refused[0]), "{refused:?}");
-    (0..2).for_each(|n| push.push(n).unwrap());
+    (0..2).for_each(|n| sender.send(n).unwrap());
     kit.settle();
     let order: Vec<String> =
         log.take().split(' ').filter(|done| !done.starts_with('f')).map(String::from).collect();

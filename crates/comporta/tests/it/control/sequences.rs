@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use comporta::testing::Kit;
-use comporta::{App, Choice, Plan, Push};
+use comporta::{App, Choice, Plan, Sender};
 
 use super::{Log, ended, handled, logs, threads_of};
 use crate::seen::stage;
 
 struct Pipe {
     kit: Kit,
-    push: Push<u64>,
+    sender: Sender<u64>,
     log: Log,
 }
 
@@ -24,7 +24,7 @@ fn choice(policy: &str) -> Choice {
 fn pipe(policy: &str, instances: usize) -> Pipe {
     let app = App::new("pipe");
     let log = Log::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", logs(&log, "a"));
     let b = app.map("b", logs(&log, "b"));
     let c = app.map("c", logs(&log, "c"));
@@ -33,12 +33,12 @@ fn pipe(policy: &str, instances: usize) -> Pipe {
     app.connect(b, c);
     let plan = Plan::new().threads(1).policy(choice(policy));
     let kit = Kit::new(app, &plan.every(|s| s.batch(1).instances(instances))).unwrap();
-    Pipe { kit, push, log }
+    Pipe { kit, sender, log }
 }
 
 impl Pipe {
     fn push(&self, events: std::ops::Range<u64>) {
-        events.for_each(|n| self.push.push(n).unwrap());
+        events.for_each(|n| self.sender.send(n).unwrap());
     }
 
     fn ran(&mut self) -> String {
@@ -151,11 +151,11 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
     let app = App::new("lrb");
     let log = Log::default();
     let inputs = ["s1", "s2", "s3"].map(|name| {
-        let (push, port) = app.input(format!("in-{name}"));
+        let (sender, port) = app.input(format!("in-{name}"));
         let log = log.clone();
         let sink = app.sink(name, move |n: u64| log.note(name, n));
         app.connect(port, sink);
-        push
+        sender
     });
     let plan = Plan::new().threads(1).policy("lrb").every(|s| s.batch(1));
     let mut kit = Kit::new(app, &plan).unwrap();
@@ -168,7 +168,7 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
     kit.settle();
     kit.advance(Duration::from_secs(1)); // what is done is remembered again
     for (input, events) in inputs.iter().zip([5, 3, 2]) {
-        (0..events).for_each(|n| input.push(n).unwrap());
+        (0..events).for_each(|n| input.send(n).unwrap());
     }
     kit.settle();
     // As published: shares of 50, 30 and 20 % over nine slots.
