@@ -91,7 +91,8 @@ fn chain<E: BenchEvent, S: Send + 'static>(
 ) -> Receiver<S> {
     let work = case.work;
     for number in 0..case.stages {
-        let stage = app.update(format!("stage{number}"), move |event: &mut E| handle(event, work));
+        let stage =
+            app.map_in_place(format!("stage{number}"), move |event: &mut E| handle(event, work));
         app.connect(from, stage);
         from = *stage;
     }

@@ -71,7 +71,7 @@ fn measured_ms(arrivals: &[f64]) -> f64 {
     let (sender, input) = app.input::<u64>("input");
     let mut from = input;
     for number in 0..STAGES {
-        let stage = app.update(format!("stage{number}"), move |_: &mut u64| {
+        let stage = app.map_in_place(format!("stage{number}"), move |_: &mut u64| {
             let began = Instant::now();
             while began.elapsed() < SERVICE {
                 std::hint::spin_loop();

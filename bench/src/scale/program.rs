@@ -78,7 +78,8 @@ impl Program {
     fn chain(&self, app: &App, mut from: Port<Event64>) -> Port<Event64> {
         let work = self.work;
         for number in 0..self.stages {
-            let stage = app.update(stage_name(number), move |event: &mut _| handle(event, work));
+            let stage =
+                app.map_in_place(stage_name(number), move |event: &mut _| handle(event, work));
             app.connect(from, stage);
             from = *stage;
         }

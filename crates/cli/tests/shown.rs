@@ -157,7 +157,7 @@ fn compared(args: Compared) -> App {
         say(&args.words.join(" "));
         0..args.count.unwrap_or(u64::MAX)
     });
-    let work = app.each("work", move |n: u64, out| {
+    let work = app.process("work", move |n: u64, out| {
         if crashes {
             std::process::abort();
         }
@@ -221,7 +221,7 @@ fn work(app: &App, plan: Plan) -> Plan {
         thread::sleep(time);
     };
     let numbers = app.source("numbers", || 0..u64::MAX);
-    let parse = app.each("parse", |n: u64, out| match n % 1_000 {
+    let parse = app.process("parse", |n: u64, out| match n % 1_000 {
         7 => Err(Error::msg("no sevens")),
         _ => {
             out.send(n);

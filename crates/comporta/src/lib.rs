@@ -35,7 +35,7 @@
 //!
 //! # Stages
 //!
-//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::each`], [`App::sink`]) or a type
+//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::process`], [`App::sink`]) or a type
 //! with [`Stage`]. A type may keep state, and has a say when an instance begins and ends. The event
 //! is lent to it as an [`Ev`]: it reads it, or takes it.
 //!
@@ -337,7 +337,7 @@
 //!
 //! let app = App::new("picky");
 //! let numbers = app.source("numbers", || 0..10_u64);
-//! let check = app.each("check", |n: u64, out| match n {
+//! let check = app.process("check", |n: u64, out| match n {
 //!     7 => Err(Error::msg("no sevens")),
 //!     n => {
 //!         out.send(n);

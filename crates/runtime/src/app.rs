@@ -239,7 +239,7 @@ impl App {
     }
 
     /// A stage that takes an event and sends any number through one port.
-    pub fn each<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    pub fn process<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,
         O: Send + 'static,
@@ -261,7 +261,7 @@ impl App {
 
     /// A stage that changes events in place and sends them on: the cheapest kind, since whole
     /// chunks travel on without being copied.
-    pub fn update<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
+    pub fn map_in_place<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
     where
         I: Send + 'static,
         R: Outcome + 'static,

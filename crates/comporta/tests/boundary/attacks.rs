@@ -186,7 +186,7 @@ fn what_a_handler_sent_before_it_failed_may_panic_when_it_is_withdrawn() {
     with_threads(|plan, label| {
         let app = App::new("withdrawn");
         let numbers = app.source("numbers", || 0..EVENTS);
-        let fails = app.each("fails", |_: u64, out: &mut Out<Bomb>| -> Result {
+        let fails = app.process("fails", |_: u64, out: &mut Out<Bomb>| -> Result {
             out.send(Bomb);
             out.send(Bomb);
             Err(Error::msg("after all"))
@@ -244,7 +244,7 @@ fn an_event_whose_drop_does_not_return_leaves_the_rest_to_a_stand_in() {
         let one = app.source("one", || 0..1_u64);
         // Nothing is joined to its port: what it sends is dropped.
         let drops =
-            app.each("drops", move |_: u64, out: &mut Out<Slow>| out.send(Slow(way.clone())));
+            app.process("drops", move |_: u64, out: &mut Out<Slow>| out.send(Slow(way.clone())));
         app.connect(one, drops);
         let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
@@ -349,7 +349,7 @@ fn an_event_that_is_changed_in_place_is_tried_again_as_it_came() {
         let app = App::new("again");
         let numbers = app.source("numbers", || 0..EVENTS);
         let (tries, seen) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<u64>>>::default());
-        let work = app.update("work", move |n: &mut u64| -> Result {
+        let work = app.map_in_place("work", move |n: &mut u64| -> Result {
             *n += 100;
             let fails = tries.fetch_add(1, SeqCst).is_multiple_of(2);
             if fails { Err(Error::msg("once more")) } else { Ok(()) }

@@ -156,7 +156,7 @@ fn a_failure_in_place_uses_up_no_try_of_the_events_after_it() {
             let tries = Tries::default();
             let app = App::new("in-place");
             let numbers = app.source("numbers", || 0..1_000_u64);
-            let work = app.update("work", fails_once(&tries, |n| n % 3 == 0));
+            let work = app.map_in_place("work", fails_once(&tries, |n| n % 3 == 0));
             app.connect(numbers, work);
             app.connect(work, app.sink("sink", |_: u64| ()));
             let plan = Plan::new().threads(1).stage("work", |s| s.tries(2).batch(batch));
@@ -182,7 +182,7 @@ fn an_event_that_fails_in_place_is_reported_with_the_tries_it_had() {
         let app = App::new("reported");
         let numbers = app.source("numbers", || 0..1_000_u64);
         let count = tries.clone();
-        let work = app.update("work", move |n: &mut u64| {
+        let work = app.map_in_place("work", move |n: &mut u64| {
             let mut tries = count.lock().unwrap();
             let tried = tries.entry(*n).or_default();
             *tried += 1;

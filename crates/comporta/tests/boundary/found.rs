@@ -57,7 +57,8 @@ fn a_retained_copy_whose_drop_panics_costs_no_other_event() {
         let app = App::new("retained");
         let bombs = app.source("bombs", || (0..EVENTS).map(Bomb));
         let sees = seen.clone();
-        let work = app.update("work", move |bomb: &mut Bomb| sees.lock().unwrap().push(bomb.0));
+        let work =
+            app.map_in_place("work", move |bomb: &mut Bomb| sees.lock().unwrap().push(bomb.0));
         app.connect(bombs, work.retain());
         app.connect(work, app.sink("sink", std::mem::forget::<Bomb>));
         let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
@@ -75,7 +76,7 @@ fn all_that_was_handled_in_place_is_sent_on(ordered: bool, plan: Plan) {
         let app = App::new("in-place");
         let numbers = app.source("numbers", || 0..EVENTS);
         let fails = |n: &mut u64| if *n % 10 == 3 { Err(Error::msg("no")) } else { Ok(()) };
-        let work = app.update("work", fails);
+        let work = app.map_in_place("work", fails);
         let work = if ordered { work.ordered() } else { work };
         app.connect(numbers, work);
         app.connect(work, app.sink("sink", |_: u64| ()));

@@ -59,7 +59,7 @@ fn a_higher_priority_goes_before_what_a_worker_has_in_its_own_queue() {
 /// `hog` has events without end, one a visit, and this priority.
 fn hog(app: &App) -> Sender<u64> {
     let (sender, port) = app.input::<u64>("hog-in");
-    let hog = app.each("hog", |n: u64, out: &mut Out<u64>| out.send(n));
+    let hog = app.process("hog", |n: u64, out: &mut Out<u64>| out.send(n));
     app.connect(port, hog);
     app.connect(hog, hog);
     sender

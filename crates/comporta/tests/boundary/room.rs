@@ -19,7 +19,7 @@ fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Sender<
     let way = gate.way();
     let app = App::new("burst");
     let (bursts, port) = app.input::<u64>("bursts");
-    let burst = app.each("burst", move |n: u64, out: &mut Out<u64>| {
+    let burst = app.process("burst", move |n: u64, out: &mut Out<u64>| {
         if n == 0 {
             (0..1_100).for_each(|n| out.send(n));
         } else {

@@ -35,7 +35,7 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
     let (seen, see) = collector();
     let source = app.source("source", || [1u32].into_iter());
     let ping = app.flat_map("ping", |n: u32| [n, n + 1, n + 2]);
-    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let pong = app.process("pong", |_: u32, _: &mut Out<u32>| {});
     let end = app.sink("end", see);
     app.connect(source, ping);
     app.connect(ping, pong);
@@ -55,7 +55,7 @@ fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     let (seen, see) = collector();
     let (sender, input) = app.input::<u32>("input");
     let ping = app.stage("ping", Tell);
-    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let pong = app.process("pong", |_: u32, _: &mut Out<u32>| {});
     let end = app.sink("end", see);
     app.connect(input, ping);
     app.connect(ping, pong);

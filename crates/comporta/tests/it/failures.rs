@@ -169,7 +169,7 @@ fn a_taken_event_can_be_replayed_only_where_the_stage_retains() {
     for retains in [false, true] {
         let app = App::new("retain");
         let numbers = app.source("numbers", || 0..3u64);
-        let work = app.each("work", |n: u64, _: &mut Out<u64>| -> Result {
+        let work = app.process("work", |n: u64, _: &mut Out<u64>| -> Result {
             Err(Error::msg(format!("not {n}")))
         });
         let work = if retains { work.retain() } else { work };

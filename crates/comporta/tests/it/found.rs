@@ -113,7 +113,7 @@ fn a_group_that_is_due_and_has_no_patience_rests_until_an_instance_is_free() {
 fn a_cycle_ends_although_an_instance_waited_for_room_outside_of_it() {
     let app = App::new("loop");
     let numbers = app.source("numbers", || 0..1u64);
-    let turn = app.each("turn", |n: u64, out: &mut Out<u64>| {
+    let turn = app.process("turn", |n: u64, out: &mut Out<u64>| {
         if n == 0 {
             (1..4).for_each(|n| out.send(n));
         }
@@ -223,7 +223,7 @@ fn an_ordered_stage_goes_on_after_an_event_that_floods() {
     let app = App::new("flood");
     let numbers = app.source("numbers", || 0..10u64);
     let many = app
-        .each("many", |n: u64, out: &mut Out<u64>| {
+        .process("many", |n: u64, out: &mut Out<u64>| {
             (0..if n == 3 { 100_000 } else { 1 }).for_each(|_| out.send(n));
         })
         .ordered();

@@ -154,7 +154,7 @@ fn a_stub_swallows_what_comes_counts_it_as_handled_and_sends_nothing() {
     let app = App::new("stubbed");
     let (seen, see) = collector::<u64>();
     let numbers = app.source("numbers", || 0..1_000_u64);
-    let double = app.update("double", |n: &mut u64| *n *= 2);
+    let double = app.map_in_place("double", |n: &mut u64| *n *= 2);
     let save = app.stage("save", Disk).effects();
     app.connect(numbers, double);
     app.connect(double, save);
@@ -174,7 +174,7 @@ fn a_stub_swallows_what_comes_counts_it_as_handled_and_sends_nothing() {
 fn stages_of_every_kind_can_be_stubbed() {
     let app = App::new("stubs");
     let numbers = app.source("numbers", || 0..100_u64);
-    let update = app.update("update", |n: &mut u64| *n += 1);
+    let update = app.map_in_place("update", |n: &mut u64| *n += 1);
     let group = |events: Vec<u64>, _: &mut Out<u64>| assert!(events.is_empty(), "it was called");
     let batched = app.stage("batched", comporta::batched(7, MS, group));
     let ordered = app.map("ordered", |n: u64| n).ordered().autostart(5);

@@ -499,7 +499,7 @@ fn a_pull_settles_once_after_everything_its_events_led_to() {
 fn what_failed_and_what_was_shed_is_told() {
     let app = App::new("told");
     let (numbers, heard) = acked(&app, &[&[1, 2, 3], &[4], &[5, 6]], Pull::AfterAck);
-    let fails = app.each("fails", |n: u64, out: &mut Out<u64>| {
+    let fails = app.process("fails", |n: u64, out: &mut Out<u64>| {
         out.send(n);
         if n == 2 { Err(Error::msg("two")) } else { Ok(()) }
     });
@@ -518,7 +518,7 @@ fn a_failed_event_settles_once_even_if_it_is_replayed() {
     let (numbers, heard) = acked(&app, &[&[1, 2]], Pull::AfterAck);
     let mended = Arc::new(Mutex::new(false));
     let works = mended.clone();
-    let fails = app.each("fails", move |n: u64, out: &mut Out<u64>| {
+    let fails = app.process("fails", move |n: u64, out: &mut Out<u64>| {
         out.send(n);
         if *works.lock().unwrap() { Ok(()) } else { Err(Error::msg("broken")) }
     });

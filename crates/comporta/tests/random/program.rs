@@ -199,7 +199,7 @@ fn add_stage<E: Event>(
         }
         Shape::InPlace => {
             let updated = site.clone();
-            let made = app.update(name, move |event: &mut E| updated.update(event));
+            let made = app.map_in_place(name, move |event: &mut E| updated.update(event));
             ports.push(vec![*made]);
             declare(made, case, node, site)
         }

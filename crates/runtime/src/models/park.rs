@@ -129,8 +129,8 @@ fn ping_pong_on_two_and_three_workers_always_ends() {
                 out.send(n - 1);
             }
         };
-        let ping = app.each("ping", less).stateful().autostart(6);
-        let pong = app.each("pong", less).stateful();
+        let ping = app.process("ping", less).stateful().autostart(6);
+        let pong = app.process("pong", less).stateful();
         app.connect(ping, pong);
         app.connect(pong, ping);
         let summary = summary(app, &Plan::new().threads(threads));

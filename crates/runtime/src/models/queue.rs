@@ -116,7 +116,7 @@ fn while_one_instance_waits_an_hour_the_other_handles_what_arrives() {
         let tries = Arc::new(AtomicUsize::new(0));
         let source = app.source("source", || 0..4u32);
         let done = rest.clone();
-        let work = app.each("work", move |n: u32, _: &mut Out<()>| {
+        let work = app.process("work", move |n: u32, _: &mut Out<()>| {
             if n == 0 && tries.fetch_add(1, SeqCst) == 0 {
                 return Err(Error::msg("not yet"));
             }
