@@ -55,8 +55,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What a handler passed to `quit`, if it is an `R`.
-    pub fn result<R: Any>(&mut self) -> Option<R> {
+    /// Takes what a handler passed to `quit`. Returns `None` if nothing was passed, it was taken already
+    /// or it is no `R`; in the last case it stays.
+    pub fn take_result<R: Any>(&mut self) -> Option<R> {
         let result = self.result.take()?;
         match result.downcast() {
             Ok(result) => Some(*result),

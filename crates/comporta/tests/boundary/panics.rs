@@ -385,7 +385,7 @@ fn a_callback_of_a_quit_that_panics_costs_nothing() {
             sender.send(7_u64).unwrap();
             assert_eq!(told.recv_timeout(BOUND), Ok(()), "{label}: the second was not called");
             let mut summary = ends(label, running);
-            assert_eq!(summary.result::<u64>(), Some(7), "{label}");
+            assert_eq!(summary.take_result::<u64>(), Some(7), "{label}");
             let counts = stage(&summary.snapshot, "work").counts;
             assert_eq!((counts.handled, counts.failed), (1, 0), "{label}\n{summary}");
         },

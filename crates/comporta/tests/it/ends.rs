@@ -425,8 +425,8 @@ fn a_quit_is_found_in_the_summary() {
         app.connect(work, sink);
         let mut summary = app.run(&Plan::new().threads(2)).unwrap();
         assert_eq!(summary.ended, Ended::Quit, "{summary}");
-        assert_eq!(summary.result::<u8>(), None, "it is no u8");
-        assert_eq!(summary.result::<String>().as_deref(), Some("found 50000"));
+        assert_eq!(summary.take_result::<u8>(), None, "it is no u8");
+        assert_eq!(summary.take_result::<String>().as_deref(), Some("found 50000"));
         assert!(summary.snapshot.adds_up(), "{summary}");
         for at in &summary.snapshot.stages {
             assert_eq!((at.queued, at.in_flight, at.outboxed), (0, 0, 0), "{summary}");
