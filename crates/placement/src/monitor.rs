@@ -321,7 +321,7 @@ impl Monitor {
     /// What is known now. Forgets what is older than a period.
     #[must_use]
     pub fn view(&mut self, now: Time) -> View {
-        let old = |heard: Time| now.since(heard) >= self.period;
+        let old = |heard: Time| now.duration_since(heard) >= self.period;
         for node in &mut self.nodes {
             if node.heard.is_none_or(old) {
                 node.forget();

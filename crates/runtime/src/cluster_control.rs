@@ -46,7 +46,7 @@ impl<'a> ClusterControl<'a> {
         starting: bool,
     ) -> Self {
         let now = core.clock.now();
-        let lately = state.acted.is_some_and(|acted| now.since(acted) < ACTS_EVERY);
+        let lately = state.acted.is_some_and(|acted| now.duration_since(acted) < ACTS_EVERY);
         let noted = starting || !lately || core.is_tested();
         let (queues_said, why, new_order) = (false, None, false);
         ClusterControl { core, cluster, state, starting, queues_said, noted, why, new_order }

@@ -382,7 +382,7 @@ impl Core {
         let stages = self.graph.stages.iter().zip(self.nodes()).zip(0u32..);
         Snapshot {
             app: self.graph.name.to_string(),
-            elapsed: self.clock.now().since(Time::ZERO),
+            elapsed: self.clock.now().duration_since(Time::ZERO),
             stages: stages
                 .map(|((spec, node), id)| {
                     let mut stage = node.snapshot(&spec.name, self.priorities.own(id));

@@ -147,7 +147,8 @@ impl Core {
             if done(&run) {
                 return true;
             }
-            let left = bound.map(|bound| bound.saturating_sub(self.clock.now().since(start)));
+            let left =
+                bound.map(|bound| bound.saturating_sub(self.clock.now().duration_since(start)));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }

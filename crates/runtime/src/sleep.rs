@@ -282,7 +282,7 @@ impl YieldTimer {
     }
 
     fn note(&mut self, left: Time, back: Time) {
-        let away = back.since(left);
+        let away = back.duration_since(left);
         self.shares = !self.shares && away > SHARED;
         let long = away > LONG;
         let pause = if long && self.long { away * LONG_TIMES } else { SPELL };
@@ -330,7 +330,7 @@ mod tests {
             let back = left + Duration::from_micros(*us);
             assert!(yield_timer.asks(left));
             yield_timer.note(left, back);
-            (yield_timer.due.since(back).as_nanos() as u64 / US, yield_timer.shares)
+            (yield_timer.due.duration_since(back).as_nanos() as u64 / US, yield_timer.shares)
         });
         told.collect()
     }

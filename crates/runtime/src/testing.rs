@@ -251,10 +251,10 @@ impl Kit {
         while !self.core.is_stopped()
             && let Some(next) = self.core.timers.next().filter(|next| *next <= end)
         {
-            self.core.clock.advance(next.since(self.core.clock.now()));
+            self.core.clock.advance(next.duration_since(self.core.clock.now()));
             self.settle();
         }
-        self.core.clock.advance(end.since(self.core.clock.now()));
+        self.core.clock.advance(end.duration_since(self.core.clock.now()));
     }
 
     /// Runs until every stage has ended, jumping over time in which nothing happens. Says whether
@@ -269,7 +269,7 @@ impl Kit {
                 return true;
             }
             let Some(next) = self.core.timers.next() else { return false };
-            self.core.clock.advance(next.since(self.core.clock.now()));
+            self.core.clock.advance(next.duration_since(self.core.clock.now()));
         }
         false
     }

@@ -87,13 +87,14 @@ impl WorkerHandle {
     /// For how long it has been in one visit.
     pub(crate) fn in_visit(&self, now: Time) -> Option<Duration> {
         let since = self.since.load(Relaxed) & !AWAY;
-        (since > 0).then(|| now.since(Time::from_nanos(since)))
+        (since > 0).then(|| now.duration_since(Time::from_nanos(since)))
     }
 
     /// Whether the visit it is in takes longer than this, and nobody knew: says so once.
     pub(crate) fn note_long(&self, now: Time, long: Duration) -> bool {
         let since = self.since.load(SeqCst);
-        let is_long = since > 0 && since < AWAY && now.since(Time::from_nanos(since)) > long;
+        let is_long =
+            since > 0 && since < AWAY && now.duration_since(Time::from_nanos(since)) > long;
         is_long && self.since.compare_exchange(since, since | AWAY, SeqCst, SeqCst).is_ok()
     }
 }

@@ -79,7 +79,7 @@ impl Stage for Report {
 
     fn finish(&mut self, (): &mut (), cx: &Cx) -> Result {
         let now = cx.now();
-        let seconds = now.since(self.began.unwrap_or(now)).as_secs_f64();
+        let seconds = now.duration_since(self.began.unwrap_or(now)).as_secs_f64();
         let verify = self.verify.is_some();
         say(&mut io::stdout().lock(), &self.tally, seconds, verify, &self.folder.display())?;
         Ok(())

@@ -37,7 +37,7 @@ impl<T: Event> Stage for Lateness<T> {
     type In = T;
     type Ports = ();
     fn handle(&mut self, _: Ev<'_, T>, (): &mut (), cx: &Cx) -> Result {
-        let late = cx.now().since(cx.ingress());
+        let late = cx.now().duration_since(cx.ingress());
         self.0.lock().unwrap().push(late.as_millis() as u64);
         Ok(())
     }

@@ -182,7 +182,7 @@ impl Stage for Looks {
     type In = u64;
     type Ports = ();
     fn handle(&mut self, _: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
-        let within = cx.deadline().map(|deadline| deadline.since(cx.ingress()));
+        let within = cx.deadline().map(|deadline| deadline.duration_since(cx.ingress()));
         self.0.lock().unwrap().push((cx.tier(), within));
         Ok(())
     }

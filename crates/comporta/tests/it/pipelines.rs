@@ -160,7 +160,7 @@ impl Stage for Slow {
     type Ports = ();
     fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
         let start = cx.now();
-        while cx.now().since(start) < Duration::from_micros(150) {}
+        while cx.now().duration_since(start) < Duration::from_micros(150) {}
         if *n == 0 { Err(Error::msg("the first")) } else { Ok(()) }
     }
 }

@@ -80,7 +80,7 @@ impl Breakwater {
     }
 
     fn sense(&mut self, now: Time, delay: Duration) {
-        if now.since(self.moved) < self.every {
+        if now.duration_since(self.moved) < self.every {
             return;
         }
         self.moved = now;

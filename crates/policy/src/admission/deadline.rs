@@ -54,7 +54,7 @@ impl Admission for Deadline {
         if deadline <= ask.now {
             return 0;
         }
-        let left = ns(deadline.since(ask.now)) - self.margin * self.service;
+        let left = ns(deadline.duration_since(ask.now)) - self.margin * self.service;
         let waits = self.margin * self.gap;
         if left < 0.0 {
             return 0;
@@ -78,7 +78,7 @@ impl Admission for Deadline {
     fn next(&mut self, look: &Look) -> Next {
         let Some(deadline) = look.deadline else { return Next::Oldest };
         let needed = Duration::from_nanos((self.margin * self.service) as u64);
-        if look.now >= deadline || deadline.since(look.now) < needed {
+        if look.now >= deadline || deadline.duration_since(look.now) < needed {
             return Next::Shed(look.n);
         }
         Next::Oldest
@@ -88,7 +88,8 @@ impl Admission for Deadline {
         let service = ns(done.service);
         let learns = 1.0 - (1.0 - LEARNS).powi(done.n.min(64) as i32);
         let first = self.last.is_none();
-        let between = self.last.map_or(service, |last| ns(done.now.since(last)) / done.n as f64);
+        let between =
+            self.last.map_or(service, |last| ns(done.now.duration_since(last)) / done.n as f64);
         self.last = Some(done.now);
         if first {
             (self.service, self.gap) = (service, service);

@@ -120,7 +120,7 @@ impl Seda {
     }
 
     fn look_if_due(&mut self, now: Time) {
-        let due = now.since(self.looked) >= self.params.timeout;
+        let due = now.duration_since(self.looked) >= self.params.timeout;
         if self.sampled >= self.params.nreq || due {
             self.looked = now;
             self.move_rate(now);

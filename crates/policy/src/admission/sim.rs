@@ -247,7 +247,7 @@ impl Run<'_> {
 }
 
 fn age(now: f64, event: &Event) -> Duration {
-    time(now).since(time(event.came))
+    time(now).duration_since(time(event.came))
 }
 
 #[test]

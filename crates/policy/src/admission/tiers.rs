@@ -151,7 +151,7 @@ impl Tiers {
 
 impl Admission for Tiers {
     fn admit(&mut self, ask: &Ask) -> usize {
-        if self.seen.all >= self.window || ask.now.since(self.seen.began) >= self.every {
+        if self.seen.all >= self.window || ask.now.duration_since(self.seen.began) >= self.every {
             self.move_cut(ask.now);
         }
         ask.n.min(self.may(ask.tier, ask.n) as usize)

@@ -229,7 +229,7 @@ fn what_was_set_can_be_read_and_time_stands_until_it_is_moved() {
     assert_eq!(mock.cpu_usage(), 100);
     assert_eq!(mock.now(), Time::ZERO);
     mock.pass(Duration::from_secs(2));
-    assert_eq!(mock.now().since(Time::ZERO), Duration::from_secs(2));
+    assert_eq!(mock.now().duration_since(Time::ZERO), Duration::from_secs(2));
 }
 
 #[test]

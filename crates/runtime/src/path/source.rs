@@ -165,7 +165,7 @@ impl<S: Source> SourceNode<S> {
         });
         let end = core.clock.now();
         visit.end = Some(end);
-        let took = end.since(visit.start);
+        let took = end.duration_since(visit.start);
         meta.enqueued = end;
         let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
         visit.done = sent.emitted;

@@ -353,5 +353,5 @@ fn settle_ack(ack: Option<&Arc<AckGroup>>, n: usize, fate: Fate) {
 
 /// The age of what shares `meta`, in the queue it is in.
 fn age(meta: &Meta, now: Time) -> std::time::Duration {
-    now.since(meta.enqueued)
+    now.duration_since(meta.enqueued)
 }

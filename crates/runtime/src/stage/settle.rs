@@ -40,7 +40,7 @@ impl<H: Handler> Stage<H> {
         visit.done = spent;
         let end = core.clock.now();
         visit.end = Some(end);
-        instance.pace.note(end.since(visit.start), spent);
+        instance.pace.note(end.duration_since(visit.start), spent);
         let meta = Meta { home: visit.home, enqueued: end, ..batch.chunk.meta.clone() };
         let enqueued = batch.chunk.meta.enqueued;
         let rest = batch.tray.take().and_then(|tray| {
@@ -140,7 +140,7 @@ impl<H: Handler> Stage<H> {
         state.in_flight -= tally.ended();
         if self.rules.last && tally.handled > 0 {
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            state.latency.note(now.since(meta.ingress), tally.handled as u64);
+            state.latency.note(now.duration_since(meta.ingress), tally.handled as u64);
         }
     }
 
@@ -160,7 +160,7 @@ impl<H: Handler> Stage<H> {
         if self.gate.is_present() && tally.ended() > 0 {
             visit.effects.hand_over(core);
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            let response = now.since(*enqueued);
+            let response = now.duration_since(*enqueued);
             self.gate.settled(&Done { now, n: tally.ended(), response, service });
         }
     }
