@@ -226,7 +226,7 @@
 //! A policy decides how the threads of a cluster choose what to do next. It is chosen by name, with
 //! parameters or without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`;
 //! another can take over while events flow ([`Control::set_policy`]). What there is, is listed in
-//! [`policy::policies`]; a new one is a small program on [`policy::Control`], registered with
+//! [`policy::policies`]; a new one is a small program on [`policy::PolicyControl`], registered with
 //! [`App::register_policy`]. The repository's `docs/writing-a-policy.md` shows how.
 //!
 //! # Admission

@@ -129,11 +129,21 @@ pub enum Refused {
     Failed(String),
 }
 
+/// Keeps [`PolicyControl`] to the clusters of this workspace, so that it can be given more methods.
+#[doc(hidden)]
+pub mod sealed {
+    /// Implemented beside [`PolicyControl`](super::PolicyControl).
+    pub trait Sealed {}
+}
+
 /// The cluster of a policy: what it can see of it, and do to it.
 ///
 /// Reading methods say what is so at this moment. The others take effect with the next event each
 /// thread takes, unless they say otherwise; events in hand are finished first, and none is lost.
-pub trait Control {
+///
+/// The trait is sealed: a program calls it and tries policies on a [`Mock`](crate::mock::Mock), but does
+/// not implement it.
+pub trait PolicyControl: sealed::Sealed {
     // --- what there is
 
     /// The time now.

@@ -1,4 +1,4 @@
-//! The interface of policies (`comporta_policy::Control`): what a policy sees of its cluster and does to it, on the real runtime. Each call is
+//! The interface of policies (`comporta_policy::PolicyControl`): what a policy sees of its cluster and does to it, on the real runtime. Each call is
 //! checked first; what it changes holds from the next event each thread takes.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
-use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, TimerId, limits};
+use comporta_policy::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, limits, sealed};
 
 use crate::cluster_state::{ClusterState, counts};
 use crate::color;
@@ -172,7 +172,9 @@ impl<'a> ClusterControl<'a> {
     }
 }
 
-impl Control for ClusterControl<'_> {
+impl sealed::Sealed for ClusterControl<'_> {}
+
+impl PolicyControl for ClusterControl<'_> {
     fn now(&self) -> Time {
         self.core.clock.now()
     }

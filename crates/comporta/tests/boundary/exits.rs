@@ -246,7 +246,7 @@ fn a_group_that_is_due_takes_no_other_with_it() {
     });
 }
 
-use comporta::policy::{Choice, Control as PControl, Entry, Offer, Policy, Refused, TimerId};
+use comporta::policy::{Choice, Entry, Offer, Policy, PolicyControl, Refused, TimerId};
 type Answer = std::result::Result<(), Refused>;
 #[derive(Clone)]
 struct Blocking {
@@ -254,11 +254,11 @@ struct Blocking {
     armed: Arc<std::sync::atomic::AtomicBool>,
 }
 impl Policy for Blocking {
-    fn start(&mut self, c: &mut dyn PControl) -> Answer {
+    fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
         c.use_private_queues()?;
         c.fire_last_focused()
     }
-    fn on_last_focused(&mut self, _: &mut dyn PControl) -> Answer {
+    fn on_last_focused(&mut self, _: &mut dyn PolicyControl) -> Answer {
         if self.armed.swap(false, SeqCst) {
             self.way.pass();
         }
@@ -355,10 +355,10 @@ impl Drop for Quits {
     }
 }
 impl Policy for Quits {
-    fn start(&mut self, c: &mut dyn PControl) -> Answer {
+    fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
         c.add_timer(Duration::from_millis(20)).map(drop)
     }
-    fn on_timer(&mut self, _: TimerId, _: &mut dyn PControl) -> Answer {
+    fn on_timer(&mut self, _: TimerId, _: &mut dyn PolicyControl) -> Answer {
         if self.control.lock().unwrap().is_some() {
             panic!("failed")
         }

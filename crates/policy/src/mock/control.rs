@@ -1,4 +1,4 @@
-//! What a mock does when a policy calls it: the checks of `Control`, in the order of its groups. A
+//! What a mock does when a policy calls it: the checks of `PolicyControl`, in the order of its groups. A
 //! program must answer alike: `crates/comporta/tests/it/control/alike.rs` compares them.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
 
 use super::{Mock, MockStage, Queues};
-use crate::control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+use crate::control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, sealed};
 use crate::limits;
 
 impl Mock {
@@ -90,7 +90,9 @@ impl Mock {
     }
 }
 
-impl Control for Mock {
+impl sealed::Sealed for Mock {}
+
+impl PolicyControl for Mock {
     fn now(&self) -> Time {
         self.now
     }

@@ -1,23 +1,23 @@
 //! A cluster that is not there, to try policies on: the readings are those a test sets, and every
-//! change is kept and written down, or refused where [`Control`](crate::Control) says it is.
+//! change is kept and written down, or refused where [`PolicyControl`](crate::PolicyControl) says it is.
 //!
 //! Nothing runs in it. A steal moves its threads at once, a killed thread is gone; queues hold what
 //! the test says they hold, and callbacks come when the test fires them.
 //!
 //! ```
 //! use comporta_policy::mock::Mock;
-//! use comporta_policy::{Control, Policy, Refused, TimerId};
+//! use comporta_policy::{PolicyControl, Policy, Refused, TimerId};
 //! use std::time::Duration;
 //!
 //! /// Sheds at the door while more than a hundred events wait inside.
 //! struct Door;
 //!
 //! impl Policy for Door {
-//!     fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+//!     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         control.add_timer(Duration::from_millis(100)).map(|_| ())
 //!     }
 //!
-//!     fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+//!     fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         let stages = control.stages().to_vec();
 //!         let Some(door) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
 //!         let mut queued = 0;
@@ -325,7 +325,7 @@ impl Mock {
     }
 }
 
-/// Looking at what it did. The methods of [`Control`](crate::Control) can be asked too.
+/// Looking at what it did. The methods of [`PolicyControl`](crate::PolicyControl) can be asked too.
 impl Mock {
     /// A stage as it is now.
     ///

@@ -8,7 +8,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Focus, Refused};
+use crate::control::{Focus, PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -56,7 +56,7 @@ impl Cohort {
 }
 
 impl Policy for Cohort {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let order = there_and_back(visits::ids(&visits::visited(control)));
         if visits::begin(control, &order)? && self.events > 0 {
             control.max_events_when_focused(Focus::All, self.events)?;

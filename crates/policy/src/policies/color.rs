@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -44,7 +44,7 @@ impl Color {
 }
 
 impl Policy for Color {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = control.stages().to_vec();
         if self.colors.is_empty() {
             control.explain("each stage is a color of its own".to_owned());

@@ -6,7 +6,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer};
 
 use super::{service_rate, visits};
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -38,7 +38,7 @@ impl Dbr {
 }
 
 impl Policy for Dbr {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         self.stages = visits::visited(control);
         self.order = visits::ids(&self.stages);
         if visits::begin(control, &self.order)? {
@@ -48,7 +48,7 @@ impl Policy for Dbr {
         Ok(())
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let rated = service_rate::ascending(&self.stages, control)?;
         let order: Vec<StageId> = rated.iter().map(|rated| rated.stage.id).collect();
         if order == self.order {

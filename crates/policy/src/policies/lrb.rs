@@ -17,7 +17,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -57,7 +57,7 @@ impl Lrb {
 }
 
 impl Policy for Lrb {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         self.stages = visits::visited(control);
         self.order = visits::ids(&self.stages);
         if visits::begin(control, &self.order)? {
@@ -66,7 +66,7 @@ impl Policy for Lrb {
         Ok(())
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let mut arrived = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
             arrived.push(control.input_count(stage.id)?);

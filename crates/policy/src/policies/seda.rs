@@ -5,7 +5,7 @@
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
 use super::pools;
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -65,7 +65,7 @@ impl Seda {
 }
 
 impl Policy for Seda {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = pools::staged(control);
         pools::set_instances(control, self.instances)?;
         for stage in &stages {

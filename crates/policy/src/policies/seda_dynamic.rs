@@ -9,7 +9,7 @@ use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::pools;
 use super::seda::{CAPACITY, SHED, Seda};
-use crate::control::{Control, Refused, StageInfo, TimerId};
+use crate::control::{PolicyControl, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -84,7 +84,7 @@ impl SedaDynamic {
 }
 
 impl Policy for SedaDynamic {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let (least, most) = (self.threads_min, self.threads_max);
         if most < least {
             let (what, expected) =
@@ -99,7 +99,7 @@ impl Policy for SedaDynamic {
         control.add_timer(self.every).map(|_| ())
     }
 
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         for stage in &self.stages {
             let queued = control.queue_size(stage.id)?;
             let instances = control.instances(stage.id)?;
@@ -126,7 +126,7 @@ impl Policy for SedaDynamic {
 mod tests {
     use crate::mock::Mock;
     use crate::policies::started;
-    use crate::{Control, PoolId, TimerId};
+    use crate::{PolicyControl, PoolId, TimerId};
 
     const POOL: PoolId = PoolId(1);
 

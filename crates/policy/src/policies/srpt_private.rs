@@ -5,7 +5,7 @@
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Focus, Refused};
+use crate::control::{Focus, PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -41,7 +41,7 @@ impl SrptPrivate {
 }
 
 impl Policy for SrptPrivate {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let mut order = visits::ids(&visits::visited(control));
         order.reverse();
         if !visits::begin(control, &order)? {

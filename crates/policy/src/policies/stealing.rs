@@ -2,7 +2,7 @@
 
 use comporta_model::plan::Offer;
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -22,7 +22,7 @@ pub(super) fn entry() -> Entry {
 }
 
 impl Policy for Stealing {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.use_own_queues()
     }
 }

@@ -2,11 +2,11 @@
 
 use comporta_model::graph::{Kind, StageId};
 
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 
 /// The stages that can be visited, in the order of the pipeline, sources first. Inputs never have
 /// work: what they bring stands in the queues behind them.
-pub(super) fn visited(control: &dyn Control) -> Vec<StageInfo> {
+pub(super) fn visited(control: &dyn PolicyControl) -> Vec<StageInfo> {
     control.stages().iter().filter(|stage| stage.kind != Kind::Input).cloned().collect()
 }
 
@@ -17,7 +17,7 @@ pub(super) fn ids(stages: &[StageInfo]) -> Vec<StageId> {
 
 /// Begins with private queues and this order; without anything to visit there is nothing to do.
 /// Says whether there is.
-pub(super) fn begin(control: &mut dyn Control, order: &[StageId]) -> Result<bool, Refused> {
+pub(super) fn begin(control: &mut dyn PolicyControl, order: &[StageId]) -> Result<bool, Refused> {
     if order.is_empty() {
         return Ok(false);
     }

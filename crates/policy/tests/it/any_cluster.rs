@@ -3,7 +3,7 @@
 
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_policy::mock::Mock;
-use comporta_policy::{Choice, Control, Kind, Policy, Registry, TimerId};
+use comporta_policy::{Choice, Kind, Policy, PolicyControl, Registry, TimerId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,9 +1,11 @@
-//! The mock refuses what `Control` says is refused, and then nothing has changed.
+//! The mock refuses what `PolicyControl` says is refused, and then nothing has changed.
 
 use std::time::Duration;
 
 use comporta_policy::mock::{Mock, Queues};
-use comporta_policy::{Control, Focus, Policy, PoolId, Refused, StageId, Time, TimerId, WhenFull};
+use comporta_policy::{
+    Focus, Policy, PolicyControl, PoolId, Refused, StageId, Time, TimerId, WhenFull,
+};
 
 /// A source, a stage and a stateful stage, and their numbers.
 fn shop() -> (Mock, [StageId; 3]) {
@@ -82,7 +84,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             "reset_statistics ?: stage 0 is not in the cluster `main`",
         ),
         (
-            |m, _| Control::fire_last_focused(m),
+            |m, _| PolicyControl::fire_last_focused(m),
             "fire_last_focused: `fire_last_focused` needs private queues: call \
              `use_private_queues` in `start`",
         ),
@@ -170,23 +172,23 @@ fn private_queues_have_refusals_of_their_own() {
 struct Late;
 
 impl Policy for Late {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.use_private_queues()?;
         control.fire_last_focused()?;
         control.max_visits(2)?;
         control.add_timer(Duration::from_secs(1)).map(|_| ())
     }
 
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.use_own_queues()
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.do_not_fire_last_focused();
         Ok(())
     }
 
-    fn on_max_visits(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_max_visits(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.max_visits(0)
     }
 }

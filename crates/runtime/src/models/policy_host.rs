@@ -2,7 +2,7 @@
 //! up, threads that go from one to another, colors, and callbacks that come at once.
 
 use comporta_model::plan::{Choice, Offer, Plan};
-use comporta_policy::{Control, Entry, Policy, Refused, StageId};
+use comporta_policy::{Entry, Policy, PolicyControl, Refused, StageId};
 
 use super::{Alone, Seen, chain, check, explore, in_order, start};
 use crate::app::App;
@@ -15,30 +15,30 @@ struct Made<S, F> {
 
 impl<S, F> Policy for Made<S, F>
 where
-    S: FnMut(&mut dyn Control) -> Result<(), Refused> + Send,
-    F: FnMut(&mut dyn Control) -> Result<(), Refused> + Send,
+    S: FnMut(&mut dyn PolicyControl) -> Result<(), Refused> + Send,
+    F: FnMut(&mut dyn PolicyControl) -> Result<(), Refused> + Send,
 {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         (self.start)(control)
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         (self.focused)(control)
     }
 }
 
-type Act = fn(&mut dyn Control) -> Result<(), Refused>;
+type Act = fn(&mut dyn PolicyControl) -> Result<(), Refused>;
 
 fn policy(app: &App, name: &'static str, start: Act, focused: Act) {
     let offer = Offer { name, aliases: &[], about: "", cites: "", params: &[] };
     app.register_policy(Entry::new(offer, move |_: &Choice| Made { start, focused }));
 }
 
-fn nothing(_: &mut dyn Control) -> Result<(), Refused> {
+fn nothing(_: &mut dyn PolicyControl) -> Result<(), Refused> {
     Ok(())
 }
 
-fn ids(control: &dyn Control) -> Vec<StageId> {
+fn ids(control: &dyn PolicyControl) -> Vec<StageId> {
     control.stages().iter().map(|stage| stage.id).collect()
 }
 

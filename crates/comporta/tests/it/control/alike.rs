@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::mock::Mock;
-use comporta::policy::{Control, Focus, PoolId, Refused, StageId};
+use comporta::policy::{Focus, PolicyControl, PoolId, Refused, StageId};
 use comporta::testing::Kit;
 use comporta::{App, Plan, WhenFull, batched};
 
@@ -20,7 +20,7 @@ const STRANGER: StageId = StageId(999);
 
 /// Calls from a seed, and what came of each. Stages and pools stand for their places, since their
 /// numbers differ.
-fn calls(seed: u64, control: &mut dyn Control) -> Vec<String> {
+fn calls(seed: u64, control: &mut dyn PolicyControl) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let stages: Vec<StageId> = control.stages().iter().map(|stage| stage.id).collect();
     let mut pools = vec![control.main_pool()];
@@ -29,7 +29,7 @@ fn calls(seed: u64, control: &mut dyn Control) -> Vec<String> {
 
 fn one(
     dice: &mut Dice,
-    control: &mut dyn Control,
+    control: &mut dyn PolicyControl,
     stages: &[StageId],
     pools: &mut Vec<PoolId>,
 ) -> String {
@@ -73,7 +73,7 @@ fn one(
     format!("{which} {few}: {} {shown:?} {threads:?}", reason(came))
 }
 
-fn shows(control: &dyn Control, stage: StageId, pools: &[PoolId]) -> String {
+fn shows(control: &dyn PolicyControl, stage: StageId, pools: &[PoolId]) -> String {
     let pool = control.pool_of(stage).unwrap();
     let pool = pools.iter().position(|known| *known == pool);
     let queue = (control.queue_capacity(stage).ok(), control.queue_is_enabled(stage).ok());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use comporta::policy::{Choice, Control as Reins, Focus, PoolId, Registry, StageId};
+use comporta::policy::{Choice, Focus, PolicyControl, PoolId, Registry, StageId};
 use comporta::testing::Kit;
 use comporta::{App, Control, Ended, Plan, Snapshot, StageSet, WhenFull};
 
@@ -46,7 +46,7 @@ impl Dice {
 }
 
 /// One call of the interface, whatever comes to mind; that some are refused is part of it.
-fn mischief(dice: &mut Dice, control: &mut dyn Reins, loses: bool) {
+fn mischief(dice: &mut Dice, control: &mut dyn PolicyControl, loses: bool) {
     let stages: Vec<StageId> = control.stages().iter().map(|stage| stage.id).collect();
     let some = |dice: &mut Dice| {
         // Now and then one of nowhere.
@@ -123,7 +123,7 @@ fn vandal(app: &App, seed: u64, loses: bool) {
     let calls = Arc::new(AtomicU64::new(0));
     let act = {
         let dice = dice.clone();
-        move |control: &mut dyn Reins| {
+        move |control: &mut dyn PolicyControl| {
             let dice = &mut *dice.lock().unwrap();
             if calls.fetch_add(1, SeqCst) < CALLS {
                 (0..dice.below(6)).for_each(|_| mischief(dice, control, loses));

@@ -29,15 +29,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::policy::{Choice, Control, Entry, Offer, Policy, PoolId, Refused, StageId, TimerId};
+use comporta::policy::{
+    Choice, Entry, Offer, Policy, PolicyControl, PoolId, Refused, StageId, TimerId,
+};
 use comporta::testing::Kit;
 use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
 
 use crate::seen::stage;
 
 type Answer = Result<(), Refused>;
-type Act = Arc<dyn Fn(&mut dyn Control) -> Answer + Send + Sync>;
-type Order = Box<dyn FnOnce(&mut dyn Control) + Send>;
+type Act = Arc<dyn Fn(&mut dyn PolicyControl) -> Answer + Send + Sync>;
+type Order = Box<dyn FnOnce(&mut dyn PolicyControl) + Send>;
 
 /// A policy made of closures.
 #[derive(Clone)]
@@ -49,7 +51,9 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    pub(crate) fn new(start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let nothing: Act = Arc::new(|_| Ok(()));
         Made {
             start: Arc::new(start),
@@ -61,7 +65,7 @@ impl Made {
 
     pub(crate) fn on_timer(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.timer = Arc::new(act);
         self
@@ -69,7 +73,7 @@ impl Made {
 
     pub(crate) fn on_last_focused(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.last_focused = Arc::new(act);
         self
@@ -77,7 +81,7 @@ impl Made {
 
     pub(crate) fn on_max_visits(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.max_visits = Arc::new(act);
         self
@@ -91,16 +95,16 @@ impl Made {
 }
 
 impl Policy for Made {
-    fn start(&mut self, control: &mut dyn Control) -> Answer {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.start)(control)
     }
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Answer {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Answer {
         (self.timer)(control)
     }
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Answer {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.last_focused)(control)
     }
-    fn on_max_visits(&mut self, control: &mut dyn Control) -> Answer {
+    fn on_max_visits(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.max_visits)(control)
     }
 }
@@ -115,7 +119,7 @@ const LOOKS: Duration = Duration::from_millis(1);
 impl Puppet {
     pub(crate) fn add(
         app: &App,
-        start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let puppet = Puppet::default();
         let orders = puppet.0.clone();
@@ -136,11 +140,11 @@ impl Puppet {
     pub(crate) fn told<R: Send + 'static>(
         &self,
         kit: &mut Kit,
-        order: impl FnOnce(&mut dyn Control) -> R + Send + 'static,
+        order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
         let answer = Arc::new(Mutex::new(None));
         let into = answer.clone();
-        let order = move |control: &mut dyn Control| {
+        let order = move |control: &mut dyn PolicyControl| {
             *into.lock().unwrap() = Some(order(control));
         };
         self.0.lock().unwrap().push_back(Box::new(order));
@@ -151,17 +155,17 @@ impl Puppet {
 }
 
 /// The stage of a cluster with this name.
-pub(crate) fn id(control: &dyn Control, name: &str) -> StageId {
+pub(crate) fn id(control: &dyn PolicyControl, name: &str) -> StageId {
     let found = control.stages().iter().find(|stage| stage.name == name);
     found.unwrap_or_else(|| panic!("no stage `{name}`")).id
 }
 
-pub(crate) fn ids(control: &dyn Control, names: &[&str]) -> Vec<StageId> {
+pub(crate) fn ids(control: &dyn PolicyControl, names: &[&str]) -> Vec<StageId> {
     names.iter().map(|name| id(control, name)).collect()
 }
 
 /// Every stage of the cluster that can be visited.
-pub(crate) fn all(control: &dyn Control) -> Vec<StageId> {
+pub(crate) fn all(control: &dyn PolicyControl) -> Vec<StageId> {
     let visited =
         control.stages().iter().filter(|stage| stage.kind != comporta::policy::Kind::Input);
     visited.map(|stage| stage.id).collect()
@@ -202,13 +206,15 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    pub(crate) fn new(start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         Chain::planned(|plan| plan, start)
     }
 
     pub(crate) fn planned(
         plan: impl FnOnce(Plan) -> Plan,
-        start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let app = App::new("chain");
         let puppet = Puppet::add(&app, start);
@@ -237,7 +243,7 @@ impl Chain {
 
     pub(crate) fn told<R: Send + 'static>(
         &mut self,
-        order: impl FnOnce(&mut dyn Control) -> R + Send + 'static,
+        order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
         self.puppet.told(&mut self.kit, order)
     }
@@ -268,7 +274,7 @@ pub(crate) fn threads_of(kit: &Kit) -> Vec<usize> {
     kit.snapshot().pools.iter().map(|pool| pool.threads).collect()
 }
 
-pub(crate) fn threads(control: &dyn Control, pool: PoolId) -> usize {
+pub(crate) fn threads(control: &dyn PolicyControl, pool: PoolId) -> usize {
     control.threads(pool).unwrap()
 }
 

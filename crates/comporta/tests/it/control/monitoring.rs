@@ -32,14 +32,17 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     #[derive(Clone)]
     struct Timed(Arc<Mutex<Vec<(u32, u64)>>>);
     impl Policy for Timed {
-        fn start(&mut self, control: &mut dyn comporta::policy::Control) -> Result<(), Refused> {
+        fn start(
+            &mut self,
+            control: &mut dyn comporta::policy::PolicyControl,
+        ) -> Result<(), Refused> {
             control.add_timer(Duration::from_millis(2))?;
             control.add_timer(Duration::from_millis(5)).map(drop)
         }
         fn on_timer(
             &mut self,
             timer: TimerId,
-            control: &mut dyn comporta::policy::Control,
+            control: &mut dyn comporta::policy::PolicyControl,
         ) -> Result<(), Refused> {
             self.0.lock().unwrap().push((timer.0, control.now().as_nanos() / 1_000_000));
             Ok(())
@@ -93,7 +96,7 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
     chain.kit.hold("b");
     chain.kit.fail_next("a", "asked for");
     chain.push(0..5);
-    let read = |control: &mut dyn comporta::policy::Control| {
+    let read = |control: &mut dyn comporta::policy::PolicyControl| {
         ids(control, &["a", "b", "c"])
             .into_iter()
             .map(|stage| {

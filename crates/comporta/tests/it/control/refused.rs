@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use comporta::policy::{Control, Refused};
+use comporta::policy::{PolicyControl, Refused};
 use comporta::testing::Kit;
 use comporta::{App, Choice, ControlError, Plan, StartError};
 
@@ -108,7 +108,7 @@ fn what_a_call_is_refused_is_reported_and_the_policy_goes_on() {
 }
 
 /// Panics the first time it is called for this, and never again.
-fn panics_once() -> impl Fn(&mut dyn Control) -> Result<(), Refused> + Clone + Send + Sync {
+fn panics_once() -> impl Fn(&mut dyn PolicyControl) -> Result<(), Refused> + Clone + Send + Sync {
     let done = Arc::new(AtomicBool::new(false));
     move |control| {
         control.set_priority(id(control, "work"), 7)?;
@@ -117,7 +117,7 @@ fn panics_once() -> impl Fn(&mut dyn Control) -> Result<(), Refused> + Clone + S
     }
 }
 
-fn watching(control: &mut dyn Control) -> Result<(), Refused> {
+fn watching(control: &mut dyn PolicyControl) -> Result<(), Refused> {
     control.use_private_queues()?;
     control.add_timer(Duration::from_millis(1))?;
     control.fire_last_focused()?;

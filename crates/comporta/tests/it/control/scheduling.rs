@@ -241,11 +241,11 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
 }
 
 trait MapThreads {
-    fn map_threads(self, control: &dyn comporta::policy::Control) -> Vec<usize>;
+    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize>;
 }
 
 impl MapThreads for Vec<StageId> {
-    fn map_threads(self, control: &dyn comporta::policy::Control) -> Vec<usize> {
+    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize> {
         let of = |stage: StageId| threads(control, control.pool_of(stage).unwrap());
         self.into_iter().map(of).collect()
     }
