@@ -159,7 +159,7 @@ pub trait PolicyControl: sealed::Sealed {
     // --- 1. queues (leda)
 
     /// `usePrivateQueues`: threads visit the queues of the stages in the
-    /// [visit order](Self::visit_order), rather than taking events from one queue. The first order
+    /// [visit order](Self::set_visit_order), rather than taking events from one queue. The first order
     /// is that of the pipeline.
     ///
     /// # Errors
@@ -274,44 +274,41 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage of another cluster.
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused>;
-    /// `fireLastFocused`: calls [`on_last_focused`](crate::Policy::on_last_focused) when the first
-    /// of the threads comes to the last place of the visit order, and again after as many further
+    /// `fireLastFocused`, `doNotFireLastFocused`: whether
+    /// [`on_last_focused`](crate::Policy::on_last_focused) is called. It is called when the first of
+    /// the threads comes to the last place of the visit order, and again after as many further
     /// arrivals there as there are threads: once for a round of all of them. A round without an
     /// event fires once, and then the thread sleeps.
     ///
     /// # Errors
-    /// Without private queues.
-    fn fire_last_focused(&mut self) -> Result<(), Refused>;
-    /// `doNotFireLastFocused`.
-    fn do_not_fire_last_focused(&mut self);
+    /// `true`, without private queues.
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused>;
 
     // --- 4. scheduling
 
     /// `visitOrder`: the order in which every thread of the cluster visits the stages, from the
     /// first place on; a stage may have several places. A thread stays while events last (see
-    /// [`max_events_when_focused`](Self::max_events_when_focused); at a source, for one batch) and
+    /// [`set_max_events_when_focused`](Self::set_max_events_when_focused); at a source, for one batch) and
     /// then goes to the next place, and from the last to the first. Stages that the order leaves
     /// out are visited after it, so that none is forgotten; a thread passes over stages of another
     /// pool. Takes effect when a thread has finished its visit: it begins at the first place.
     ///
     /// # Errors
     /// Without private queues, an empty order, a stage of another cluster, or too few places for
-    /// the one to [restart at](Self::restart_at).
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
+    /// the one to [restart at](Self::set_restart_at).
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
     /// have come to so many places, empty ones included. 0 ends it.
     ///
     /// # Errors
     /// Without private queues.
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused>;
-    /// `restartAtIndex`: after a visit that processed at least one event a thread goes to this
-    /// place of the order (the first is 0), rather than to the next.
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused>;
+    /// `restartAtIndex`, `doNotRestart`: after a visit that processed at least one event a thread
+    /// goes to this place of the order (the first is 0), or to the next with `None`.
     ///
     /// # Errors
-    /// Without private queues, or an order without this place.
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused>;
-    /// `doNotRestart`.
-    fn do_not_restart(&mut self);
+    /// A place, without private queues or if the order does not have it.
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused>;
     /// `steal`: asks the pool of `from` for so many threads for the pool of `to`. A thread of the
     /// asked pool goes after the event it has in hand; if more are wanted, the request goes to the
     /// end of the line, so that several who ask are served evenly.
@@ -334,7 +331,7 @@ pub trait PolicyControl: sealed::Sealed {
     ///
     /// # Errors
     /// Without private queues, or 0.
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
     /// Not of LEDA: stages of one color never run at once (Zeldovich et al. 2003); `None` takes
     /// the color away.
     ///

@@ -29,7 +29,7 @@ pub trait Policy: Send {
     }
 
     /// A thread has come to the last place of the visit order: see
-    /// [`fire_last_focused`](PolicyControl::fire_last_focused).
+    /// [`set_fire_last_focused`](PolicyControl::set_fire_last_focused).
     ///
     /// # Errors
     /// What the control refused, to be reported.
@@ -38,7 +38,7 @@ pub trait Policy: Send {
     }
 
     /// The threads have made the visits that were asked for: see
-    /// [`max_visits`](PolicyControl::max_visits).
+    /// [`set_max_visits`](PolicyControl::set_max_visits).
     ///
     /// # Errors
     /// What the control refused, to be reported.

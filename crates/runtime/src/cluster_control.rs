@@ -354,22 +354,19 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(())
     }
 
-    fn fire_last_focused(&mut self) -> Result<(), Refused> {
-        self.only_private("fire_last_focused")?;
-        self.state.visit_order.fires_last_focused = true;
-        self.new_order = true;
-        Ok(())
-    }
-
-    fn do_not_fire_last_focused(&mut self) {
-        self.state.visit_order.fires_last_focused = false;
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
+        if fire {
+            self.only_private("set_fire_last_focused")?;
+        }
+        self.state.visit_order.fires_last_focused = fire;
         self.new_order |= self.state.private;
+        Ok(())
     }
 
     // --- 4. scheduling
 
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
-        self.only_private("visit_order")?;
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+        self.only_private("set_visit_order")?;
         if stages.is_empty() {
             return Err(Refused::EmptyOrder);
         }
@@ -391,28 +388,25 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(())
     }
 
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.only_private("max_visits")?;
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.only_private("set_max_visits")?;
         self.state.visit_order.max_visits = visits;
         self.new_order = true;
         Ok(())
     }
 
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
-        self.only_private("restart_at")?;
-        let len = self.state.visit_order.len();
-        if index >= len {
-            return Err(Refused::NoPlace { index, len });
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused> {
+        if let Some(index) = index {
+            self.only_private("set_restart_at")?;
+            let len = self.state.visit_order.len();
+            if index >= len {
+                return Err(Refused::NoPlace { index, len });
+            }
+            self.did(|_| format!("after a success a thread goes to place {index}"));
         }
-        self.state.visit_order.restart = Some(index);
-        self.new_order = true;
-        self.did(|_| format!("after a success a thread goes to place {index}"));
-        Ok(())
-    }
-
-    fn do_not_restart(&mut self) {
-        self.state.visit_order.restart = None;
+        self.state.visit_order.restart = index;
         self.new_order |= self.state.private;
+        Ok(())
     }
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
@@ -446,8 +440,8 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(self.core.priorities.own(stage.0))
     }
 
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
-        self.only_private("max_events_when_focused")?;
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+        self.only_private("set_max_events_when_focused")?;
         limits::events_of_visit(n)?;
         match focus {
             Focus::All => self.state.visit_order.set_most_everywhere(n),

@@ -256,7 +256,7 @@ struct Blocking {
 impl Policy for Blocking {
     fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
         c.use_private_queues()?;
-        c.fire_last_focused()
+        c.set_fire_last_focused(true)
     }
     fn on_last_focused(&mut self, _: &mut dyn PolicyControl) -> Answer {
         if self.armed.swap(false, SeqCst) {

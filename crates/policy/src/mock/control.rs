@@ -251,25 +251,22 @@ impl PolicyControl for Mock {
         })
     }
 
-    fn fire_last_focused(&mut self) -> Result<(), Refused> {
-        self.change("fire_last_focused".to_owned(), |mock| {
-            mock.private("fire_last_focused")?;
-            mock.last_focused = true;
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
+        self.change(format!("set_fire_last_focused {fire}"), |mock| {
+            if fire {
+                mock.private("set_fire_last_focused")?;
+            }
+            mock.last_focused = fire;
             Ok(())
         })
     }
 
-    fn do_not_fire_last_focused(&mut self) {
-        self.log.push("do_not_fire_last_focused".to_owned());
-        self.last_focused = false;
-    }
-
     // --- 4. scheduling
 
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
         let names: Vec<&str> = stages.iter().map(|stage| self.name(*stage)).collect();
-        self.change(format!("visit_order {}", names.join(" ")), |mock| {
-            mock.private("visit_order")?;
+        self.change(format!("set_visit_order {}", names.join(" ")), |mock| {
+            mock.private("set_visit_order")?;
             if stages.is_empty() {
                 return Err(Refused::EmptyOrder);
             }
@@ -285,29 +282,27 @@ impl PolicyControl for Mock {
         })
     }
 
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.change(format!("max_visits {visits}"), |mock| {
-            mock.private("max_visits")?;
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.change(format!("set_max_visits {visits}"), |mock| {
+            mock.private("set_max_visits")?;
             mock.visits_max = visits;
             Ok(())
         })
     }
 
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
-        self.change(format!("restart_at {index}"), |mock| {
-            mock.private("restart_at")?;
-            let len = mock.order.len();
-            if index >= len {
-                return Err(Refused::NoPlace { index, len });
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused> {
+        let place = index.map_or_else(|| "none".to_owned(), |index| index.to_string());
+        self.change(format!("set_restart_at {place}"), |mock| {
+            if let Some(index) = index {
+                mock.private("set_restart_at")?;
+                let len = mock.order.len();
+                if index >= len {
+                    return Err(Refused::NoPlace { index, len });
+                }
             }
-            mock.restart = Some(index);
+            mock.restart = index;
             Ok(())
         })
-    }
-
-    fn do_not_restart(&mut self) {
-        self.log.push("do_not_restart".to_owned());
-        self.restart = None;
     }
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
@@ -334,13 +329,13 @@ impl PolicyControl for Mock {
         Ok(self.of(stage)?.priority)
     }
 
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
         let whom = match focus {
             Focus::All => "all",
             Focus::Stage(stage) => self.name(stage),
         };
-        self.change(format!("max_events_when_focused {whom} {n}"), |mock| {
-            mock.private("max_events_when_focused")?;
+        self.change(format!("set_max_events_when_focused {whom} {n}"), |mock| {
+            mock.private("set_max_events_when_focused")?;
             limits::events_of_visit(n)?;
             match focus {
                 Focus::All => mock.stages.iter_mut().for_each(|stage| stage.events_max = Some(n)),

@@ -48,9 +48,9 @@ impl Policy for SrptPrivate {
             return Ok(());
         }
         if self.events > 0 {
-            control.max_events_when_focused(Focus::All, self.events)?;
+            control.set_max_events_when_focused(Focus::All, self.events)?;
         }
-        control.restart_at(0)
+        control.set_restart_at(Some(0))
     }
 }
 
@@ -66,13 +66,16 @@ mod tests {
     #[test]
     fn threads_walk_from_the_last_back_and_restart_there() {
         let (_, mut mock) = started("srpt-private", three());
-        assert_eq!(mock.take_log(), ["use_private_queues", "visit_order s3 s2 s1", "restart_at 0"]);
+        assert_eq!(
+            mock.take_log(),
+            ["use_private_queues", "set_visit_order s3 s2 s1", "set_restart_at 0"]
+        );
     }
 
     #[test]
     fn visits_can_be_bounded() {
         let (_, mut mock) = started("srpt-private(events=1)", three());
-        assert_eq!(mock.take_log()[2..], ["max_events_when_focused all 1", "restart_at 0"]);
+        assert_eq!(mock.take_log()[2..], ["set_max_events_when_focused all 1", "set_restart_at 0"]);
     }
 
     #[test]

@@ -22,6 +22,6 @@ pub(super) fn begin(control: &mut dyn PolicyControl, order: &[StageId]) -> Resul
         return Ok(false);
     }
     control.use_private_queues()?;
-    control.visit_order(order)?;
+    control.set_visit_order(order)?;
     Ok(true)
 }

@@ -47,13 +47,13 @@ fn by_order(app: &App) {
     let start: Act = |control| {
         control.use_private_queues()?;
         let order: Vec<_> = ids(control).into_iter().rev().collect();
-        control.visit_order(&order)?;
-        control.fire_last_focused()
+        control.set_visit_order(&order)?;
+        control.set_fire_last_focused(true)
     };
     policy(app, "by_order", start, |control| {
         let order = ids(control);
-        control.visit_order(&order)?;
-        control.restart_at(0)
+        control.set_visit_order(&order)?;
+        control.set_restart_at(Some(0))
     });
 }
 

@@ -51,16 +51,16 @@ fn one(
         11 => control.kill_threads(pool, few),
         12 => control.add_timer(Duration::from_micros(dice.pick(&[0, 999, 1_000]))).map(drop),
         13 => control.reset_statistics(stage),
-        14 => control.fire_last_focused(),
+        14 => control.set_fire_last_focused(true),
         15 => {
             let order: Vec<StageId> = (0..dice.below(5)).map(|_| some(dice)).collect();
-            control.visit_order(&order)
+            control.set_visit_order(&order)
         }
-        16 => control.max_visits(few),
-        17 => control.restart_at(dice.below(7)),
+        16 => control.set_max_visits(few),
+        17 => control.set_restart_at(Some(dice.below(7))),
         18 => control.steal(stage, other, few),
         19 => control.set_priority(stage, 3),
-        20 => control.max_events_when_focused(
+        20 => control.set_max_events_when_focused(
             if dice.below(2) == 0 { Focus::All } else { Focus::Stage(stage) },
             few,
         ),

@@ -72,22 +72,22 @@ fn mischief(dice: &mut Dice, control: &mut dyn PolicyControl, loses: bool) {
         10 => control.set_priority(stage, dice.below(9) as i32 - 4),
         11 => {
             let order: Vec<StageId> = (0..dice.below(20)).map(|_| some(dice)).collect();
-            control.visit_order(&order)
+            control.set_visit_order(&order)
         }
-        12 => control.visit_order(&vec![stage; 100]),
-        13 => control.restart_at(dice.below(40)),
+        12 => control.set_visit_order(&vec![stage; 100]),
+        13 => control.set_restart_at(Some(dice.below(40))),
         14 => {
-            control.do_not_restart();
-            control.visit_order(&[stage, other, stage])
+            control.set_restart_at(None).unwrap();
+            control.set_visit_order(&[stage, other, stage])
         }
         15 => {
             let focus = if n == 1 { Focus::All } else { Focus::Stage(stage) };
-            control.max_events_when_focused(focus, n)
+            control.set_max_events_when_focused(focus, n)
         }
-        16 => control.max_visits(n.min(7)),
+        16 => control.set_max_visits(n.min(7)),
         17 => {
-            control.do_not_fire_last_focused();
-            control.fire_last_focused()
+            control.set_fire_last_focused(false).unwrap();
+            control.set_fire_last_focused(true)
         }
         18 => {
             let color = Some(dice.below(2) as u32).filter(|_| n > 1);
@@ -138,8 +138,8 @@ fn vandal(app: &App, seed: u64, loses: bool) {
             1 => {}
             _ => {
                 control.use_private_queues()?;
-                control.fire_last_focused()?;
-                control.max_visits(dice.below(9))?;
+                control.set_fire_last_focused(true)?;
+                control.set_max_visits(dice.below(9))?;
             }
         }
         control.add_timer(Duration::from_millis(1 + dice.below(3) as u64))?;

@@ -16,14 +16,14 @@ fn an_order_without_the_place_to_restart_at_is_refused() {
     let mut chain = Chain::new(|control| {
         control.use_private_queues()?;
         let long = [id(control, "a"); 100];
-        control.visit_order(&long)?;
-        control.restart_at(99)
+        control.set_visit_order(&long)?;
+        control.set_restart_at(Some(99))
     });
     let refused = chain.told(|control| {
-        let refused = control.visit_order(&ids(control, &["b", "a"]));
-        control.do_not_restart();
+        let refused = control.set_visit_order(&ids(control, &["b", "a"]));
+        control.set_restart_at(None).unwrap();
         let order = ids(control, &["c", "b", "a"]);
-        control.visit_order(&order).unwrap();
+        control.set_visit_order(&order).unwrap();
         refused
     });
     assert_eq!(refused, Err(Refused::NoPlace { index: 99, len: 3 }));
@@ -37,8 +37,8 @@ fn private_queues_of_a_cluster_without_stages_do_no_harm() {
     let app = App::new("empty");
     Made::new(|control| {
         control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(1)
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(1)
     })
     .add(&app, "watcher");
     let numbers = app.source("numbers", || 0..9_u64);
@@ -161,14 +161,14 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     Made::new(|control| {
         control.use_private_queues()?;
         control.add_timer(Duration::from_millis(1))?;
-        control.fire_last_focused()
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {
         let mut order = all(control);
         if turned.fetch_add(1, SeqCst) % 2 == 0 {
             order.reverse();
         }
-        control.visit_order(&order)
+        control.set_visit_order(&order)
     })
     .on_timer(move |_| {
         beat.fetch_add(1, SeqCst);
@@ -203,7 +203,7 @@ fn a_worker_that_calls_the_policy_handles_the_event_it_has_in_hand() {
     let passed = looping.clone();
     Made::new(|control| {
         control.use_private_queues()?;
-        control.fire_last_focused()
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |_| {
         // As long as another worker takes for some rounds, if another works at all.
@@ -306,10 +306,10 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     let app = App::new("spurious");
     Made::new(|control| {
         control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(1)
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(1)
     })
-    .on_last_focused(|control| control.max_visits(0)) // both were due
+    .on_last_focused(|control| control.set_max_visits(0)) // both were due
     .on_max_visits(move |_| {
         called.fetch_add(1, SeqCst);
         Ok(())

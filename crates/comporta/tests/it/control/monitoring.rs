@@ -159,8 +159,8 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let (at_last, at_visits) = (last.clone(), visits.clone());
     Made::new(|control| {
         control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(4)
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(4)
     })
     .on_last_focused(move |_| {
         at_last.fetch_add(1, SeqCst);
@@ -214,22 +214,22 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
 fn firing_can_be_ended_and_needs_private_queues() {
     let mut chain = Chain::new(|_| Ok(()));
     let refused = chain.told(|control| {
-        control.do_not_fire_last_focused(); // there is nothing to end, which is no fault
-        control.do_not_restart();
-        [control.fire_last_focused(), control.max_visits(3)]
+        control.set_fire_last_focused(false).unwrap(); // there is nothing to end, which is no fault
+        control.set_restart_at(None).unwrap();
+        [control.set_fire_last_focused(true), control.set_max_visits(3)]
     });
-    assert_eq!(refused[0], Err(Refused::NeedsPrivateQueues("fire_last_focused")));
-    assert_eq!(refused[1], Err(Refused::NeedsPrivateQueues("max_visits")));
+    assert_eq!(refused[0], Err(Refused::NeedsPrivateQueues("set_fire_last_focused")));
+    assert_eq!(refused[1], Err(Refused::NeedsPrivateQueues("set_max_visits")));
     let calls = Arc::new(AtomicUsize::new(0));
     let called = calls.clone();
     let app = App::new("once");
     Made::new(|control| {
         control.use_private_queues()?;
-        control.fire_last_focused()
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {
         called.fetch_add(1, SeqCst);
-        control.do_not_fire_last_focused();
+        control.set_fire_last_focused(false)?;
         Ok(())
     })
     .add(&app, "once");

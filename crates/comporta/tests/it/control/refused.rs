@@ -120,8 +120,8 @@ fn panics_once() -> impl Fn(&mut dyn PolicyControl) -> Result<(), Refused> + Clo
 fn watching(control: &mut dyn PolicyControl) -> Result<(), Refused> {
     control.use_private_queues()?;
     control.add_timer(Duration::from_millis(1))?;
-    control.fire_last_focused()?;
-    control.max_visits(5)
+    control.set_fire_last_focused(true)?;
+    control.set_max_visits(5)
 }
 
 #[test]

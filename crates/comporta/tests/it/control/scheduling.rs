@@ -13,7 +13,7 @@ use super::{Chain, Made, Puppet, ended, id, ids, threads, threads_of};
 fn ordered(names: &'static [&'static str]) -> Chain {
     Chain::new(move |control| {
         control.use_private_queues()?;
-        control.visit_order(&ids(control, names))
+        control.set_visit_order(&ids(control, names))
     })
 }
 
@@ -25,8 +25,8 @@ fn threads_visit_stages_in_the_order_they_are_told() {
     // A new order holds from the next visit, from its first place.
     chain
         .told(|control| {
-            control.visit_order(&ids(control, &["a", "c", "b"]))?;
-            control.max_events_when_focused(Focus::All, 1)
+            control.set_visit_order(&ids(control, &["a", "c", "b"]))?;
+            control.set_max_events_when_focused(Focus::All, 1)
         })
         .unwrap();
     chain.push(2..4);
@@ -46,8 +46,8 @@ fn what_an_order_leaves_out_is_visited_after_it() {
 fn a_visit_ends_after_as_many_events_as_are_allowed() {
     let mut chain = Chain::new(|control| {
         control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.max_events_when_focused(Focus::Stage(id(control, "b")), 2)
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "b")), 2)
     });
     chain.push(0..4);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
@@ -57,7 +57,8 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
     chain.log.take();
     chain.kit.resume("b");
     assert_eq!(chain.ran(), "b4 b5 c4 b6 b7 c5 c6 c7");
-    let refused = chain.told(|control| control.max_events_when_focused(Focus::All, 0).unwrap_err());
+    let refused =
+        chain.told(|control| control.set_max_events_when_focused(Focus::All, 0).unwrap_err());
     assert_eq!(refused.to_string(), "the number of events of a visit is 0: use at least 1");
     chain.ends();
 }
@@ -66,16 +67,16 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
 fn after_a_success_threads_go_where_they_are_told() {
     let mut chain = Chain::new(|control| {
         control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.visit_order(&ids(control, &["c", "b", "a"]))?;
-        control.restart_at(0)
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_visit_order(&ids(control, &["c", "b", "a"]))?;
+        control.set_restart_at(Some(0))
     });
     chain.push(0..3);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2", "each to its end first");
-    chain.told(|control| control.do_not_restart());
+    chain.told(|control| control.set_restart_at(None)).unwrap();
     chain.push(3..5);
     assert_eq!(chain.ran(), "a3 b3 a4 c3 b4 c4");
-    let refused = chain.told(|control| control.restart_at(3).unwrap_err());
+    let refused = chain.told(|control| control.set_restart_at(Some(3)).unwrap_err());
     assert_eq!(refused, Refused::NoPlace { index: 3, len: 3 });
     assert_eq!(refused.to_string(), "the visit order has 3 places: there is no place 3");
     chain.ends();
@@ -88,11 +89,11 @@ fn visits_are_counted_and_zero_ends_it() {
     let app = App::new("visits");
     Made::new(|control| {
         control.use_private_queues()?;
-        control.max_visits(3)
+        control.set_max_visits(3)
     })
     .on_max_visits(move |control| {
         if called.fetch_add(1, SeqCst) == 4 {
-            control.max_visits(0)?;
+            control.set_max_visits(0)?;
         }
         Ok(())
     })
@@ -132,9 +133,9 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
         assert!(control.stages().iter().all(|stage| stage.name != "far"));
         let (a, b, far) = (id(control, "a"), id(control, "b"), StageId(3));
         [
-            control.visit_order(&[b, far, a]),
-            control.visit_order(&[]),
-            control.visit_order(&[StageId(77)]),
+            control.set_visit_order(&[b, far, a]),
+            control.set_visit_order(&[]),
+            control.set_visit_order(&[StageId(77)]),
             control.set_priority(far, 1),
             control.steal(far, a, 1),
             control.steal(a, far, 1),
@@ -142,7 +143,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
             control.set_pool(control.main_pool(), far),
             control.set_queue_capacity(far, 5),
             control.add_instances(far, 1),
-            control.max_events_when_focused(Focus::Stage(far), 1),
+            control.set_max_events_when_focused(Focus::Stage(far), 1),
             control.priority(far).map(drop),
         ]
     });
@@ -164,15 +165,20 @@ fn the_order_and_its_rules_need_private_queues() {
     let refused = chain.told(|control| {
         let a = id(control, "a");
         [
-            control.visit_order(&[a]),
-            control.restart_at(0),
-            control.max_visits(1),
-            control.fire_last_focused(),
-            control.max_events_when_focused(Focus::All, 1),
+            control.set_visit_order(&[a]),
+            control.set_restart_at(Some(0)),
+            control.set_max_visits(1),
+            control.set_fire_last_focused(true),
+            control.set_max_events_when_focused(Focus::All, 1),
         ]
     });
-    let needed =
-        ["visit_order", "restart_at", "max_visits", "fire_last_focused", "max_events_when_focused"];
+    let needed = [
+        "set_visit_order",
+        "set_restart_at",
+        "set_max_visits",
+        "set_fire_last_focused",
+        "set_max_events_when_focused",
+    ];
     for (refused, method) in refused.into_iter().zip(needed) {
         assert_eq!(refused, Err(Refused::NeedsPrivateQueues(method)));
     }
