@@ -73,7 +73,7 @@ fn walks(entry: &Entry, choice: &Choice) -> bool {
     let mut mock = (0..STAGES)
         .fold(Mock::new().source("source"), |mock, number| mock.stage(&format!("stage{number}")));
     mock.start(&mut *entry.make(&settled)).expect("a chain suits every policy");
-    mock.queues() == Queues::Private
+    mock.queues() == Queues::PerStage
 }
 
 pub(crate) fn run(options: &Options) -> Report {

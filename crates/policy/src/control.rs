@@ -80,9 +80,9 @@ pub enum Refused {
     /// Which queues are used is settled before events flow.
     #[error("which queues are used is settled once, in `start`")]
     Started,
-    /// The visit order needs private queues.
-    #[error("`{0}` needs private queues: call `use_private_queues` in `start`")]
-    NeedsPrivateQueues(&'static str),
+    /// The visit order needs per-stage queues.
+    #[error("`{0}` needs per-stage queues: call `use_per_stage_queues` in `start`")]
+    NeedsPerStageQueues(&'static str),
     /// An order without stages.
     #[error("a visit order names at least one stage")]
     EmptyOrder,
@@ -164,13 +164,13 @@ pub trait PolicyControl: sealed::Sealed {
     ///
     /// # Errors
     /// After `start`: which queues are used is settled before events flow.
-    fn use_private_queues(&mut self) -> Result<(), Refused>;
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused>;
     /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
     /// empty. Faster than one queue on many threads; priorities are kept in four bands.
     ///
     /// # Errors
     /// After `start`.
-    fn use_own_queues(&mut self) -> Result<(), Refused>;
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused>;
     /// `setQueueCapacity`: how many events wait at a stage at most. Below what waits now, all that
     /// wait stay, and none is admitted until there is room.
     ///
@@ -281,7 +281,7 @@ pub trait PolicyControl: sealed::Sealed {
     /// event fires once, and then the thread sleeps.
     ///
     /// # Errors
-    /// `true`, without private queues.
+    /// `true`, without per-stage queues.
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused>;
 
     // --- 4. scheduling
@@ -294,20 +294,20 @@ pub trait PolicyControl: sealed::Sealed {
     /// pool. Takes effect when a thread has finished its visit: it begins at the first place.
     ///
     /// # Errors
-    /// Without private queues, an empty order, a stage of another cluster, or too few places for
+    /// Without per-stage queues, an empty order, a stage of another cluster, or too few places for
     /// the one to [restart at](Self::set_restart_at).
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
     /// have come to so many places, empty ones included. 0 ends it.
     ///
     /// # Errors
-    /// Without private queues.
+    /// Without per-stage queues.
     fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused>;
     /// `restartAtIndex`, `doNotRestart`: after a visit that processed at least one event a thread
     /// goes to this place of the order (the first is 0), or to the next with `None`.
     ///
     /// # Errors
-    /// A place, without private queues or if the order does not have it.
+    /// A place, without per-stage queues or if the order does not have it.
     fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused>;
     /// `steal`: asks the pool of `from` for so many threads for the pool of `to`. A thread of the
     /// asked pool goes after the event it has in hand; if more are wanted, the request goes to the
@@ -330,7 +330,7 @@ pub trait PolicyControl: sealed::Sealed {
     /// `maxEventsWhenFocused`: how many events a thread processes at most before it goes on.
     ///
     /// # Errors
-    /// Without private queues, or 0.
+    /// Without per-stage queues, or 0.
     fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
     /// Not of LEDA: stages of one color never run at once (Zeldovich et al. 2003); `None` takes
     /// the color away.

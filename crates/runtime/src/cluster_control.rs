@@ -103,8 +103,8 @@ impl<'a> ClusterControl<'a> {
         self.state.stages.iter().any(|stage| self.core.pool_of(stage.id.0) == pool.index)
     }
 
-    fn only_private(&self, method: &'static str) -> Result<(), Refused> {
-        if self.state.private { Ok(()) } else { Err(Refused::NeedsPrivateQueues(method)) }
+    fn only_per_stage(&self, method: &'static str) -> Result<(), Refused> {
+        if self.state.per_stage { Ok(()) } else { Err(Refused::NeedsPerStageQueues(method)) }
     }
 
     fn settle_queues(&mut self) -> Result<(), Refused> {
@@ -193,9 +193,9 @@ impl PolicyControl for ClusterControl<'_> {
 
     // --- 1. queues
 
-    fn use_private_queues(&mut self) -> Result<(), Refused> {
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.state.private = true;
+        self.state.per_stage = true;
         let sources = self.visited().filter(|stage| stage.kind == Kind::Source);
         let sources = sources.map(|stage| stage.id.0).collect();
         let mut visit_order = VisitOrder::new(self.visited().map(|stage| stage.id.0).collect());
@@ -206,9 +206,9 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(())
     }
 
-    fn use_own_queues(&mut self) -> Result<(), Refused> {
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.core.worker_groups[self.cluster].set_own_queues(true);
+        self.core.worker_groups[self.cluster].set_per_worker_queues(true);
         Ok(())
     }
 
@@ -356,17 +356,17 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
         if fire {
-            self.only_private("set_fire_last_focused")?;
+            self.only_per_stage("set_fire_last_focused")?;
         }
         self.state.visit_order.fires_last_focused = fire;
-        self.new_order |= self.state.private;
+        self.new_order |= self.state.per_stage;
         Ok(())
     }
 
     // --- 4. scheduling
 
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
-        self.only_private("set_visit_order")?;
+        self.only_per_stage("set_visit_order")?;
         if stages.is_empty() {
             return Err(Refused::EmptyOrder);
         }
@@ -389,7 +389,7 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.only_private("set_max_visits")?;
+        self.only_per_stage("set_max_visits")?;
         self.state.visit_order.max_visits = visits;
         self.new_order = true;
         Ok(())
@@ -397,7 +397,7 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused> {
         if let Some(index) = index {
-            self.only_private("set_restart_at")?;
+            self.only_per_stage("set_restart_at")?;
             let len = self.state.visit_order.len();
             if index >= len {
                 return Err(Refused::NoPlace { index, len });
@@ -405,7 +405,7 @@ impl PolicyControl for ClusterControl<'_> {
             self.did(|_| format!("after a success a thread goes to place {index}"));
         }
         self.state.visit_order.restart = index;
-        self.new_order |= self.state.private;
+        self.new_order |= self.state.per_stage;
         Ok(())
     }
 
@@ -441,7 +441,7 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
-        self.only_private("set_max_events_when_focused")?;
+        self.only_per_stage("set_max_events_when_focused")?;
         limits::events_of_visit(n)?;
         match focus {
             Focus::All => self.state.visit_order.set_most_everywhere(n),

@@ -239,10 +239,10 @@ impl Core {
         }
     }
 
-    /// Whether the workers of a cluster take tokens from queues of their own, and steal.
+    /// Whether the workers of a cluster take tokens from per-worker queues, and steal.
     #[inline]
     pub(crate) fn is_stealing(&self, group: usize) -> bool {
-        self.worker_groups[group].own_queues() && !self.priorities.are_used()
+        self.worker_groups[group].per_worker_queues() && !self.priorities.are_used()
     }
 
     /// Moves a stage to another pool; tokens that stand with another group are forwarded.

@@ -18,8 +18,8 @@ pub(crate) struct WorkerGroup {
     pub(crate) name: String,
     pub(crate) shared: CachePadded<Shared>,
     pub(crate) sleep: CachePadded<Sleep>,
-    /// Workers have ready queues of their own, and steal.
-    own_queues: AtomicBool,
+    /// Workers have per-worker ready queues, and steal.
+    per_worker_queues: AtomicBool,
     /// There are several pools, which have to be entered and left.
     pooled: AtomicBool,
     roster: CachePadded<Mutex<Roster>>,
@@ -106,20 +106,20 @@ impl WorkerGroup {
             name,
             shared: CachePadded::default(),
             sleep: CachePadded::new(Sleep::new(awake)),
-            own_queues: AtomicBool::new(false),
+            per_worker_queues: AtomicBool::new(false),
             pooled: AtomicBool::new(false),
             roster: CachePadded::default(),
             epoch: AtomicU64::new(1),
         }
     }
 
-    /// Whether its workers have ready queues of their own.
-    pub(crate) fn own_queues(&self) -> bool {
-        self.own_queues.load(Acquire)
+    /// Returns `true` if its workers have per-worker ready queues.
+    pub(crate) fn per_worker_queues(&self) -> bool {
+        self.per_worker_queues.load(Acquire)
     }
 
-    pub(crate) fn set_own_queues(&self, own: bool) {
-        self.own_queues.store(own, Release);
+    pub(crate) fn set_per_worker_queues(&self, per_worker: bool) {
+        self.per_worker_queues.store(per_worker, Release);
     }
 
     /// Whether pools have to be entered. If there is only one, it has as many threads as there are.

@@ -255,7 +255,7 @@ struct Blocking {
 }
 impl Policy for Blocking {
     fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
-        c.use_private_queues()?;
+        c.use_per_stage_queues()?;
         c.set_fire_last_focused(true)
     }
     fn on_last_focused(&mut self, _: &mut dyn PolicyControl) -> Answer {

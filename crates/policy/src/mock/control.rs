@@ -65,10 +65,10 @@ impl Mock {
         limits::fewer_threads((pool, &self.pool_name(pool)), threads, less, has_stages)
     }
 
-    fn private(&self, method: &'static str) -> Result<(), Refused> {
+    fn only_per_stage(&self, method: &'static str) -> Result<(), Refused> {
         match self.queues {
-            Queues::Private => Ok(()),
-            Queues::One | Queues::Own => Err(Refused::NeedsPrivateQueues(method)),
+            Queues::PerStage => Ok(()),
+            Queues::One | Queues::PerWorker => Err(Refused::NeedsPerStageQueues(method)),
         }
     }
 
@@ -111,16 +111,18 @@ impl PolicyControl for Mock {
 
     // --- 1. queues
 
-    fn use_private_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_private_queues".to_owned(), |mock| {
-            mock.settle_queues(Queues::Private)?;
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_per_stage_queues".to_owned(), |mock| {
+            mock.settle_queues(Queues::PerStage)?;
             mock.order = mock.visited().collect();
             Ok(())
         })
     }
 
-    fn use_own_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_own_queues".to_owned(), |mock| mock.settle_queues(Queues::Own))
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_per_worker_queues".to_owned(), |mock| {
+            mock.settle_queues(Queues::PerWorker)
+        })
     }
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
@@ -254,7 +256,7 @@ impl PolicyControl for Mock {
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
         self.change(format!("set_fire_last_focused {fire}"), |mock| {
             if fire {
-                mock.private("set_fire_last_focused")?;
+                mock.only_per_stage("set_fire_last_focused")?;
             }
             mock.last_focused = fire;
             Ok(())
@@ -266,7 +268,7 @@ impl PolicyControl for Mock {
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
         let names: Vec<&str> = stages.iter().map(|stage| self.name(*stage)).collect();
         self.change(format!("set_visit_order {}", names.join(" ")), |mock| {
-            mock.private("set_visit_order")?;
+            mock.only_per_stage("set_visit_order")?;
             if stages.is_empty() {
                 return Err(Refused::EmptyOrder);
             }
@@ -284,7 +286,7 @@ impl PolicyControl for Mock {
 
     fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
         self.change(format!("set_max_visits {visits}"), |mock| {
-            mock.private("set_max_visits")?;
+            mock.only_per_stage("set_max_visits")?;
             mock.visits_max = visits;
             Ok(())
         })
@@ -294,7 +296,7 @@ impl PolicyControl for Mock {
         let place = index.map_or_else(|| "none".to_owned(), |index| index.to_string());
         self.change(format!("set_restart_at {place}"), |mock| {
             if let Some(index) = index {
-                mock.private("set_restart_at")?;
+                mock.only_per_stage("set_restart_at")?;
                 let len = mock.order.len();
                 if index >= len {
                     return Err(Refused::NoPlace { index, len });
@@ -335,7 +337,7 @@ impl PolicyControl for Mock {
             Focus::Stage(stage) => self.name(stage),
         };
         self.change(format!("set_max_events_when_focused {whom} {n}"), |mock| {
-            mock.private("set_max_events_when_focused")?;
+            mock.only_per_stage("set_max_events_when_focused")?;
             limits::events_of_visit(n)?;
             match focus {
                 Focus::All => mock.stages.iter_mut().for_each(|stage| stage.events_max = Some(n)),

@@ -146,9 +146,9 @@ pub enum Queues {
     /// In one ready queue for each pool.
     One,
     /// In the queues of the stages, by the visit order.
-    Private,
+    PerStage,
     /// In a ready queue for each thread.
-    Own,
+    PerWorker,
 }
 
 /// Building a cluster.
@@ -366,7 +366,7 @@ impl Mock {
         self.queues
     }
 
-    /// The visit order, by name; empty without private queues.
+    /// The visit order, by name; empty without per-stage queues.
     #[must_use]
     pub fn order(&self) -> Vec<&str> {
         self.order.iter().map(|stage| self.name(*stage)).collect()

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn threads_walk_there_and_back() {
         let (_, mut mock) = started("cohort", four());
-        assert_eq!(mock.take_log(), ["use_private_queues", "set_visit_order s1 s2 s3 s4 s3 s2"]);
+        assert_eq!(mock.take_log(), ["use_per_stage_queues", "set_visit_order s1 s2 s3 s4 s3 s2"]);
     }
 
     #[test]

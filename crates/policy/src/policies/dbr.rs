@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(
             mock.log(),
             [
-                "use_private_queues",
+                "use_per_stage_queues",
                 "set_visit_order s1 s2 s3",
                 "set_restart_at 0",
                 "set_fire_last_focused true"

@@ -163,7 +163,7 @@ mod tests {
             started("lrb", Mock::new().stage("s1").stage("s2").stage("s3"));
         assert_eq!(
             mock.take_log(),
-            ["use_private_queues", "set_visit_order s1 s2 s3", "set_fire_last_focused true"]
+            ["use_per_stage_queues", "set_visit_order s1 s2 s3", "set_fire_last_focused true"]
         );
         let round = |policy: &mut dyn Policy, mock: &mut Mock, counts: [u64; 3]| {
             for (stage, count) in ["s1", "s2", "s3"].into_iter().zip(counts) {

@@ -1,4 +1,4 @@
-//! Shortest remaining processing time on private queues: threads visit the stages from the last one
+//! Shortest remaining processing time on per-stage queues: threads visit the stages from the last one
 //! back, and return to the last after every visit that processed something. What is nearest to its
 //! end goes first. [`Srpt`](super::Srpt) does about the same on one queue.
 
@@ -68,7 +68,7 @@ mod tests {
         let (_, mut mock) = started("srpt-private", three());
         assert_eq!(
             mock.take_log(),
-            ["use_private_queues", "set_visit_order s3 s2 s1", "set_restart_at 0"]
+            ["use_per_stage_queues", "set_visit_order s3 s2 s1", "set_restart_at 0"]
         );
     }
 

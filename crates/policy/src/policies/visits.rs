@@ -1,4 +1,4 @@
-//! Threads that visit the queues of the stages: what the policies on private queues have in common.
+//! Threads that visit the queues of the stages: what the policies on per-stage queues have in common.
 
 use comporta_model::graph::{Kind, StageId};
 
@@ -15,13 +15,13 @@ pub(super) fn ids(stages: &[StageInfo]) -> Vec<StageId> {
     stages.iter().map(|stage| stage.id).collect()
 }
 
-/// Begins with private queues and this order; without anything to visit there is nothing to do.
+/// Begins with per-stage queues and this order; without anything to visit there is nothing to do.
 /// Says whether there is.
 pub(super) fn begin(control: &mut dyn PolicyControl, order: &[StageId]) -> Result<bool, Refused> {
     if order.is_empty() {
         return Ok(false);
     }
-    control.use_private_queues()?;
+    control.use_per_stage_queues()?;
     control.set_visit_order(order)?;
     Ok(true)
 }

@@ -85,26 +85,26 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, _| m.set_fire_last_focused(true),
-            "set_fire_last_focused true: `set_fire_last_focused` needs private queues: call \
-             `use_private_queues` in `start`",
+            "set_fire_last_focused true: `set_fire_last_focused` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
             |m, [source, ..]| m.set_visit_order(&[source]),
-            "set_visit_order orders: `set_visit_order` needs private queues: call \
-             `use_private_queues` in `start`",
+            "set_visit_order orders: `set_visit_order` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
             |m, _| m.set_max_visits(3),
-            "set_max_visits 3: `set_max_visits` needs private queues: call `use_private_queues` in `start`",
+            "set_max_visits 3: `set_max_visits` needs per-stage queues: call `use_per_stage_queues` in `start`",
         ),
         (
             |m, _| m.set_restart_at(Some(0)),
-            "set_restart_at 0: `set_restart_at` needs private queues: call `use_private_queues` in `start`",
+            "set_restart_at 0: `set_restart_at` needs per-stage queues: call `use_per_stage_queues` in `start`",
         ),
         (
             |m, _| m.set_max_events_when_focused(Focus::All, 3),
-            "set_max_events_when_focused all 3: `set_max_events_when_focused` needs private queues: call \
-             `use_private_queues` in `start`",
+            "set_max_events_when_focused all 3: `set_max_events_when_focused` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
             |m, [_, check, _]| m.steal(check, STRANGER, 1),
@@ -167,7 +167,7 @@ fn private_queues_have_refusals_of_their_own() {
         ),
     ];
     for (call, told) in cases {
-        assert_eq!(refusal(|m, _| m.use_private_queues(), *call), *told);
+        assert_eq!(refusal(|m, _| m.use_per_stage_queues(), *call), *told);
     }
 }
 
@@ -176,14 +176,14 @@ struct Late;
 
 impl Policy for Late {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
         control.set_max_visits(2)?;
         control.add_timer(Duration::from_secs(1)).map(|_| ())
     }
 
     fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
-        control.use_own_queues()
+        control.use_per_worker_queues()
     }
 
     fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
@@ -201,7 +201,7 @@ fn queues_are_settled_in_start_and_callbacks_come_only_while_they_are_wanted() {
     let (mut mock, _) = shop();
     mock.start(&mut Late).unwrap();
     assert_eq!(mock.fire_timer(&mut Late, TimerId(0)), Err(Refused::Started));
-    assert_eq!(mock.queues(), Queues::Private);
+    assert_eq!(mock.queues(), Queues::PerStage);
     mock.take_log();
     for _ in 0..2 {
         mock.fire_last_focused(&mut Late).unwrap();

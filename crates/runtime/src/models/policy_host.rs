@@ -45,7 +45,7 @@ fn ids(control: &dyn PolicyControl) -> Vec<StageId> {
 /// From the last stage back; each time the first of the threads comes to the end, turned round.
 fn by_order(app: &App) {
     let start: Act = |control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         let order: Vec<_> = ids(control).into_iter().rev().collect();
         control.set_visit_order(&order)?;
         control.set_fire_last_focused(true)

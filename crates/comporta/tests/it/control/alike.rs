@@ -39,8 +39,8 @@ fn one(
     let few = dice.pick(&[0, 1, 1, 2, 3, 5, 6, 1_020, usize::MAX]);
     let which = dice.below(24);
     let came = match which {
-        0 => control.use_private_queues(),
-        1 => control.use_own_queues(),
+        0 => control.use_per_stage_queues(),
+        1 => control.use_per_worker_queues(),
         2 => control.set_queue_capacity(stage, few),
         3 => control.set_when_full(stage, WhenFull::Reject),
         4 => control.disable_queue(stage),

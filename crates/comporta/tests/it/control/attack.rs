@@ -98,7 +98,7 @@ fn mischief(dice: &mut Dice, control: &mut dyn PolicyControl, loses: bool) {
         21 => control.set_queue_capacity(stage, n),
         22 => {
             control.explain("why not".to_owned());
-            let _ = control.use_private_queues();
+            let _ = control.use_per_stage_queues();
             let _ = control.add_timer(Duration::from_millis(1 + n as u64));
             let _ =
                 (control.cpus(), control.cpu_usage(), control.now(), control.threads(PoolId(3)));
@@ -134,10 +134,10 @@ fn vandal(app: &App, seed: u64, loses: bool) {
     Made::new(move |control| {
         let dice = &mut *dice.lock().unwrap();
         match dice.below(5) {
-            0 => control.use_own_queues()?,
+            0 => control.use_per_worker_queues()?,
             1 => {}
             _ => {
-                control.use_private_queues()?;
+                control.use_per_stage_queues()?;
                 control.set_fire_last_focused(true)?;
                 control.set_max_visits(dice.below(9))?;
             }

@@ -14,7 +14,7 @@ use crate::seen::{stage, until};
 #[test]
 fn an_order_without_the_place_to_restart_at_is_refused() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         let long = [id(control, "a"); 100];
         control.set_visit_order(&long)?;
         control.set_restart_at(Some(99))
@@ -36,7 +36,7 @@ fn an_order_without_the_place_to_restart_at_is_refused() {
 fn private_queues_of_a_cluster_without_stages_do_no_harm() {
     let app = App::new("empty");
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
         control.set_max_visits(1)
     })
@@ -159,7 +159,7 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     let (turns, beats) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (turned, beat) = (turns.clone(), beats.clone());
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.add_timer(Duration::from_millis(1))?;
         control.set_fire_last_focused(true)
     })
@@ -202,7 +202,7 @@ fn a_worker_that_calls_the_policy_handles_the_event_it_has_in_hand() {
     let looping = Arc::new(AtomicUsize::new(0));
     let passed = looping.clone();
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)
     })
     .on_last_focused(move |_| {
@@ -305,7 +305,7 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     let called = calls.clone();
     let app = App::new("spurious");
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
         control.set_max_visits(1)
     })

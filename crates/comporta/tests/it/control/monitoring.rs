@@ -158,7 +158,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let log = super::Log::default();
     let (at_last, at_visits) = (last.clone(), visits.clone());
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
         control.set_max_visits(4)
     })
@@ -218,13 +218,13 @@ fn firing_can_be_ended_and_needs_private_queues() {
         control.set_restart_at(None).unwrap();
         [control.set_fire_last_focused(true), control.set_max_visits(3)]
     });
-    assert_eq!(refused[0], Err(Refused::NeedsPrivateQueues("set_fire_last_focused")));
-    assert_eq!(refused[1], Err(Refused::NeedsPrivateQueues("set_max_visits")));
+    assert_eq!(refused[0], Err(Refused::NeedsPerStageQueues("set_fire_last_focused")));
+    assert_eq!(refused[1], Err(Refused::NeedsPerStageQueues("set_max_visits")));
     let calls = Arc::new(AtomicUsize::new(0));
     let called = calls.clone();
     let app = App::new("once");
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {

@@ -14,7 +14,7 @@ fn queued(chain: &Chain, name: &str) -> usize {
 
 #[test]
 fn with_private_queues_threads_visit_stages_and_stay_while_events_last() {
-    let mut chain = Chain::new(|control| control.use_private_queues());
+    let mut chain = Chain::new(|control| control.use_per_stage_queues());
     chain.push(0..3);
     assert_eq!(chain.ran(), "a0 a1 a2 b0 b1 b2 c0 c1 c2");
     chain.ends();
@@ -27,7 +27,7 @@ fn with_private_queues_threads_visit_stages_and_stay_while_events_last() {
 
 #[test]
 fn with_queues_of_their_own_threads_follow_what_they_sent() {
-    let mut chain = Chain::new(|control| control.use_own_queues());
+    let mut chain = Chain::new(|control| control.use_per_worker_queues());
     chain.push(0..2);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1");
     chain.ends();
@@ -38,13 +38,14 @@ fn which_queues_are_used_is_said_once_and_in_start() {
     let twice = Arc::new(Mutex::new(Vec::new()));
     let said = twice.clone();
     let mut chain = Chain::new(move |control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         let mut said = said.lock().unwrap();
-        said.extend([control.use_private_queues(), control.use_own_queues()]);
+        said.extend([control.use_per_stage_queues(), control.use_per_worker_queues()]);
         Ok(())
     });
     assert_eq!(*twice.lock().unwrap(), [Err(Refused::Started), Err(Refused::Started)]);
-    let later = chain.told(|control| [control.use_private_queues(), control.use_own_queues()]);
+    let later =
+        chain.told(|control| [control.use_per_stage_queues(), control.use_per_worker_queues()]);
     assert_eq!(later, [Err(Refused::Started), Err(Refused::Started)]);
     assert_eq!(
         later[0].clone().unwrap_err().to_string(),

@@ -118,7 +118,7 @@ fn panics_once() -> impl Fn(&mut dyn PolicyControl) -> Result<(), Refused> + Clo
 }
 
 fn watching(control: &mut dyn PolicyControl) -> Result<(), Refused> {
-    control.use_private_queues()?;
+    control.use_per_stage_queues()?;
     control.add_timer(Duration::from_millis(1))?;
     control.set_fire_last_focused(true)?;
     control.set_max_visits(5)

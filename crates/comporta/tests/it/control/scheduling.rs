@@ -9,10 +9,10 @@ use comporta::{App, Plan, StageSet};
 
 use super::{Chain, Made, Puppet, ended, id, ids, threads, threads_of};
 
-/// Under private queues, with this order.
+/// Under per-stage queues, with this order.
 fn ordered(names: &'static [&'static str]) -> Chain {
     Chain::new(move |control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_visit_order(&ids(control, names))
     })
 }
@@ -45,7 +45,7 @@ fn what_an_order_leaves_out_is_visited_after_it() {
 #[test]
 fn a_visit_ends_after_as_many_events_as_are_allowed() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_max_events_when_focused(Focus::All, 1)?;
         control.set_max_events_when_focused(Focus::Stage(id(control, "b")), 2)
     });
@@ -66,7 +66,7 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
 #[test]
 fn after_a_success_threads_go_where_they_are_told() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_max_events_when_focused(Focus::All, 1)?;
         control.set_visit_order(&ids(control, &["c", "b", "a"]))?;
         control.set_restart_at(Some(0))
@@ -88,7 +88,7 @@ fn visits_are_counted_and_zero_ends_it() {
     let called = calls.clone();
     let app = App::new("visits");
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.set_max_visits(3)
     })
     .on_max_visits(move |control| {
@@ -115,7 +115,7 @@ fn visits_are_counted_and_zero_ends_it() {
 fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing_changes() {
     let app = App::new("two");
     let log = super::Log::default();
-    let puppet = Puppet::add(&app, |control| control.use_private_queues());
+    let puppet = Puppet::add(&app, |control| control.use_per_stage_queues());
     let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
@@ -180,7 +180,7 @@ fn the_order_and_its_rules_need_private_queues() {
         "set_max_events_when_focused",
     ];
     for (refused, method) in refused.into_iter().zip(needed) {
-        assert_eq!(refused, Err(Refused::NeedsPrivateQueues(method)));
+        assert_eq!(refused, Err(Refused::NeedsPerStageQueues(method)));
     }
     chain.ends();
 }
