@@ -358,11 +358,11 @@
 //! # Tests
 //!
 //! [`testing`] runs one stage ([`Probe`](testing::Probe)) or a whole graph
-//! ([`Kit`](testing::Kit)) on the thread of the test, step by step, on virtual time.
+//! ([`TestRuntime`](testing::TestRuntime)) on the thread of the test, step by step, on virtual time.
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::testing::{Kit, record};
+//! use comporta::testing::{TestRuntime, record};
 //! use comporta::{App, Plan, Retry, sources};
 //!
 //! let app = App::new("clockwork");
@@ -372,13 +372,13 @@
 //! let counted = record(&app, count);
 //!
 //! let plan = Plan::new().stage("count", |s| s.retry(Retry::new(2, Duration::from_secs(60))));
-//! let mut kit = Kit::new(app, &plan)?.seeded(7); // the same seed, the same run
-//! kit.fail_next("count", "out of ink");
-//! kit.advance(Duration::from_secs(3600));
+//! let mut runtime = TestRuntime::new(app, &plan)?.seeded(7); // the same seed, the same run
+//! runtime.fail_next("count", "out of ink");
+//! runtime.advance(Duration::from_secs(3600));
 //! assert!(counted.take().is_empty()); // it failed, and waits for its second try
-//! kit.advance(Duration::from_secs(2 * 3600));
+//! runtime.advance(Duration::from_secs(2 * 3600));
 //! assert_eq!(counted.take(), [1, 2, 3]);
-//! assert_eq!(kit.snapshot().stage("count").unwrap().counts.retried, 1);
+//! assert_eq!(runtime.snapshot().stage("count").unwrap().counts.retried, 1);
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 

@@ -20,21 +20,21 @@ use crate::sync::Arc;
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
-/// use comporta::{App, Plan, testing::Kit};
+/// use comporta::{App, Plan, testing::TestRuntime};
 ///
 /// let app = App::new("parser");
 /// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
 /// let parse = app.sink("parse", |text: String| text.parse::<u64>().map(drop)).retain();
 /// app.connect(texts, parse);
 ///
-/// let mut kit = Kit::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
-/// let control = kit.control();
+/// let mut runtime = TestRuntime::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
+/// let control = runtime.control();
 /// control.set_instances("parse", 2)?;
 /// assert_eq!(
 ///     control.set_instances("prase", 2).unwrap_err().to_string(),
 ///     "the program has no stage `prase`: did you mean `parse`?"
 /// );
-/// kit.settle();
+/// runtime.settle();
 /// let failures = control.take_failures::<String>("parse")?;
 /// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
 /// assert_eq!(failures[0].1.as_deref(), Some("two"));
@@ -174,13 +174,13 @@ impl Control {
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
-    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # use comporta::{App, Choice, Plan, testing::TestRuntime};
     /// # let app = App::new("short");
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # let show = app.sink("show", |_: u64| ());
     /// # app.connect(numbers, show);
-    /// # let kit = Kit::new(app, &Plan::new())?;
-    /// let control = kit.control();
+    /// # let runtime = TestRuntime::new(app, &Plan::new())?;
+    /// let control = runtime.control();
     /// control.set_policy("main", "srpt")?;
     /// let refused = control.set_policy("main", Choice::new("srpt").with("threads", 3));
     /// assert_eq!(refused.unwrap_err().to_string(), "`srpt` has no parameter `threads`");
@@ -209,13 +209,13 @@ impl Control {
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
     /// # use std::time::Duration;
-    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # use comporta::{App, Choice, Plan, testing::TestRuntime};
     /// # let app = App::new("short");
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # let show = app.sink("show", |_: u64| ());
     /// # app.connect(numbers, show);
-    /// # let kit = Kit::new(app, &Plan::new())?;
-    /// let control = kit.control();
+    /// # let runtime = TestRuntime::new(app, &Plan::new())?;
+    /// let control = runtime.control();
     /// control.set_admission("show", "codel")?;
     /// let slower = Choice::new("codel").with("target", Duration::from_millis(20));
     /// control.set_admission("show", slower)?;

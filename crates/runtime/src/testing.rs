@@ -1,6 +1,6 @@
-//! The test kit: a stage, or a whole graph, run step by step on virtual time.
+//! The test runtime: a stage, or a whole graph, run step by step on virtual time.
 //!
-//! [`Probe`] runs one stage by itself. [`Kit`] runs a graph with the code that runs in production,
+//! [`Probe`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
 //! but on the thread of the test: each step is one visit, and which worker makes it is chosen by a
 //! seed. Time stands still unless the test moves it.
 
@@ -137,7 +137,7 @@ impl<S: Stage> fmt::Debug for Probe<S> {
 #[derive(Clone)]
 pub struct Recorder<T>(Arc<Mutex<Vec<T>>>);
 
-/// Records what a port sends from now on. Before the app is made a [`Kit`].
+/// Records what a port sends from now on. Before the app is made a [`TestRuntime`].
 pub fn record<T: Clone + Send + 'static>(app: &App, port: impl AsPort<T>) -> Recorder<T> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let recorder = Recorder(seen.clone());
@@ -166,7 +166,7 @@ const TIMERS_IN_VAIN: usize = 1_000;
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
-/// use comporta::{App, Plan, testing::Kit};
+/// use comporta::{App, Plan, testing::TestRuntime};
 ///
 /// let app = App::new("slow-end");
 /// let numbers = app.source("numbers", || 0..10_u64);
@@ -175,39 +175,39 @@ const TIMERS_IN_VAIN: usize = 1_000;
 /// app.connect(numbers, pass);
 /// app.connect(pass, end);
 ///
-/// let mut kit = Kit::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
-/// kit.hold("end"); // as if its handler took for ever
-/// kit.settle();
-/// let snapshot = kit.snapshot();
+/// let mut runtime = TestRuntime::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
+/// runtime.hold("end"); // as if its handler took for ever
+/// runtime.settle();
+/// let snapshot = runtime.snapshot();
 /// assert_eq!(snapshot.stage("end").unwrap().queued, 2); // full, so the others wait
 /// assert_eq!(snapshot.stage("end").unwrap().counts.handled, 0);
 ///
-/// kit.resume("end");
-/// assert!(kit.run());
-/// assert_eq!(kit.snapshot().stage("end").unwrap().counts.handled, 10);
+/// runtime.resume("end");
+/// assert!(runtime.run());
+/// assert_eq!(runtime.snapshot().stage("end").unwrap().counts.handled, 10);
 /// # Ok::<(), comporta_runtime::StartError>(())
 /// ```
-pub struct Kit {
+pub struct TestRuntime {
     core: Arc<Core>,
     workers: Vec<Worker>,
     dice: u64,
 }
 
-impl Kit {
+impl TestRuntime {
     /// Builds the program; its sources are open and its instances made, but nothing has run.
     ///
     /// # Errors
     /// As [`App::start`].
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
-        let kit = Kit { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
-        let effects = ready(&kit.core)?;
-        if let Err(refused) = govern(&kit.core) {
+        let runtime = TestRuntime { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
+        let effects = ready(&runtime.core)?;
+        if let Err(refused) = govern(&runtime.core) {
             effects.abandon();
             return Err(refused);
         }
-        kit.core.dispatch(effects);
-        Ok(kit)
+        runtime.core.dispatch(effects);
+        Ok(runtime)
     }
 
     /// Chooses which worker makes each step by this seed; the same seed gives the same run.
@@ -396,15 +396,15 @@ impl Kit {
     }
 }
 
-impl Drop for Kit {
+impl Drop for TestRuntime {
     fn drop(&mut self) {
         self.core.stop(); // lets go of the instances
         self.core.farewell();
     }
 }
 
-impl fmt::Debug for Kit {
+impl fmt::Debug for TestRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kit").field("app", &self.core.graph.name).finish_non_exhaustive()
+        f.debug_struct("TestRuntime").field("app", &self.core.graph.name).finish_non_exhaustive()
     }
 }

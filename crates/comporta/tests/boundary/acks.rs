@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Error, Ev, Out, Plan, Port, Pull, Result, Retry, Running, Settled, Snapshot,
     Source, Stage, WhenFull, batched,
@@ -198,12 +198,13 @@ fn what_a_group_of_several_pulls_led_to_is_told_as_it_ended() {
         app.connect(all, picky);
         // Of three events one fails, one is handled and one finds no room.
         let small = |s: comporta::StagePlan| s.capacity(2).when_full(WhenFull::DropNewest);
-        let mut kit = Kit::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
-        kit.settle();
-        let counts = stage(&kit.snapshot(), "picky").counts;
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
+        runtime.settle();
+        let counts = stage(&runtime.snapshot(), "picky").counts;
         assert_eq!((counts.handled, counts.failed, counts.shed_at_door()), (1, 1, 1));
-        kit.close();
-        assert!(kit.run());
+        runtime.close();
+        assert!(runtime.run());
         let told = told.lock().unwrap();
         let mut groups: Vec<u64> = told.iter().map(|settled| settled.group).collect();
         groups.sort_unstable();

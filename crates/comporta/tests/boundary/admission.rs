@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use comporta::policy::admission::Registry;
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan};
 
 use crate::bounded::{stage, watched};
@@ -21,18 +21,18 @@ fn behind_a_slow_stage(admission: &str) -> u64 {
     app.connect(port, slow);
     app.connect(slow, work);
     let plan = Plan::new().threads(1).stage("work", |s| s.admission(admission));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..100 {
-        kit.hold("slow");
+        runtime.hold("slow");
         sender.send(n).unwrap();
-        kit.advance(20 * MS);
-        kit.resume("slow");
-        kit.settle();
-        kit.advance(5 * MS);
+        runtime.advance(20 * MS);
+        runtime.resume("slow");
+        runtime.settle();
+        runtime.advance(5 * MS);
     }
     drop(sender);
-    assert!(kit.run());
-    let snapshot = kit.snapshot();
+    assert!(runtime.run());
+    let snapshot = runtime.snapshot();
     assert!(snapshot.adds_up(), "{snapshot}");
     stage(&snapshot, "work").counts.handled
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use comporta::policy::admission::{Admission, Ask, Entry};
 use comporta::policy::{Choice, Offer};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Ended, Ev, Plan, Result, Running, SendError, Sender, Shed, Stage, WhenFull,
 };
@@ -87,15 +87,15 @@ fn a_controller_is_told_of_those_who_entered_and_of_no_others() {
         let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let plan = Plan::new().stage("work", |s| s.capacity(1).admission("counting"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
         sender.try_send(0).unwrap();
         (0..10).for_each(|n| assert_eq!(sender.try_send(n), Err(SendError::Full(n))));
         assert_eq!(told.load(SeqCst), 1, "while the queue is full");
-        kit.resume("work");
+        runtime.resume("work");
         drop(sender);
-        assert!(kit.run());
-        let arrived = stage(&kit.snapshot(), "work").counts.arrived;
+        assert!(runtime.run());
+        let arrived = stage(&runtime.snapshot(), "work").counts.arrived;
         assert_eq!((told.load(SeqCst), arrived), (1, 1), "told, arrived");
     });
 }

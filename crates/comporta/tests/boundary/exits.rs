@@ -2,7 +2,7 @@
 //! that another waits for.
 
 use crate::bounded::{Gate, STUCK_AFTER, comes_true, ends, stage, watched};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Demand, Out, Plan, Pull, Result, Settled, Source, WhenFull, batched};
 use std::collections::VecDeque;
 use std::fmt;
@@ -49,20 +49,20 @@ fn a_push_that_was_given_up_leaves_its_room_to_others() {
         let app = App::new("r2");
         let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
-        let mut kit =
-            Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(16).batch(1))).unwrap();
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(16).batch(1))).unwrap();
         (0..16).for_each(|n| sender.try_send(n).unwrap());
         let waker = Waker::from(Arc::new(Ignores));
         {
             let mut waits = Box::pin(sender.send_async(99));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             for _ in 0..3 {
-                assert!(kit.step());
+                assert!(runtime.step());
             }
         }
-        kit.settle();
-        assert_eq!(stage(&kit.snapshot(), "sink").queued, 0);
-        kit.hold("sink");
+        runtime.settle();
+        assert_eq!(stage(&runtime.snapshot(), "sink").queued, 0);
+        runtime.hold("sink");
         let fit = (0..100).take_while(|n| sender.try_send(*n).is_ok()).count();
         assert_eq!(fit, 16, "an empty queue of 16 places takes so many");
     });
@@ -100,8 +100,8 @@ fn an_event_that_could_not_be_sent_on_is_not_acknowledged_as_handled() {
             },
             [app.sink("one", |_: u64| ()), app.sink("two", |_: u64| ())],
         );
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run());
         let told = told.lock().unwrap();
         assert!(!told[0].is_clean(), "one of three events was lost: {told:?}");
     });
@@ -143,14 +143,14 @@ fn a_push_that_finds_no_room_is_not_charged_by_the_controller() {
                 "token-bucket(rate=0.001, burst=10)".parse::<comporta::policy::Choice>().unwrap(),
             )
         });
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("sink");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("sink");
         sender.try_send(0).unwrap();
         for n in 0..20 {
             assert!(sender.try_send(n).is_err());
         }
-        kit.resume("sink");
-        kit.settle();
+        runtime.resume("sink");
+        runtime.settle();
         let r = sender.try_send(1);
         assert!(r.is_ok(), "one of ten tokens was used: {r:?}");
     });
@@ -230,17 +230,18 @@ fn a_group_that_is_due_takes_no_other_with_it() {
             }),
         );
         app.connect(port, work);
-        let mut kit =
-            Kit::new(app, &Plan::new().threads(1).stage("work", |s| s.instances(2))).unwrap();
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().threads(1).stage("work", |s| s.instances(2)))
+                .unwrap();
         (0..3).for_each(|n| sender.send(n).unwrap());
-        kit.hold("work");
-        kit.advance(Duration::from_secs(1)); // the flush is held
+        runtime.hold("work");
+        runtime.advance(Duration::from_secs(1)); // the flush is held
         (0..1).for_each(|n| sender.send(n).unwrap());
-        kit.resume("work");
+        runtime.resume("work");
         // flush runs, then 8 more come before the visit
-        kit.step();
+        runtime.step();
         (0..8).for_each(|n| sender.send(n).unwrap());
-        kit.settle();
+        runtime.settle();
         assert_eq!(*groups.lock().unwrap(), [10], "2 have only just come");
         let _ = AtomicU64::new(0).load(SeqCst);
     });
@@ -413,13 +414,13 @@ fn what_came_with_an_event_that_is_tried_later_goes_to_an_idle_instance() {
         let plan = Plan::new().threads(2).stage("work", |s| {
             s.instances(2).retry(comporta::Retry::new(2, Duration::from_secs(3600)))
         });
-        let mut kit = Kit::new(app, &plan).unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
 
-        kit.hold("work");
-        kit.settle();
-        kit.resume("work");
-        kit.settle();
-        let s = kit.snapshot();
+        runtime.hold("work");
+        runtime.settle();
+        runtime.resume("work");
+        runtime.settle();
+        let s = runtime.snapshot();
         let w = stage(&s, "work");
         assert_eq!(
             (w.counts.handled, w.queued, w.idle),
@@ -441,13 +442,13 @@ fn what_came_with_an_event_that_waits_for_room_goes_to_an_idle_instance() {
         app.by_key(split, |n: &u64| *n % 5, [a, b]);
         let plan =
             Plan::new().threads(2).stage("split", |s| s.instances(2)).stage("a", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("a");
-        kit.hold("split");
-        kit.settle();
-        kit.resume("split");
-        kit.settle();
-        let s = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("a");
+        runtime.hold("split");
+        runtime.settle();
+        runtime.resume("split");
+        runtime.settle();
+        let s = runtime.snapshot();
         let w = stage(&s, "split");
         assert!(w.queued == 0 || w.idle == 0, "queued {}, idle {}", w.queued, w.idle);
     });

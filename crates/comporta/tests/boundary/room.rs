@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::task::{Context, Wake, Waker};
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Demand, Out, Plan, Pull, Result, Source, WhenFull};
 
 use crate::bounded::{
@@ -139,8 +139,9 @@ fn pushes_that_were_given_up_leave_nothing_behind() {
         let app = App::new("given-up");
         let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
-        let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-        kit.hold("sink");
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+        runtime.hold("sink");
         sender.try_send(0).unwrap();
         // What still stands in line holds the waker it would be woken by.
         let wake = Arc::new(Ignores);
@@ -152,13 +153,13 @@ fn pushes_that_were_given_up_leave_nothing_behind() {
         }
         let left = Arc::strong_count(&wake) - before;
         assert_eq!(left, 0, "of 1,000 pushes that were given up, so many still stand in line");
-        assert_eq!(stage(&kit.snapshot(), "sink").outboxed, 0);
-        kit.resume("sink");
-        kit.settle();
+        assert_eq!(stage(&runtime.snapshot(), "sink").outboxed, 0);
+        runtime.resume("sink");
+        runtime.settle();
         sender.try_send(1_001).unwrap();
         drop(sender);
-        assert!(kit.run());
-        let counts = stage(&kit.snapshot(), "sink").counts;
+        assert!(runtime.run());
+        let counts = stage(&runtime.snapshot(), "sink").counts;
         assert_eq!((counts.handled, counts.cancelled), (2, 1_000));
     });
 }

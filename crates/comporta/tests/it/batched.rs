@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Sender, Stage, batched};
 
 use crate::seen::{counts, stage, taken};
@@ -36,12 +36,12 @@ impl Stage for Groups {
     }
 }
 
-fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (Kit, Sender<u64>) {
+fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (TestRuntime, Sender<u64>) {
     let app = App::new("groups");
     let (sender, port) = app.input("in");
     let work = app.stage("work", groups.clone().batched(size, wait));
     app.connect(port, work);
-    (Kit::new(app, plan).unwrap(), sender)
+    (TestRuntime::new(app, plan).unwrap(), sender)
 }
 
 #[test]
@@ -51,47 +51,47 @@ fn a_group_is_handed_over_when_it_is_full_and_the_rest_at_the_end() {
     let numbers = app.source("numbers", || 0..10u64);
     let work = app.stage("work", groups.clone().batched(4, 1_000 * MS));
     app.connect(numbers, work);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     let expected = [(0, vec![0, 1, 2, 3]), (0, vec![4, 5, 6, 7]), (0, vec![8, 9])];
     assert_eq!(taken(&groups.seen), expected, "the last need not wait: no more can come");
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.emitted), (10, 3));
 }
 
 #[test]
 fn a_group_waits_no_longer_than_its_patience_from_its_first_event() {
     let groups = Groups::default();
-    let (mut kit, sender) = pushed(&groups, 100, 10 * MS, &Plan::new());
+    let (mut runtime, sender) = pushed(&groups, 100, 10 * MS, &Plan::new());
     sender.send(1).unwrap();
-    kit.advance(6 * MS);
+    runtime.advance(6 * MS);
     sender.send(2).unwrap();
-    kit.advance(3 * MS);
+    runtime.advance(3 * MS);
     assert!(taken(&groups.seen).is_empty());
-    assert_eq!(stage(&kit.snapshot(), "work").queued, 2, "they are still queued");
-    kit.advance(20 * MS);
+    assert_eq!(stage(&runtime.snapshot(), "work").queued, 2, "they are still queued");
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(10, vec![1, 2])]);
     sender.send(3).unwrap();
-    kit.advance(20 * MS);
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(39, vec![3])]);
 }
 
 #[test]
 fn the_patience_of_a_group_begins_anew_after_a_full_one() {
     let groups = Groups::default();
-    let (mut kit, sender) = pushed(&groups, 2, 10 * MS, &Plan::new());
+    let (mut runtime, sender) = pushed(&groups, 2, 10 * MS, &Plan::new());
     sender.send(1).unwrap();
     sender.send(2).unwrap();
-    kit.advance(8 * MS);
+    runtime.advance(8 * MS);
     sender.send(3).unwrap();
-    kit.advance(5 * MS);
+    runtime.advance(5 * MS);
     sender.send(4).unwrap();
-    kit.advance(20 * MS);
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(0, vec![1, 2]), (13, vec![3, 4])]);
     sender.send(5).unwrap();
-    kit.advance(20 * MS);
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(43, vec![5])]);
-    kit.advance(100 * MS);
+    runtime.advance(100 * MS);
     assert!(taken(&groups.seen).is_empty());
 }
 
@@ -99,12 +99,12 @@ fn the_patience_of_a_group_begins_anew_after_a_full_one() {
 fn a_failing_group_costs_all_its_events() {
     for panics in [false, true] {
         let groups = Groups { fail: 1, panics, ..Groups::default() };
-        let (mut kit, sender) = pushed(&groups, 3, MS, &Plan::new());
+        let (mut runtime, sender) = pushed(&groups, 3, MS, &Plan::new());
         (0..6).for_each(|n| sender.send(n).unwrap());
-        kit.settle();
-        let c = counts(&kit, "work");
+        runtime.settle();
+        let c = counts(&runtime, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (3, 3, 1));
-        let failures = kit.control().take_failures::<u64>("work").unwrap();
+        let failures = runtime.control().take_failures::<u64>("work").unwrap();
         let events: Vec<_> = failures.into_iter().map(|(_, event)| event).collect();
         assert_eq!(events, [Some(0), Some(1), Some(2)]);
     }
@@ -114,13 +114,13 @@ fn a_failing_group_costs_all_its_events() {
 fn a_failing_group_is_tried_again_as_it_was() {
     let groups = Groups { fail: 2, ..Groups::default() };
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 50 * MS)));
-    let (mut kit, sender) = pushed(&groups, 3, MS, &plan);
+    let (mut runtime, sender) = pushed(&groups, 3, MS, &plan);
     (0..6).for_each(|n| sender.send(n).unwrap());
-    kit.advance(1_000 * MS);
+    runtime.advance(1_000 * MS);
     let first = vec![0, 1, 2];
     let expected = [(0, first.clone()), (50, first.clone()), (150, first), (150, vec![3, 4, 5])];
     assert_eq!(taken(&groups.seen), expected);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.failed, c.retried), (6, 0, 1 + 1));
 }
 
@@ -144,10 +144,10 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
             app.connect(port, work);
         }
         let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS)));
-        let mut kit = Kit::new(app, &plan).unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
         (0..3u64).for_each(|n| sender.send(n).unwrap());
-        kit.advance(100 * MS);
-        let c = counts(&kit, "work");
+        runtime.advance(100 * MS);
+        let c = counts(&runtime, "work");
         let expected = if retains || !local { (3, 0, 1) } else { (0, 3, 0) };
         assert_eq!((c.handled, c.failed, c.retried), expected, "{retains} {local}");
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Demand, Ev, Out, Plan, Pull, Result, Settled, Source, Stage};
 
 /// Passes on what comes; at its end sends 100.
@@ -41,11 +41,12 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
     app.connect(ping, pong);
     app.connect(pong, ping);
     app.connect(ping, end);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
-    kit.hold("end");
-    kit.settle();
-    kit.resume("end");
-    assert!(kit.run(), "{}", kit.snapshot());
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
+    runtime.hold("end");
+    runtime.settle();
+    runtime.resume("end");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
 }
 
@@ -62,11 +63,11 @@ fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     app.connect(pong, ping);
     app.connect(ping, end);
     let plan = Plan::new().threads(1).stage("ping", |s| s.instances(2));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.control().set_instances("ping", 1).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.control().set_instances("ping", 1).unwrap();
     sender.close();
-    assert!(kit.run(), "{}", kit.snapshot());
-    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
+    assert!(runtime.run(), "{}", runtime.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", runtime.snapshot());
 }
 
 /// Sends one event, then sleeps for an hour; wants to hear of it.
@@ -93,13 +94,13 @@ fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
     });
     let end = app.sink("end", |_: u32| {});
     app.connect(source, end);
-    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-    kit.hold("end");
-    kit.settle();
-    kit.close();
-    kit.advance(Duration::from_secs(7_200));
-    kit.resume("end");
-    assert!(kit.run(), "{}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+    runtime.hold("end");
+    runtime.settle();
+    runtime.close();
+    runtime.advance(Duration::from_secs(7_200));
+    runtime.resume("end");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
@@ -116,19 +117,19 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     let end = app.sink("right", see);
     app.connect(work, end);
     let plan = Plan::new().stage("left", |s| s.capacity(1)).stage("right", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("left");
-    kit.hold("right");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("left");
+    runtime.hold("right");
     for n in 0..2 {
         sender.send(n).unwrap();
-        kit.settle(); // the second waits for both, and is in line for `left`
+        runtime.settle(); // the second waits for both, and is in line for `left`
     }
-    kit.resume("right");
-    kit.settle();
+    runtime.resume("right");
+    runtime.settle();
     drop(sender); // there is room in `right`, which the second has yet to use
-    kit.settle();
-    kit.resume("left");
-    assert!(kit.run(), "{}", kit.snapshot());
+    runtime.settle();
+    runtime.resume("left");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     for seen in [left, right] {
         assert_eq!(*seen.lock().unwrap(), [0, 1, 100]);
     }
@@ -141,8 +142,8 @@ fn an_input_closed_before_the_start_ends_with_it() {
     let end = app.sink("end", |_: u32| {});
     app.connect(input, end);
     sender.close();
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     assert!(sender.send(1).is_err());
 }
 
@@ -158,8 +159,8 @@ fn an_instance_made_while_its_stage_ends_is_refused() {
         Ok(|_: u32, _: &mut Out<u32>| {})
     });
     app.connect(input, end);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.control().set_instances("end", 2).is_err());
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.control().set_instances("end", 2).is_err());
+    assert!(runtime.run());
     drop(sender);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError, sources,
 };
@@ -50,8 +50,8 @@ fn finish_runs_once_per_instance_after_the_last_event_and_what_it_sends_arrives(
                 .threads(2)
                 .every(|s| s.capacity(capacity).batch(batch))
                 .stage("work", |s| s.instances(instances));
-            let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-            assert!(kit.run(), "{}", kit.snapshot());
+            let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+            assert!(runtime.run(), "{}", runtime.snapshot());
             assert_eq!(tally.finished.load(SeqCst), instances);
             let seen = taken(&seen);
             assert_eq!(seen.len(), 100 + instances);
@@ -77,8 +77,8 @@ fn what_an_ordered_stage_sends_at_its_end_comes_after_all_its_results() {
             .threads(2)
             .stage("work", |s| s.instances(2).batch(4))
             .stage("sink", |s| s.capacity(1).batch(1));
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-        assert!(kit.run(), "{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+        assert!(runtime.run(), "{}", runtime.snapshot());
         let seen = taken(&seen);
         assert!(seen[..40].iter().copied().eq(1..=40), "seed {seed}: {seen:?}");
         assert_eq!(seen[40..].iter().sum::<i64>(), -40);
@@ -116,14 +116,14 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
             .threads(1)
             .stage("work", |s| s.instances(2))
             .stage("sink", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("sink");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("sink");
         sender.send(7).unwrap();
-        kit.settle();
-        kit.close();
-        kit.settle();
-        kit.resume("sink");
-        assert!(kit.run());
+        runtime.settle();
+        runtime.close();
+        runtime.settle();
+        runtime.resume("sink");
+        assert!(runtime.run());
         assert_eq!(taken(&seen), [7, 7, 7, 0, 0], "ordered: {ordered}");
     }
 }
@@ -144,8 +144,8 @@ fn the_end_of_a_stream_goes_through_a_diamond() {
         app.connect(right, join);
         app.connect(join, sink);
         let plan = Plan::new().threads(3).every(|s| s.capacity(2).batch(3));
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+        assert!(runtime.run());
         let seen = taken(&seen);
         assert_eq!(seen.len(), 103, "two copies, and what three stages sent at their end");
         assert_eq!(seen.last(), Some(&-102), "join finishes after left and right have");
@@ -191,12 +191,12 @@ fn a_cycle_ends_only_when_what_it_sent_outside_has_left_it() {
             .threads(1)
             .stage("round", |s| s.instances(instances))
             .stage("out", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("out");
-        kit.settle();
-        assert!(stage(&kit.snapshot(), "out").outboxed > 0);
-        kit.resume("out");
-        assert!(kit.run(), "{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("out");
+        runtime.settle();
+        assert!(stage(&runtime.snapshot(), "out").outboxed > 0);
+        runtime.resume("out");
+        assert!(runtime.run(), "{}", runtime.snapshot());
         let seen = taken(&seen);
         assert_eq!(seen.len(), 3 + instances, "{seen:?}");
         assert_eq!(seen[..3], [1, 2, 3]);
@@ -396,11 +396,11 @@ fn a_quit_ends_the_program_with_its_result_and_handles_nothing_more() {
         let work = app.stage("work", Quits(30));
         let work = if ordered { work.ordered() } else { work };
         app.connect(numbers, work);
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        assert!(kit.run());
-        assert_eq!(kit.quit_with::<String>().as_deref(), Some("found 30"));
-        assert!(!kit.step(), "nothing is done after a quit");
-        let snapshot = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run());
+        assert_eq!(runtime.quit_with::<String>().as_deref(), Some("found 30"));
+        assert!(!runtime.step(), "nothing is done after a quit");
+        let snapshot = runtime.snapshot();
         assert!(snapshot.adds_up(), "{snapshot}");
         let work = stage(&snapshot, "work");
         assert_eq!(
@@ -575,14 +575,15 @@ fn a_finish_that_sends_more_than_emit_max_is_reported() {
     let sink = app.sink("sink", see);
     app.connect(numbers, work);
     app.connect(work, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.emit_max(1_000))).unwrap();
-    assert!(kit.run());
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("work", |s| s.emit_max(1_000))).unwrap();
+    assert!(runtime.run());
     assert_eq!(
-        kit.problems(),
+        runtime.problems(),
         ["`work` could not finish: emitted more than 1000 events (emit_max)"]
     );
     assert!(taken(&seen).is_empty());
-    assert_eq!(counts(&kit, "work").emitted, 0);
+    assert_eq!(counts(&runtime, "work").emitted, 0);
 }
 
 /// Gives two events, then fails.
@@ -677,14 +678,14 @@ fn how_long_events_were_in_the_program_is_told_where_they_leave_it() {
         let show = if ordered { show.ordered() } else { show };
         app.connect(ticks, pass);
         app.connect(pass, show);
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        kit.hold("show");
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        runtime.hold("show");
         for _ in 0..4 {
-            kit.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
+            runtime.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
         }
-        kit.resume("show");
-        kit.settle();
-        let snapshot = kit.snapshot();
+        runtime.resume("show");
+        runtime.settle();
+        let snapshot = runtime.snapshot();
         assert_eq!(stage(&snapshot, "pass").latency.count(), 0, "nothing leaves there");
         let latency = snapshot.latency();
         assert_eq!((latency.count(), latency.max()), (4, Duration::from_secs(3)));

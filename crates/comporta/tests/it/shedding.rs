@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta::policy::Offer;
 use comporta::policy::admission::{Admission, Ask, Done, Entry, Look, Next};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Ev, Out, Plan, Pull, Result, SendError, Sender, Settled, Shed, Source, Stage,
     WhenFull,
@@ -24,22 +24,22 @@ fn what_is_pushed_and_not_let_in_comes_back_with_the_reason() {
         app.connect(port, work);
         let plan = Plan::new()
             .stage("work", |s| s.when_full(when_full).admission(choice("capacity(max=2)")));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
         sender.send(0).unwrap();
         sender.try_send(1).unwrap();
         assert_eq!(sender.try_send(2), Err(SendError::Refused(2, Shed::Capacity)), "{when_full:?}");
         let refused = sender.send(3).unwrap_err(); // it does not wait
         assert_eq!(refused.to_string(), "the admission controller `capacity` refused it");
         assert_eq!(refused.into_event(), Some(3));
-        let c = counts(&kit, "work");
+        let c = counts(&runtime, "work");
         assert_eq!((c.offered, c.refused, c.arrived, c.shed_at_door()), (4, 2, 2, 0));
-        kit.resume("work");
-        kit.settle();
+        runtime.resume("work");
+        runtime.settle();
         sender.send(4).unwrap();
         drop(sender);
-        assert!(kit.run());
-        assert_eq!(counts(&kit, "work").handled, 3);
+        assert!(runtime.run());
+        assert_eq!(counts(&runtime, "work").handled, 3);
     }
 }
 
@@ -50,13 +50,13 @@ fn a_full_queue_makes_pushers_wait_whom_the_controller_lets_in() {
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
     let plan = Plan::new().stage("work", |s| s.capacity(1).admission(choice("capacity(max=5)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
     sender.send(0).unwrap();
     assert_eq!(sender.try_send(1), Err(SendError::Full(1)));
-    kit.resume("work");
+    runtime.resume("work");
     drop(sender);
-    assert!(kit.run());
+    assert!(runtime.run());
 }
 
 /// Tries to send each event; remembers what it got back.
@@ -83,19 +83,19 @@ fn try_send_gives_back_what_the_controller_would_not_let_in() {
     app.connect(port, offers);
     app.connect(offers, work);
     let plan = Plan::new().stage("work", |s| s.admission(choice("capacity(max=4)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
     // Visit by visit: also one that knows how much room there is.
     for n in 0..10 {
         sender.send(n).unwrap();
-        kit.settle();
+        runtime.settle();
     }
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.offered, c.arrived, c.shed_at_door()), (4, 4, 0));
     assert_eq!(taken(&back), [4, 5, 6, 7, 8, 9]);
-    kit.resume("work");
+    runtime.resume("work");
     drop(sender);
-    assert!(kit.run());
+    assert!(runtime.run());
 }
 
 /// Lets in every other one, and remembers what it was told.
@@ -120,12 +120,12 @@ fn a_controller_is_told_once_of_each_event_whether_it_entered() {
     let offer = Offer { name: "half", aliases: &[], about: "", cites: "", params: &[] };
     app.register_admission(Entry::new(offer, move |_| Half(to.clone())));
     let plan = Plan::new().stage("work", |s| s.admission("half"));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     let entered: Vec<bool> = (0..4).map(|n| sender.send(n).is_ok()).collect();
     assert_eq!(entered, [true, false, true, false]);
     assert_eq!(taken(&told), [(1, 1), (1, 0), (1, 1), (1, 0)]);
     drop(sender);
-    assert!(kit.run());
+    assert!(runtime.run());
 }
 
 /// Lets in whoever asks at an odd time.
@@ -145,16 +145,16 @@ fn who_pushed_is_not_refused_after_it_was_let_in() {
     app.connect(port, work);
     app.register_admission(own("moody", || Moody(0)));
     let plan = Plan::new().stage("work", |s| s.admission("moody"));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     let entered = (0..10).filter(|n| sender.send(*n).is_ok()).count();
     drop(sender);
-    assert!(kit.run());
-    let c = counts(&kit, "work");
+    assert!(runtime.run());
+    let c = counts(&runtime, "work");
     assert_eq!((entered, c.handled, c.refused, c.shed_at_door()), (5, 5, 5, 0));
 }
 
 /// `in` -> `many`, which makes ten of one -> `work`, held, with places for two, five to wait.
-fn crowded() -> (Kit, Sender<u64>) {
+fn crowded() -> (TestRuntime, Sender<u64>) {
     let app = App::new("crowded");
     let (sender, port) = app.input("in");
     let many = app.flat_map("many", |n: u64| n * 10..n * 10 + 10);
@@ -164,38 +164,38 @@ fn crowded() -> (Kit, Sender<u64>) {
     let plan = Plan::new()
         .stage("many", |s| s.instances(2))
         .stage("work", |s| s.capacity(2).admission(choice("capacity(max=5)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
-    (kit, sender)
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    (runtime, sender)
 }
 
 #[test]
 fn who_waits_with_its_sender_waits_for_the_controller_too() {
-    let (mut kit, sender) = crowded();
+    let (mut runtime, sender) = crowded();
     sender.send(0).unwrap();
-    kit.settle();
-    let c = counts(&kit, "work");
+    runtime.settle();
+    let c = counts(&runtime, "work");
     assert_eq!((c.arrived, c.shed(Shed::Capacity)), (5, 5)); // two in the queue, three outside
     sender.send(1).unwrap();
-    kit.settle();
-    assert_eq!(counts(&kit, "work").shed(Shed::Capacity), 15);
-    kit.resume("work");
+    runtime.settle();
+    assert_eq!(counts(&runtime, "work").shed(Shed::Capacity), 15);
+    runtime.resume("work");
     drop(sender);
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "work").handled, 5);
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "work").handled, 5);
 }
 
 #[test]
 fn a_disabled_queue_sheds_for_its_own_reason() {
-    let (mut kit, sender) = crowded();
-    kit.control().set_enabled("work", false).unwrap();
+    let (mut runtime, sender) = crowded();
+    runtime.control().set_enabled("work", false).unwrap();
     sender.send(0).unwrap();
-    kit.settle();
-    let c = counts(&kit, "work");
+    runtime.settle();
+    let c = counts(&runtime, "work");
     assert_eq!((c.shed(Shed::Disabled), c.shed(Shed::Capacity)), (10, 0));
-    kit.resume("work");
+    runtime.resume("work");
     drop(sender);
-    assert!(kit.run());
+    assert!(runtime.run());
 }
 
 /// Gives its groups one by one, and is told how they ended.
@@ -224,13 +224,13 @@ fn a_source_is_told_of_what_was_shed_at_the_door_and_of_what_was_shed_later() {
     app.connect(numbers, work);
     app.register_admission(own("fussy", || Fussy));
     let plan = Plan::new().stage("work", |s| s.admission("fussy"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
     let mut told: Vec<_> = taken(&told).iter().map(|s| (s.group, s.shed)).collect();
     told.sort_unstable();
     // Of two, none is refused and one is shed later; of ten, five and one.
     assert_eq!(told, [(1, 1), (2, 6)]);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.shed(Shed::Admission), c.shed_at_door(), c.shed_later()), (7, 5, 2));
 }
 
@@ -269,9 +269,9 @@ fn room_that_shedding_makes_is_given_to_those_who_wait_for_it() {
     app.connect(pass, work);
     app.register_admission(own("sweeper", || Sweeper));
     let plan = Plan::new().stage("work", |s| s.capacity(3).admission("sweeper"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run(), "{}", kit.snapshot());
-    let c = counts(&kit, "work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run(), "{}", runtime.snapshot());
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.shed_later(), c.shed(Shed::Admission)), (0, 100, 100));
 }
 
@@ -296,12 +296,12 @@ fn the_newest_come_first_where_a_controller_says_so_and_the_order_does_not_matte
         app.connect(port, work);
         app.register_admission(own("lifo", || Lifo));
         let plan = Plan::new().stage("work", |s| s.batch(batch).admission("lifo"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
         (0..6).for_each(|n| sender.send(n).unwrap());
-        kit.resume("work");
+        runtime.resume("work");
         drop(sender);
-        assert!(kit.run());
+        assert!(runtime.run());
         taken(&seen)
     };
     assert_eq!(run(false, 1), [5, 4, 3, 2, 1, 0]);
@@ -319,15 +319,15 @@ fn what_a_visit_to_the_newest_does_not_come_to_is_still_the_newest() {
     app.connect(work, show);
     app.register_admission(own("lifo", || Lifo));
     let plan = Plan::new().stage("work", |s| s.admission("lifo")).stage("show", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
     for (tier, first) in [(1, 0), (2, 3)] {
         let sender = sender.clone().tier(tier); // so that they do not travel together
         (first..first + 3).for_each(|n| sender.send(n).unwrap());
     }
-    kit.resume("work");
+    runtime.resume("work");
     drop(sender);
-    assert!(kit.run());
+    assert!(runtime.run());
     assert_eq!(taken(&seen), [3, 4, 5, 0, 1, 2]);
 }
 
@@ -352,12 +352,12 @@ fn a_controller_is_told_of_what_was_handled() {
         app.connect(work, show);
         app.register_admission(own("listens", || Listens));
         let plan = Plan::new().stage("work", |s| s.admission("listens"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
         (0..5).for_each(|n| sender.send(n).unwrap());
-        kit.advance(Duration::from_millis(3));
-        kit.resume("work");
-        kit.settle();
+        runtime.advance(Duration::from_millis(3));
+        runtime.resume("work");
+        runtime.settle();
         let told = taken(&TOLD);
         assert_eq!(told.iter().map(|done| done.n).sum::<usize>(), 5, "{ordered}");
         assert!(told.iter().all(|done| done.response == Duration::from_millis(3)), "{told:?}");
@@ -384,15 +384,15 @@ fn a_controller_that_panics_is_asked_no_more_and_all_are_let_in() {
     app.connect(pass, work);
     app.register_admission(own("breaks", || Breaks(0)));
     let plan = Plan::new().stage("work", |s| s.admission("breaks"));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..20 {
         sender.send(n).unwrap();
-        kit.settle();
+        runtime.settle();
     }
     drop(sender);
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "work").handled, 20);
-    let problems = kit.problems();
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "work").handled, 20);
+    let problems = runtime.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
         problems[0].contains("`work`: its admission controller `breaks` failed"),

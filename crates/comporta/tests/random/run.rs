@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{Control, Ended, Running, SendError, Sender};
 
 use crate::case::{Case, Change, Ending, choice};
@@ -56,18 +56,18 @@ pub(crate) fn stepped(case: &Case) {
 fn step<E: Event>(case: &Case) {
     let (app, ledger, mut sender) = build::<E>(case, false);
     let mut watch = Watch::new(case, &ledger);
-    let mut kit = Kit::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
-    let control = kit.control();
+    let mut runtime = TestRuntime::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
+    let control = runtime.control();
     let dice = &mut Dice::new(case.seed ^ 1);
     let mut pushes = case.input.as_ref().map_or(0, |input| input.events);
     let mut changes = case.changes.iter();
     loop {
         for _ in 0..dice.below(30) {
-            if !kit.step() {
-                kit.advance(Duration::from_micros(dice.below(100) as u64));
+            if !runtime.step() {
+                runtime.advance(Duration::from_micros(dice.below(100) as u64));
                 break;
             }
-            watch.now(&kit.snapshot());
+            watch.now(&runtime.snapshot());
         }
         if pushes > 0
             && let Some(sender) = &sender
@@ -79,29 +79,29 @@ fn step<E: Event>(case: &Case) {
             Some(change) => {
                 watch.note(change);
                 apply(case, &control, change.clone());
-                watch.now(&kit.snapshot());
+                watch.now(&runtime.snapshot());
             }
             None if pushes == 0 => break,
             None => {}
         }
     }
     if matches!(case.ending, Ending::Drain | Ending::Stop) {
-        kit.close();
-    } else if sender.is_some() && dice.chance(50) && !kit.run() {
+        runtime.close();
+    } else if sender.is_some() && dice.chance(50) && !runtime.run() {
         // Only the input keeps it from its end.
-        watch.at_rest(&kit.snapshot());
+        watch.at_rest(&runtime.snapshot());
     }
     sender.take();
     ledger.injector.take_back();
-    let ended = kit.run();
-    let snapshot = kit.snapshot();
+    let ended = runtime.run();
+    let snapshot = runtime.snapshot();
     assert!(ended, "stalled:\n{}", lines(&snapshot));
-    if kit.quit_with::<u64>().is_some() {
+    if runtime.quit_with::<u64>().is_some() {
         watch.now(&snapshot);
     } else {
         watch.at_end(&snapshot);
     }
-    watch.problems(&kit.problems());
+    watch.problems(&runtime.problems());
     ledger.injector.is_over();
 }
 

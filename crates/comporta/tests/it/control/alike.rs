@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta::policy::mock::Mock;
 use comporta::policy::{Focus, PolicyControl, PoolId, Refused, StageId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, WhenFull, batched};
 
 use super::Made;
@@ -117,7 +117,7 @@ fn run(seed: u64) -> Vec<String> {
     app.connect(fold, store);
     let heard = Arc::new(Mutex::new(Vec::new()));
     caller(seed, &heard).add(&app, "caller");
-    let _kit = Kit::new(app, &Plan::new().threads(THREADS).policy("caller")).unwrap();
+    let _kit = TestRuntime::new(app, &Plan::new().threads(THREADS).policy("caller")).unwrap();
     std::mem::take(&mut *heard.lock().unwrap())
 }
 

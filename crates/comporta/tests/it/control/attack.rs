@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use comporta::policy::{Choice, Focus, PolicyControl, PoolId, Registry, StageId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Control, Ended, Plan, Snapshot, StageSet, WhenFull};
 
 use super::{Made, settings};
@@ -257,28 +257,33 @@ fn whatever_a_policy_does_nothing_is_lost_step_by_step() {
     for seed in seeds(STEPPED) {
         let (events, loses, people) = (300, seed % 3 == 2, seed % 2 == 1);
         let Target { app, plan, outcome, handle } = Target::new("attack", seed, events, loses);
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
         let dice = &mut Dice::new(seed ^ 1);
-        let control = kit.control();
+        let control = runtime.control();
         if people {
             let _ = handle.set(control.clone());
         }
         for _ in 0..30 {
-            (0..dice.below(40)).for_each(|_| _ = kit.step());
-            kit.advance(Duration::from_micros(dice.below(1500) as u64));
+            (0..dice.below(40)).for_each(|_| _ = runtime.step());
+            runtime.advance(Duration::from_micros(dice.below(1500) as u64));
             if people {
                 person(dice, &control);
             }
-            assert!(kit.snapshot().adds_up(), "seed {seed}:\n{}", kit.snapshot());
+            assert!(runtime.snapshot().adds_up(), "seed {seed}:\n{}", runtime.snapshot());
         }
         if seed % 4 == 0 {
             control.set_policy("main", "stealing").unwrap();
             control.set_policy("side", "stealing").unwrap();
-            kit.settle(); // those who had something in hand have finished it
-            assert_eq!(settings(&kit.snapshot()), planned(&kit.snapshot()), "seed {seed}");
+            runtime.settle(); // those who had something in hand have finished it
+            assert_eq!(settings(&runtime.snapshot()), planned(&runtime.snapshot()), "seed {seed}");
         }
-        assert!(kit.run(), "seed {seed} stalled:\n{}\n{:?}", kit.snapshot(), kit.snapshot().pools);
-        outcome.check(&kit.snapshot(), events, seed);
+        assert!(
+            runtime.run(),
+            "seed {seed} stalled:\n{}\n{:?}",
+            runtime.snapshot(),
+            runtime.snapshot().pools
+        );
+        outcome.check(&runtime.snapshot(), events, seed);
         for cluster in ["main", "side"] {
             assert!(control.decisions(cluster).unwrap().len() <= 256);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::{Choice, Refused};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Out, Plan, StageSet, batched};
 
 use super::{Chain, Made, Puppet, all, ended, id, ids, settings, threads_of};
@@ -45,9 +45,9 @@ fn private_queues_of_a_cluster_without_stages_do_no_harm() {
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
     let none = |side: comporta::ClusterPlan| side.policy("watcher").stages(StageSet::none());
-    let mut kit = Kit::new(app, &Plan::new().cluster("side", none)).unwrap();
-    assert!(kit.run());
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
+    let mut runtime = TestRuntime::new(app, &Plan::new().cluster("side", none)).unwrap();
+    assert!(runtime.run());
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn threads_asked_for_by_a_pool_that_was_given_up_come_back() {
             control.kill_threads(pool, 4)
         },
     );
-    assert_eq!(threads_of(&chain.kit), [1]);
-    chain.kit.control().set_policy("main", "stealing").unwrap();
-    assert_eq!(threads_of(&chain.kit), [4]);
+    assert_eq!(threads_of(&chain.runtime), [1]);
+    chain.runtime.control().set_policy("main", "stealing").unwrap();
+    assert_eq!(threads_of(&chain.runtime), [4]);
     // And the pool, used again, has the threads it is given.
-    chain.kit.control().set_policy("main", Choice::new("seda").with("threads", 3)).unwrap();
-    assert_eq!(threads_of(&chain.kit), [1, 3, 3, 3]);
+    chain.runtime.control().set_policy("main", Choice::new("seda").with("threads", 3)).unwrap();
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 3, 3]);
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
@@ -87,11 +87,11 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(4))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    runtime.settle();
+    assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
+    let seen = puppet.told(&mut runtime, |control| {
         let work = id(control, "work");
         control.kill_instances(work, 3).unwrap();
         let killed = control.instances(work).unwrap();
@@ -100,11 +100,11 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
         (killed, refused, control.instances(work).unwrap())
     });
     assert_eq!(seen, (1, true, 2), "those that leave after their event do not count");
-    kit.control().set_policy("main", "single").unwrap();
-    kit.resume("sink");
-    assert!(kit.settle() > 0);
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
-    assert!(kit.run());
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.resume("sink");
+    assert!(runtime.settle() > 0);
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+    assert!(runtime.run());
 }
 
 #[test]
@@ -121,16 +121,16 @@ fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(4))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
     (0..20).for_each(|n| sender.send(n).unwrap());
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
-    puppet.told(&mut kit, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
-    kit.control().set_policy("main", "single").unwrap();
-    kit.resume("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").instances, 4);
+    runtime.settle();
+    assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
+    puppet.told(&mut runtime, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.resume("sink");
+    runtime.settle();
+    assert_eq!(stage(&runtime.snapshot(), "work").instances, 4);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_main_pool_that_a_person_gave_threads_takes_stages_again() {
             control.kill_threads(control.main_pool(), 2)
         },
     );
-    chain.kit.control().set_threads("main", 3).unwrap();
+    chain.runtime.control().set_threads("main", 3).unwrap();
     chain.told(|control| control.set_pool(control.main_pool(), id(control, "b"))).unwrap();
     chain.push(0..3);
     assert_eq!(chain.ran().split(' ').count(), 9);
@@ -249,10 +249,10 @@ fn seda_runs_stages_that_are_handed_more_events_than_its_queues_hold() {
     let sink = app.sink("sink", move |n: u64| into.lock().unwrap().push(n));
     app.connect(numbers, group);
     app.connect(group, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("seda")).unwrap();
-    assert_eq!(stage(&kit.snapshot(), "group").capacity, 500);
-    assert_eq!(stage(&kit.snapshot(), "sink").capacity, 100);
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("seda")).unwrap();
+    assert_eq!(stage(&runtime.snapshot(), "group").capacity, 500);
+    assert_eq!(stage(&runtime.snapshot(), "sink").capacity, 100);
+    assert!(runtime.run());
     assert_eq!(*sizes.lock().unwrap(), [500, 500]);
 }
 
@@ -268,9 +268,9 @@ fn a_program_that_waits_for_a_retry_is_not_at_rest_however_often_a_policys_timer
     app.connect(numbers, sink);
     let retry = comporta::Retry::new(2, Duration::from_secs(60));
     let plan = Plan::new().policy("busy").stage("sink", |s| s.retry(retry));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
-    assert_eq!(stage(&kit.snapshot(), "sink").counts.handled, 3);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
+    assert_eq!(stage(&runtime.snapshot(), "sink").counts.handled, 3);
 }
 
 #[test]
@@ -288,15 +288,15 @@ fn stages_may_wander_through_clusters_that_have_a_pool_for_each() {
     for name in ["c1", "c2", "c3", "c4"] {
         plan = plan.cluster(name, |c| c.policy("seda").stages(StageSet::none()));
     }
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for cluster in ["c1", "c2", "c3", "c4", "main"] {
         for name in &names {
-            kit.control().move_stage(name, cluster).unwrap();
-            kit.step();
+            runtime.control().move_stage(name, cluster).unwrap();
+            runtime.step();
         }
     }
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
-    assert!(kit.run());
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+    assert!(runtime.run());
 }
 
 #[test]
@@ -318,9 +318,9 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     let sink = app.sink("sink", |_: u64| ());
     let (sender, port) = app.input("in");
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("once")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("once")).unwrap();
     sender.send(1).unwrap();
-    kit.settle();
+    runtime.settle();
     assert_eq!(calls.load(SeqCst), 0);
 }
 
@@ -360,7 +360,7 @@ fn a_programs_own_policy_may_have_another_name_of_one_of_the_library() {
     let numbers = app.source("numbers", || 0..3_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    let kit = Kit::new(app, &Plan::new().policy("colors")).unwrap();
-    assert_eq!(kit.snapshot().pools[0].policy.name, "colors");
-    assert_eq!(stage(&kit.snapshot(), "sink").priority, 3);
+    let runtime = TestRuntime::new(app, &Plan::new().policy("colors")).unwrap();
+    assert_eq!(runtime.snapshot().pools[0].policy.name, "colors");
+    assert_eq!(stage(&runtime.snapshot(), "sink").priority, 3);
 }

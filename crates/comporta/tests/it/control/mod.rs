@@ -32,7 +32,7 @@ use std::time::Duration;
 use comporta::policy::{
     Choice, Entry, Offer, Policy, PolicyControl, PoolId, Refused, StageId, TimerId,
 };
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
 
 use crate::seen::stage;
@@ -139,7 +139,7 @@ impl Puppet {
     /// Lets the program come to rest, has the puppet do something, and lets it come to rest again.
     pub(crate) fn told<R: Send + 'static>(
         &self,
-        kit: &mut Kit,
+        runtime: &mut TestRuntime,
         order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
         let answer = Arc::new(Mutex::new(None));
@@ -148,7 +148,7 @@ impl Puppet {
             *into.lock().unwrap() = Some(order(control));
         };
         self.0.lock().unwrap().push_back(Box::new(order));
-        kit.advance(LOOKS);
+        runtime.advance(LOOKS);
         let answer = answer.lock().unwrap().take();
         answer.expect("the puppet's timer is due every millisecond")
     }
@@ -199,7 +199,7 @@ pub(crate) fn logs(
 
 /// `in` -> `a` -> `b` -> `c`, on one thread under the puppet, an event for each visit.
 pub(crate) struct Chain {
-    pub(crate) kit: Kit,
+    pub(crate) runtime: TestRuntime,
     pub(crate) sender: Sender<u64>,
     pub(crate) log: Log,
     pub(crate) puppet: Puppet,
@@ -227,8 +227,8 @@ impl Chain {
         app.connect(a, b);
         app.connect(b, c);
         let base = Plan::new().threads(1).policy("puppet").every(|s| s.batch(1));
-        let kit = Kit::new(app, &plan(base)).unwrap();
-        Chain { kit, sender, log, puppet }
+        let runtime = TestRuntime::new(app, &plan(base)).unwrap();
+        Chain { runtime, sender, log, puppet }
     }
 
     pub(crate) fn push(&self, events: std::ops::Range<u64>) {
@@ -237,7 +237,7 @@ impl Chain {
 
     /// What was handled since the last call, once everything has come to rest.
     pub(crate) fn ran(&mut self) -> String {
-        self.kit.settle();
+        self.runtime.settle();
         self.log.take()
     }
 
@@ -245,18 +245,18 @@ impl Chain {
         &mut self,
         order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
-        self.puppet.told(&mut self.kit, order)
+        self.puppet.told(&mut self.runtime, order)
     }
 
     /// Everything is let go, comes to its end, and adds up.
     pub(crate) fn ends(mut self) {
         for name in ["a", "b", "c"] {
-            self.kit.resume(name);
+            self.runtime.resume(name);
         }
         drop(self.sender);
-        assert!(self.kit.run(), "stalled:\n{}", self.kit.snapshot());
-        assert!(self.kit.snapshot().adds_up(), "{}", self.kit.snapshot());
-        assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());
+        assert!(self.runtime.run(), "stalled:\n{}", self.runtime.snapshot());
+        assert!(self.runtime.snapshot().adds_up(), "{}", self.runtime.snapshot());
+        assert!(self.runtime.problems().is_empty(), "{:?}", self.runtime.problems());
     }
 }
 
@@ -270,8 +270,8 @@ pub(crate) fn settings(snapshot: &Snapshot) -> String {
 }
 
 /// The threads of the main pool and of others, as the program shows them.
-pub(crate) fn threads_of(kit: &Kit) -> Vec<usize> {
-    kit.snapshot().pools.iter().map(|pool| pool.threads).collect()
+pub(crate) fn threads_of(runtime: &TestRuntime) -> Vec<usize> {
+    runtime.snapshot().pools.iter().map(|pool| pool.threads).collect()
 }
 
 pub(crate) fn threads(control: &dyn PolicyControl, pool: PoolId) -> usize {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::{Kind, Policy, Refused, StageId, Time, TimerId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan};
 
 use super::{Chain, Made, Puppet, id, ids};
@@ -57,11 +57,11 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     let (_push, port) = app.input::<u64>("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("timed")).unwrap();
-    kit.advance(Duration::from_millis(7));
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("timed")).unwrap();
+    runtime.advance(Duration::from_millis(7));
     assert_eq!(*seen.lock().unwrap(), [(0, 2), (0, 4), (1, 5), (0, 6)]);
-    kit.control().set_policy("main", "single").unwrap();
-    kit.advance(Duration::from_secs(60));
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.advance(Duration::from_secs(60));
     assert_eq!(seen.lock().unwrap().len(), 4);
 }
 
@@ -93,8 +93,8 @@ fn the_machine_says_how_many_cpus_it_has_and_how_busy_they_are() {
 #[test]
 fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not() {
     let mut chain = Chain::new(|_| Ok(()));
-    chain.kit.hold("b");
-    chain.kit.fail_next("a", "asked for");
+    chain.runtime.hold("b");
+    chain.runtime.fail_next("a", "asked for");
     chain.push(0..5);
     let read = |control: &mut dyn comporta::policy::PolicyControl| {
         ids(control, &["a", "b", "c"])
@@ -117,10 +117,10 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
         })
         .unwrap();
     assert_eq!(chain.told(read), [(0, 0, 0), (4, 0, 0), (0, 0, 0)]);
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     chain.push(5..6);
     assert_eq!(chain.told(read), [(0, 1, 1), (0, 1, 5), (0, 5, 5)], "a backlog is worked off");
-    assert_eq!(counts(&chain.kit, "a").arrived, 6);
+    assert_eq!(counts(&chain.runtime, "a").arrived, 6);
     let far = chain.told(|control| {
         let far = StageId(99);
         [
@@ -142,8 +142,8 @@ fn of_a_source_what_it_sent_counts() {
     let numbers = app.source("numbers", || 0..7_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("puppet")).unwrap();
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("puppet")).unwrap();
+    let seen = puppet.told(&mut runtime, |control| {
         let numbers = id(control, "numbers");
         let queued = control.queue_size(numbers).unwrap();
         (queued, control.input_count(numbers), control.processed_count(numbers))
@@ -179,18 +179,18 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     app.connect(a, b);
     app.connect(b, c);
     let plan = Plan::new().threads(threads).policy("counting").every(|s| s.batch(1));
-    let kit = Kit::new(app, &plan).unwrap();
-    (Chain { kit, sender, log, puppet: Puppet::default() }, last, visits)
+    let runtime = TestRuntime::new(app, &plan).unwrap();
+    (Chain { runtime, sender, log, puppet: Puppet::default() }, last, visits)
 }
 
 #[test]
 fn the_last_place_fires_when_it_is_come_to_and_once_for_an_empty_round() {
     let (mut chain, last, visits) = counting(1);
-    assert!(!chain.kit.step());
+    assert!(!chain.runtime.step());
     assert_eq!((last.swap(0, SeqCst), visits.swap(0, SeqCst)), (1, 0), "an empty round: 3 places");
     chain.push(0..2);
     let mut fired = Vec::new();
-    while chain.kit.step() {
+    while chain.runtime.step() {
         fired.push(last.swap(0, SeqCst));
     }
     // a a b b, then c; c; and after them an empty round.
@@ -205,7 +205,7 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
     let (mut chain, last, _) = counting(3);
     // Each of the three comes to the end of an empty round in a step: one fires.
     for round in 1..4 {
-        assert!(!chain.kit.step());
+        assert!(!chain.runtime.step());
         assert_eq!(last.load(SeqCst), round);
     }
 }
@@ -236,10 +236,10 @@ fn firing_can_be_ended_and_needs_private_queues() {
     let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("once")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("once")).unwrap();
     for n in 0..20 {
         sender.send(n).unwrap();
-        kit.settle();
+        runtime.settle();
     }
     assert_eq!(calls.load(SeqCst), 1);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use comporta::policy::{Focus, Refused, StageId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, StageSet};
 
 use super::{Chain, Made, Puppet, ended, id, ids, threads, threads_of};
@@ -51,11 +51,11 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
     });
     chain.push(0..4);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
-    chain.kit.hold("b");
+    chain.runtime.hold("b");
     chain.push(4..8);
-    chain.kit.settle();
+    chain.runtime.settle();
     chain.log.take();
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     assert_eq!(chain.ran(), "b4 b5 c4 b6 b7 c5 c6 c7");
     let refused =
         chain.told(|control| control.set_max_events_when_focused(Focus::All, 0).unwrap_err());
@@ -101,11 +101,11 @@ fn visits_are_counted_and_zero_ends_it() {
     let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
     let mut seen = Vec::new();
     for n in 0..12 {
         sender.send(n).unwrap();
-        kit.settle(); // the one place with an event, and once without
+        runtime.settle(); // the one place with an event, and once without
         seen.push(calls.load(SeqCst));
     }
     assert_eq!(seen, [0, 1, 2, 2, 3, 4, 4, 5, 5, 5, 5, 5]);
@@ -128,8 +128,8 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
         .policy("puppet")
         .every(|s| s.batch(1))
         .cluster("side", |side| side.stages(StageSet::of(["far"])));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let refused = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let refused = puppet.told(&mut runtime, |control| {
         assert!(control.stages().iter().all(|stage| stage.name != "far"));
         let (a, b, far) = (id(control, "a"), id(control, "b"), StageId(3));
         [
@@ -153,7 +153,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     assert_eq!(refused[2], "stage 77 is not in the cluster `main`");
     assert!(refused[3..].iter().all(|why| *why == refused[0]), "{refused:?}");
     (0..2).for_each(|n| sender.send(n).unwrap());
-    kit.settle();
+    runtime.settle();
     let order: Vec<String> =
         log.take().split(' ').filter(|done| !done.starts_with('f')).map(String::from).collect();
     assert_eq!(order.join(" "), "a0 a1 b0 b1");
@@ -203,8 +203,8 @@ fn stages_of_a_higher_priority_come_first() {
     assert_eq!(seen, [0, 9, 1, 2]);
     chain.push(2..4);
     assert_eq!(chain.ran(), "a2 a3 b2 c2 b3 c3");
-    chain.kit.control().set_policy("main", "single").unwrap();
-    assert!(chain.kit.snapshot().stages.iter().all(|stage| stage.priority == 0));
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    assert!(chain.runtime.snapshot().stages.iter().all(|stage| stage.priority == 0));
     chain.ends();
 }
 
@@ -230,7 +230,7 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
         ids(control, &["a", "b"]).map_threads(control)
     });
     assert_eq!(seen, [3, 2]);
-    assert_eq!(threads_of(&chain.kit), [1, 3, 2, 1]);
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
     let refused = chain.told(|control| {
         let (a, b) = (id(control, "a"), id(control, "b"));
         (control.steal(a, b, 2).unwrap_err(), control.steal(a, b, 3).unwrap_err())
@@ -240,7 +240,7 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
         refused.1.to_string(),
         "the number of threads to go from `main-2` is 3: use at most 2"
     );
-    assert_eq!(threads_of(&chain.kit), [1, 3, 2, 1]);
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
@@ -302,7 +302,7 @@ fn what_a_policy_did_is_shown_with_why() {
         control.set_priority(id(control, "c"), 1)?;
         control.set_queue_capacity(id(control, "b"), 7)
     });
-    let decisions = chain.kit.control().decisions("main").unwrap();
+    let decisions = chain.runtime.control().decisions("main").unwrap();
     let shown: Vec<String> = decisions.iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,
@@ -319,6 +319,6 @@ fn what_a_policy_did_is_shown_with_why() {
             Ok::<_, Refused>(())
         })
         .unwrap();
-    assert!(chain.kit.control().decisions("main").unwrap().len() <= 256);
+    assert!(chain.runtime.control().decisions("main").unwrap().len() <= 256);
     chain.ends();
 }
