@@ -34,7 +34,7 @@ use crate::sync::Arc;
 ///     control.set_instances("prase", 2).unwrap_err().to_string(),
 ///     "the program has no stage `prase`: did you mean `parse`?"
 /// );
-/// runtime.settle();
+/// runtime.run_until_idle();
 /// let failures = control.take_failures::<String>("parse")?;
 /// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
 /// assert_eq!(failures[0].1.as_deref(), Some("two"));

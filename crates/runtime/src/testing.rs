@@ -177,7 +177,7 @@ const TIMERS_IN_VAIN: usize = 1_000;
 ///
 /// let mut runtime = TestRuntime::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
 /// runtime.hold("end"); // as if its handler took for ever
-/// runtime.settle();
+/// runtime.run_until_idle();
 /// let snapshot = runtime.snapshot();
 /// assert_eq!(snapshot.stage("end").unwrap().queued, 2); // full, so the others wait
 /// assert_eq!(snapshot.stage("end").unwrap().counts.handled, 0);
@@ -217,7 +217,7 @@ impl TestRuntime {
         self
     }
 
-    /// Makes one visit, if there is anything to do now. Says whether there was.
+    /// Makes one visit, if there is anything to do now. Returns `true` if there was.
     pub fn step(&mut self) -> bool {
         if self.core.is_stopped() {
             return false;
@@ -232,10 +232,10 @@ impl TestRuntime {
         })
     }
 
-    /// Steps until there is nothing to do now. Says how many steps that took.
+    /// Steps until there is nothing to do now. Returns how many steps that took.
     ///
     /// Panics after ten million: such a program never comes to rest.
-    pub fn settle(&mut self) -> usize {
+    pub fn run_until_idle(&mut self) -> usize {
         let mut steps = 0;
         while self.step() {
             steps += 1;
@@ -244,15 +244,15 @@ impl TestRuntime {
         steps
     }
 
-    /// Moves time forward and settles, stopping at each timer on the way.
+    /// Moves time forward and runs until idle, stopping at each timer on the way.
     pub fn advance(&mut self, by: Duration) {
         let end = self.core.clock.now() + by;
-        self.settle();
+        self.run_until_idle();
         while !self.core.is_stopped()
             && let Some(next) = self.core.timers.next().filter(|next| *next <= end)
         {
             self.core.clock.advance(next.duration_since(self.core.clock.now()));
-            self.settle();
+            self.run_until_idle();
         }
         self.core.clock.advance(end.duration_since(self.core.clock.now()));
     }
@@ -264,7 +264,7 @@ impl TestRuntime {
         let mut in_vain = 0;
         while in_vain < TIMERS_IN_VAIN {
             let awaited = self.core.timers.awaits_token(); // something is sure to come
-            in_vain = if self.settle() == 0 && !awaited { in_vain + 1 } else { 0 };
+            in_vain = if self.run_until_idle() == 0 && !awaited { in_vain + 1 } else { 0 };
             if self.is_ended() {
                 return true;
             }

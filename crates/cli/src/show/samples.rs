@@ -67,9 +67,9 @@ pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     let first = runtime.snapshot();
     runtime.hold("parse");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("parse");
-    runtime.settle();
+    runtime.run_until_idle();
     let mut snapshot = runtime.snapshot();
     snapshot.stages.iter_mut().for_each(|stage| stage.busy = Duration::ZERO);
     (shape, first, snapshot)

@@ -200,7 +200,7 @@ fn what_a_group_of_several_pulls_led_to_is_told_as_it_ended() {
         let small = |s: comporta::StagePlan| s.capacity(2).when_full(WhenFull::DropNewest);
         let mut runtime =
             TestRuntime::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
         let counts = stage(&runtime.snapshot(), "picky").counts;
         assert_eq!((counts.handled, counts.failed, counts.shed_at_door()), (1, 1, 1));
         runtime.close();

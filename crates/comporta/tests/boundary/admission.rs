@@ -27,7 +27,7 @@ fn behind_a_slow_stage(admission: &str) -> u64 {
         sender.send(n).unwrap();
         runtime.advance(20 * MS);
         runtime.resume("slow");
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.advance(5 * MS);
     }
     drop(sender);

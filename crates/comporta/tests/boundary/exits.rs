@@ -60,7 +60,7 @@ fn a_push_that_was_given_up_leaves_its_room_to_others() {
                 assert!(runtime.step());
             }
         }
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!(stage(&runtime.snapshot(), "sink").queued, 0);
         runtime.hold("sink");
         let fit = (0..100).take_while(|n| sender.try_send(*n).is_ok()).count();
@@ -150,7 +150,7 @@ fn a_push_that_finds_no_room_is_not_charged_by_the_controller() {
             assert!(sender.try_send(n).is_err());
         }
         runtime.resume("sink");
-        runtime.settle();
+        runtime.run_until_idle();
         let r = sender.try_send(1);
         assert!(r.is_ok(), "one of ten tokens was used: {r:?}");
     });
@@ -241,7 +241,7 @@ fn a_group_that_is_due_takes_no_other_with_it() {
         // flush runs, then 8 more come before the visit
         runtime.step();
         (0..8).for_each(|n| sender.send(n).unwrap());
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!(*groups.lock().unwrap(), [10], "2 have only just come");
         let _ = AtomicU64::new(0).load(SeqCst);
     });
@@ -417,9 +417,9 @@ fn what_came_with_an_event_that_is_tried_later_goes_to_an_idle_instance() {
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
 
         runtime.hold("work");
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.resume("work");
-        runtime.settle();
+        runtime.run_until_idle();
         let s = runtime.snapshot();
         let w = stage(&s, "work");
         assert_eq!(
@@ -445,9 +445,9 @@ fn what_came_with_an_event_that_waits_for_room_goes_to_an_idle_instance() {
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         runtime.hold("a");
         runtime.hold("split");
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.resume("split");
-        runtime.settle();
+        runtime.run_until_idle();
         let s = runtime.snapshot();
         let w = stage(&s, "split");
         assert!(w.queued == 0 || w.idle == 0, "queued {}, idle {}", w.queued, w.idle);

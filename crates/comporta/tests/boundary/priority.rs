@@ -124,7 +124,7 @@ fn an_inherited_priority_is_passed_on_to_whom_the_heir_waits_for() {
             // waits for that in the outbox of `first`, which lends its priority.
             for n in 0..4 {
                 sender.send(n).unwrap();
-                runtime.settle();
+                runtime.run_until_idle();
             }
             let snapshot = runtime.snapshot();
             let waits = |name| stage(&snapshot, name).outboxed;
@@ -146,7 +146,7 @@ fn an_inherited_priority_is_given_back_when_room_is_made_by_hand() {
             runtime.hold("middle");
             for n in 0..2 {
                 sender.send(n).unwrap();
-                runtime.settle();
+                runtime.run_until_idle();
             }
             assert_eq!(
                 stage(&runtime.snapshot(), "middle").outboxed,
@@ -155,7 +155,7 @@ fn an_inherited_priority_is_given_back_when_room_is_made_by_hand() {
             );
             runtime.control().set_capacity("middle", 1_000).unwrap();
             (2..100).for_each(|n| sender.send(n).unwrap());
-            runtime.settle();
+            runtime.run_until_idle();
             let snapshot = runtime.snapshot();
             let middle = stage(&snapshot, "middle");
             assert_eq!((middle.queued, middle.outboxed), (100, 0), "{policy}: nobody waits for it");

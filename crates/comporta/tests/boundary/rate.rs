@@ -118,13 +118,13 @@ fn a_source_that_was_not_pulled_in_time_sends_all_that_is_due_however_few_a_pull
             .stage("events", |s| s.rate(f64::from(rate)))
             .stage("sink", |s| s.capacity(100_000));
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
         // Every visit is 100 µs late, as on a machine that has other things to do.
         for _ in 0..1_000 {
             runtime.hold("events");
             runtime.advance(Duration::from_micros(100));
             runtime.resume("events");
-            runtime.settle();
+            runtime.run_until_idle();
         }
         let came = stage(&runtime.snapshot(), "sink").counts.handled;
         let due = u64::from(rate / 10);

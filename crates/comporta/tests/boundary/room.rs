@@ -155,7 +155,7 @@ fn pushes_that_were_given_up_leave_nothing_behind() {
         assert_eq!(left, 0, "of 1,000 pushes that were given up, so many still stand in line");
         assert_eq!(stage(&runtime.snapshot(), "sink").outboxed, 0);
         runtime.resume("sink");
-        runtime.settle();
+        runtime.run_until_idle();
         sender.try_send(1_001).unwrap();
         drop(sender);
         assert!(runtime.run());

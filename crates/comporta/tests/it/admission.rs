@@ -34,7 +34,7 @@ pub(crate) fn choice(text: &str) -> Choice {
 /// Everything but `work` does what there is to do; `work` makes one visit, which takes a tick.
 fn work_for_a_tick(runtime: &mut TestRuntime) {
     runtime.hold("work");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("work");
     runtime.step();
     runtime.hold("work");

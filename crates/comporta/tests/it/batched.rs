@@ -101,7 +101,7 @@ fn a_failing_group_costs_all_its_events() {
         let groups = Groups { fail: 1, panics, ..Groups::default() };
         let (mut runtime, sender) = pushed(&groups, 3, MS, &Plan::new());
         (0..6).for_each(|n| sender.send(n).unwrap());
-        runtime.settle();
+        runtime.run_until_idle();
         let c = counts(&runtime, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (3, 3, 1));
         let failures = runtime.control().take_failures::<u64>("work").unwrap();

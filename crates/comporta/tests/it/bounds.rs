@@ -32,9 +32,9 @@ fn a_full_queue_that_blocks_or_rejects_gives_a_pushed_event_back() {
         let c = counts(&runtime, "slow");
         assert_eq!((c.offered, c.refused, c.arrived), (4, 1, 3));
         runtime.resume("slow");
-        runtime.settle();
+        runtime.run_until_idle();
         sender.try_send(4).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!(taken(&seen), [0, 1, 2, 4]);
     }
 }
@@ -54,7 +54,7 @@ fn drop_newest_keeps_what_came_first() {
         sender.send(n).unwrap();
     }
     runtime.resume("slow");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 1, 2, 3]);
     let c = counts(&runtime, "slow");
     assert_eq!((c.offered, c.arrived, c.shed(Shed::Newest), c.shed_at_door()), (10, 4, 6, 6));
@@ -68,7 +68,7 @@ fn drop_oldest_keeps_what_came_last() {
         assert!(stage(&runtime.snapshot(), "slow").queued <= 4);
     }
     runtime.resume("slow");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [6, 7, 8, 9]);
     let c = counts(&runtime, "slow");
     assert_eq!((c.offered, c.arrived, c.shed(Shed::Oldest), c.shed_later()), (10, 10, 6, 6));
@@ -95,7 +95,7 @@ fn what_a_stage_sends_into_a_full_queue_is_shed_by_the_same_rules() {
                 .stage("slow", |s| s.capacity(3).when_full(rule));
             let mut runtime = TestRuntime::new(app, &plan).unwrap();
             runtime.hold("slow");
-            runtime.settle();
+            runtime.run_until_idle();
             assert_eq!(counts(&runtime, "slow").shed(reason), 7, "{rule:?}");
             assert_eq!(counts(&runtime, "pass").handled, 10);
             runtime.resume("slow");
@@ -126,7 +126,7 @@ fn two_ways_into_one_queue_may_differ_in_what_a_full_queue_means() {
             .connector("cheap -> slow", |way| way.when_full(rule));
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         runtime.hold("slow");
-        runtime.settle();
+        runtime.run_until_idle();
         // The one sender has waited, the other has not.
         assert_eq!(counts(&runtime, "cheap").handled, 20, "{rule:?}");
         assert!(counts(&runtime, "slow").shed(reason) >= 16, "{rule:?}");
@@ -178,7 +178,7 @@ fn try_send_gives_an_event_back_when_there_is_no_room_for_it() {
                 .stage("slow", |s| s.capacity(3).when_full(rule));
             let mut runtime = TestRuntime::new(app, &plan).unwrap();
             runtime.hold("slow");
-            runtime.settle();
+            runtime.run_until_idle();
             assert_eq!(taken(&back), [3, 4, 5, 6, 7, 8, 9], "{rule:?}, batch {batch}");
             let c = counts(&runtime, "slow");
             assert_eq!((c.offered, c.arrived), (3, 3), "one given back was never offered");
@@ -240,7 +240,7 @@ fn a_disabled_queue_sheds_with_that_reason_whatever_its_rule() {
         control.set_enabled("slow", true).unwrap();
         sender.try_send(4).unwrap();
         runtime.resume("slow");
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!(taken(&seen), [0, 4], "{rule:?}");
         let c = counts(&runtime, "slow");
         assert_eq!((c.offered, c.arrived, c.shed(Shed::Disabled)), (5, 2, 3));
@@ -389,7 +389,7 @@ fn a_capacity_lowered_below_the_length_keeps_the_events_and_admits_none() {
     assert_eq!(sender.try_send(8), Err(SendError::Full(8)));
     assert_eq!(stage(&runtime.snapshot(), "slow").queued, 8);
     runtime.resume("slow");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), (0..8).collect::<Vec<_>>());
     runtime.hold("slow");
     for n in 10..13 {

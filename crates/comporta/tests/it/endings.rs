@@ -44,7 +44,7 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
     let mut runtime =
         TestRuntime::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
     runtime.hold("end");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("end");
     assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
@@ -96,7 +96,7 @@ fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
     app.connect(source, end);
     let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
     runtime.hold("end");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.close();
     runtime.advance(Duration::from_secs(7_200));
     runtime.resume("end");
@@ -122,12 +122,12 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     runtime.hold("right");
     for n in 0..2 {
         sender.send(n).unwrap();
-        runtime.settle(); // the second waits for both, and is in line for `left`
+        runtime.run_until_idle(); // the second waits for both, and is in line for `left`
     }
     runtime.resume("right");
-    runtime.settle();
+    runtime.run_until_idle();
     drop(sender); // there is room in `right`, which the second has yet to use
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("left");
     assert!(runtime.run(), "{}", runtime.snapshot());
     for seen in [left, right] {

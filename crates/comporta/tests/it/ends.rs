@@ -119,9 +119,9 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         runtime.hold("sink");
         sender.send(7).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.close();
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.resume("sink");
         assert!(runtime.run());
         assert_eq!(taken(&seen), [7, 7, 7, 0, 0], "ordered: {ordered}");
@@ -193,7 +193,7 @@ fn a_cycle_ends_only_when_what_it_sent_outside_has_left_it() {
             .stage("out", |s| s.capacity(1));
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         runtime.hold("out");
-        runtime.settle();
+        runtime.run_until_idle();
         assert!(stage(&runtime.snapshot(), "out").outboxed > 0);
         runtime.resume("out");
         assert!(runtime.run(), "{}", runtime.snapshot());
@@ -684,7 +684,7 @@ fn how_long_events_were_in_the_program_is_told_where_they_leave_it() {
             runtime.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
         }
         runtime.resume("show");
-        runtime.settle();
+        runtime.run_until_idle();
         let snapshot = runtime.snapshot();
         assert_eq!(stage(&snapshot, "pass").latency.count(), 0, "nothing leaves there");
         let latency = snapshot.latency();

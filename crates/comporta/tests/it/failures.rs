@@ -146,18 +146,18 @@ fn a_replay_puts_failed_events_back_oldest_first_as_far_as_there_is_room() {
     let mut runtime = TestRuntime::new(app, &Plan::new().stage("work", |s| s.capacity(4))).unwrap();
     for n in 0..6u64 {
         sender.send(n).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
     }
     assert_eq!(counts(&runtime, "work").failed, 6);
     *mended.lock().unwrap() = true;
     let control = runtime.control();
     assert_eq!(control.replay("work", 3).unwrap(), 3);
     assert_eq!(control.replay("work", 9).unwrap(), 1, "the queue holds four");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [0, 1, 2, 3]);
     assert_eq!(control.replay("work", 9).unwrap(), 2);
     assert_eq!(control.replay("work", 9).unwrap(), 0);
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [4, 5]);
     let c = counts(&runtime, "work");
     assert_eq!((c.offered, c.arrived, c.replayed), (12, 12, 6));
@@ -177,7 +177,7 @@ fn a_taken_event_can_be_replayed_only_where_the_stage_retains() {
         app.connect(numbers, work);
         let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
         runtime.hold("numbers");
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.resume("numbers");
         runtime.step();
         runtime.step();

@@ -66,7 +66,7 @@ fn a_timer_from_before_a_drain_leaves_a_source_that_awaits_acknowledgement() {
     app.connect(asked, sink);
     let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.close();
     runtime.advance(Duration::from_secs(2));
     runtime.resume("sink");
@@ -126,7 +126,7 @@ fn a_cycle_ends_although_an_instance_waited_for_room_outside_of_it() {
     let plan = plan.stage("turn", |s| s.instances(2));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("sink");
     assert!(runtime.run(), "{:?}", runtime.snapshot());
 }
@@ -212,9 +212,9 @@ fn what_finish_sends_comes_after_what_an_ordered_stage_still_waits_to_send() {
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("sink");
     sender.send(0).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     drop(sender);
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.resume("sink");
     assert!(runtime.run());
     assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4, 5]);

@@ -152,7 +152,7 @@ fn a_retired_instance_finishes_and_what_it_sends_arrives() {
     control.set_instances("work", 5).unwrap();
     assert_eq!((made.made.load(SeqCst), stage(&runtime.snapshot(), "work").instances), (5, 5));
     control.set_instances("work", 2).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!((made.finished.load(SeqCst), stage(&runtime.snapshot(), "work").instances), (3, 2));
     assert_eq!(sent.take(), [u64::MAX; 3]);
     sender.send(7).unwrap();
@@ -178,10 +178,10 @@ fn a_busy_instance_retires_after_its_visit() {
         .stage("sink", |s| s.capacity(1));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
     runtime.control().set_instances("work", 1).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(made.finished.load(SeqCst), 0);
     runtime.resume("sink");
     assert!(runtime.run());
@@ -230,7 +230,7 @@ fn instances_that_cannot_be_made_leave_things_as_they_were() {
     assert_eq!(error, ControlError::Instance("no more of these".to_owned()));
     assert_eq!(stage(&runtime.snapshot(), "work").instances, 1);
     sender.send(1).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [1]);
     runtime.close();
     assert!(runtime.run());
@@ -245,10 +245,10 @@ fn a_raised_capacity_lets_those_in_who_wait() {
     app.connect(numbers, sink);
     let mut runtime = TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(2))).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "sink").queued, 2);
     runtime.control().set_capacity("sink", 100).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "sink").queued, 20);
 }
 
@@ -357,11 +357,11 @@ fn higher_priorities_are_served_first() {
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     let push = || (0..2).for_each(|n| inputs.iter().for_each(|input| input.send(n).unwrap()));
     push();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(std::mem::take(&mut *log.lock().unwrap()), "hhmmll");
     runtime.control().set_priority("low", 100).unwrap();
     push();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(std::mem::take(&mut *log.lock().unwrap()), "llhhmm");
 }
 
@@ -391,7 +391,7 @@ fn the_consumer_of_a_full_queue_inherits_the_priority_of_those_who_wait() {
         usual.send(n).unwrap();
         urgent.send(n).unwrap();
     }
-    runtime.settle();
+    runtime.run_until_idle();
     // The first two of `high` fill the queue and wait; from then on `low` goes before `mid` as
     // long as `high` waits. The last event of `low` has nobody behind it: it yields to `mid`.
     assert_eq!(*log.lock().unwrap(), "hhlhlhlmmmml");

@@ -52,11 +52,11 @@ fn a_source_with_a_rate_sends_each_event_when_it_is_due() {
 fn an_event_kept_outside_by_a_full_queue_is_as_late_as_it_was_due() {
     let plan = Plan::new().stage("end", |s| s.capacity(1));
     let (mut runtime, times) = paced(100.0, Numbers(0..1_000), plan);
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.hold("end");
     runtime.advance(55 * MS); // 1 is queued since 10, 2 waits for room since 20, 3 to 5 are not pulled
     runtime.resume("end");
-    runtime.settle();
+    runtime.run_until_idle();
     let came = taken(&times.0);
     assert_eq!(came, [(0, 0), (55, 1), (55, 2), (55, 3), (55, 4), (55, 5)]);
     let latency = runtime.snapshot().latency();
@@ -127,7 +127,7 @@ fn a_source_that_is_told_what_has_settled_is_not_pulled_before_its_time() {
 #[test]
 fn a_source_that_waits_for_its_next_event_can_be_closed() {
     let (mut runtime, times) = paced(0.001, Numbers(0..10), Plan::new());
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.close();
     assert!(runtime.run());
     assert_eq!(taken(&times.0), [(0, 0)]);

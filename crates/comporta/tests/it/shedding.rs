@@ -35,7 +35,7 @@ fn what_is_pushed_and_not_let_in_comes_back_with_the_reason() {
         let c = counts(&runtime, "work");
         assert_eq!((c.offered, c.refused, c.arrived, c.shed_at_door()), (4, 2, 2, 0));
         runtime.resume("work");
-        runtime.settle();
+        runtime.run_until_idle();
         sender.send(4).unwrap();
         drop(sender);
         assert!(runtime.run());
@@ -88,7 +88,7 @@ fn try_send_gives_back_what_the_controller_would_not_let_in() {
     // Visit by visit: also one that knows how much room there is.
     for n in 0..10 {
         sender.send(n).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
     }
     let c = counts(&runtime, "work");
     assert_eq!((c.offered, c.arrived, c.shed_at_door()), (4, 4, 0));
@@ -173,11 +173,11 @@ fn crowded() -> (TestRuntime, Sender<u64>) {
 fn who_waits_with_its_sender_waits_for_the_controller_too() {
     let (mut runtime, sender) = crowded();
     sender.send(0).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     let c = counts(&runtime, "work");
     assert_eq!((c.arrived, c.shed(Shed::Capacity)), (5, 5)); // two in the queue, three outside
     sender.send(1).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(counts(&runtime, "work").shed(Shed::Capacity), 15);
     runtime.resume("work");
     drop(sender);
@@ -190,7 +190,7 @@ fn a_disabled_queue_sheds_for_its_own_reason() {
     let (mut runtime, sender) = crowded();
     runtime.control().set_enabled("work", false).unwrap();
     sender.send(0).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     let c = counts(&runtime, "work");
     assert_eq!((c.shed(Shed::Disabled), c.shed(Shed::Capacity)), (10, 0));
     runtime.resume("work");
@@ -357,7 +357,7 @@ fn a_controller_is_told_of_what_was_handled() {
         (0..5).for_each(|n| sender.send(n).unwrap());
         runtime.advance(Duration::from_millis(3));
         runtime.resume("work");
-        runtime.settle();
+        runtime.run_until_idle();
         let told = taken(&TOLD);
         assert_eq!(told.iter().map(|done| done.n).sum::<usize>(), 5, "{ordered}");
         assert!(told.iter().all(|done| done.response == Duration::from_millis(3)), "{told:?}");
@@ -387,7 +387,7 @@ fn a_controller_that_panics_is_asked_no_more_and_all_are_let_in() {
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..20 {
         sender.send(n).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
     }
     drop(sender);
     assert!(runtime.run());

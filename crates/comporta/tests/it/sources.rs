@@ -32,7 +32,7 @@ fn an_iterator_is_pulled_only_as_far_as_there_is_room() {
     let mut runtime =
         TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(*pulled.lock().unwrap(), 11, "ten fill the queue, one waits");
     assert_eq!(counts(&runtime, "numbers").visits, 1, "for which it is not pulled again");
     runtime.resume("sink");
@@ -48,7 +48,7 @@ fn a_source_closed_while_it_waits_for_room_is_not_pulled_again() {
     let mut runtime =
         TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.close();
     runtime.resume("sink");
     assert!(runtime.run());
@@ -137,7 +137,7 @@ fn a_paced_source_makes_up_for_time_lost_so_that_its_rate_holds() {
     let times = Times::default();
     app.connect(app.source("n", || sources::paced(100.0, 0..6u64)), app.stage("s", times.clone()));
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.hold("n");
     runtime.advance(35 * MS);
     runtime.resume("n");
@@ -315,7 +315,7 @@ fn a_push_in_a_handler_never_holds_its_worker() {
     app.connect(numbers, pushes);
     let mut runtime = TestRuntime::new(app, &Plan::new().stage("full", |s| s.capacity(1))).unwrap();
     runtime.hold("full");
-    runtime.settle();
+    runtime.run_until_idle();
     let expected = [Ok(()), Err(SendError::WouldBlock(1)), Err(SendError::WouldBlock(2))];
     assert_eq!(taken(&answers), expected);
     let c = counts(&runtime, "full");
@@ -381,7 +381,7 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
         }
         assert!(waits.as_mut().poll(&mut context).is_ready(), "{rule:?}");
         drop(waits);
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!(counts(&runtime, "sink").cancelled, 0, "{rule:?}");
         sender.try_send(17).unwrap();
         sender.close();
@@ -410,7 +410,7 @@ fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
     assert_eq!((c.arrived, c.cancelled), (3, 1));
     sender.close();
     runtime.resume("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert!(!runtime.is_ended(), "one push is still under way");
     assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     drop(third);
@@ -432,11 +432,11 @@ fn dropping_a_push_that_was_granted_room_passes_it_on() {
     let mut third = Box::pin(sender.send_async(2));
     assert!(second.as_mut().poll(&mut context).is_pending());
     assert!(third.as_mut().poll(&mut context).is_pending());
-    runtime.settle(); // the queue is empty, and its one place is promised to the second
+    runtime.run_until_idle(); // the queue is empty, and its one place is promised to the second
     drop(second);
     assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     drop(third);
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 2]);
     assert_eq!(counts(&runtime, "sink").cancelled, 1);
     sender.try_send(3).unwrap();
@@ -492,7 +492,7 @@ fn a_pull_settles_once_after_everything_its_events_led_to() {
     app.connect(copy, two);
     let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.capacity(2))).unwrap();
     runtime.hold("two");
-    runtime.settle();
+    runtime.run_until_idle();
     let early = told(&heard);
     assert!(early.iter().all(|(group, ..)| *group > 2), "settled while copies wait: {early:?}");
     runtime.resume("two");
@@ -534,11 +534,11 @@ fn a_failed_event_settles_once_even_if_it_is_replayed() {
     let (sender, port) = app.input("in"); // keeps the stage open for the replay
     app.connect(port, fails);
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(told(&heard), [(1, 2, 0)]);
     *mended.lock().unwrap() = true;
     assert_eq!(runtime.control().replay("fails", 2).unwrap(), 2);
-    runtime.settle();
+    runtime.run_until_idle();
     assert!(told(&heard).is_empty());
     assert_eq!(counts(&runtime, "sink").handled, 2);
     drop(sender);
@@ -553,7 +553,7 @@ fn a_source_that_awaits_acknowledgement_is_pulled_one_group_at_a_time() {
     app.connect(numbers, app.sink("sink", |_: u64| {}));
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!((sent.take(), told(&heard).len()), (vec![1], 0));
     runtime.resume("sink");
     assert!(runtime.run());
@@ -568,7 +568,7 @@ fn a_source_that_sleeps_is_told_at_once_and_pulled_in_its_time() {
     app.connect(numbers, app.sink("sink", |_: u64| {}));
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     for group in 1..=3 {
-        runtime.settle();
+        runtime.run_until_idle();
         assert_eq!((sent.take(), told(&heard)), (vec![group], vec![(group, 0, 0)]));
         runtime.advance(MS * 9);
         assert!(sent.take().is_empty(), "pulled before its time");
@@ -592,10 +592,10 @@ fn groups_gathered_from_several_pulls_settle_each() {
         app.connect(gather, sink);
         let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
         runtime.hold(if plain_first { "numbers" } else { "plain" });
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.hold("sink");
         runtime.resume(if plain_first { "numbers" } else { "plain" });
-        runtime.settle();
+        runtime.run_until_idle();
         runtime.resume("sink");
         assert!(runtime.run(), "plain first: {plain_first}\n{}", runtime.snapshot());
         let groups: Vec<_> = told(&heard).into_iter().map(|(group, ..)| group).collect();

@@ -130,7 +130,7 @@ fn few_images_are_held_at_once() {
     let app = app(Settings { input, out, level }, Gather::default());
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("save");
-    runtime.settle();
+    runtime.run_until_idle();
     let snapshot = runtime.snapshot();
     let stage = |name: &str| snapshot.stage(name).unwrap();
     assert_eq!(stage("save").queued, 4);

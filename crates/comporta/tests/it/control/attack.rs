@@ -274,7 +274,7 @@ fn whatever_a_policy_does_nothing_is_lost_step_by_step() {
         if seed % 4 == 0 {
             control.set_policy("main", "stealing").unwrap();
             control.set_policy("side", "stealing").unwrap();
-            runtime.settle(); // those who had something in hand have finished it
+            runtime.run_until_idle(); // those who had something in hand have finished it
             assert_eq!(settings(&runtime.snapshot()), planned(&runtime.snapshot()), "seed {seed}");
         }
         assert!(

@@ -89,7 +89,7 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
         .stage("sink", |s| s.capacity(1));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
     let seen = puppet.told(&mut runtime, |control| {
         let work = id(control, "work");
@@ -102,7 +102,7 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
     assert_eq!(seen, (1, true, 2), "those that leave after their event do not count");
     runtime.control().set_policy("main", "single").unwrap();
     runtime.resume("sink");
-    assert!(runtime.settle() > 0);
+    assert!(runtime.run_until_idle() > 0);
     assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
     assert!(runtime.run());
 }
@@ -124,12 +124,12 @@ fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("sink");
     (0..20).for_each(|n| sender.send(n).unwrap());
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
     puppet.told(&mut runtime, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
     runtime.control().set_policy("main", "single").unwrap();
     runtime.resume("sink");
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(stage(&runtime.snapshot(), "work").instances, 4);
 }
 
@@ -320,7 +320,7 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     app.connect(port, sink);
     let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("once")).unwrap();
     sender.send(1).unwrap();
-    runtime.settle();
+    runtime.run_until_idle();
     assert_eq!(calls.load(SeqCst), 0);
 }
 

@@ -26,7 +26,7 @@ fn as_many_events_are_taken_at_once_as_there_are_instances() {
     });
     assert_eq!(seen, (Ok(1), Ok(1)));
     chain.runtime.control().set_policy("main", "single").unwrap();
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(stage(&chain.runtime.snapshot(), "a").instances, 1, "as planned again");
     chain.ends();
 }
@@ -67,7 +67,7 @@ fn all_of_them_or_more_of_a_stateful_stage_are_refused() {
     let plan = Plan::new().policy("puppet").stage("work", |s| s.instances(2));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     runtime.hold("work");
-    runtime.settle(); // the others have ended
+    runtime.run_until_idle(); // the others have ended
     let before = settings(&runtime.snapshot());
     let refused = puppet.told(&mut runtime, |control| {
         let (numbers, work) = (id(control, "numbers"), id(control, "work"));

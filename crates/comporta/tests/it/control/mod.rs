@@ -237,7 +237,7 @@ impl Chain {
 
     /// What was handled since the last call, once everything has come to rest.
     pub(crate) fn ran(&mut self) -> String {
-        self.runtime.settle();
+        self.runtime.run_until_idle();
         self.log.take()
     }
 

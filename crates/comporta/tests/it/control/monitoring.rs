@@ -239,7 +239,7 @@ fn firing_can_be_ended_and_needs_private_queues() {
     let mut runtime = TestRuntime::new(app, &Plan::new().policy("once")).unwrap();
     for n in 0..20 {
         sender.send(n).unwrap();
-        runtime.settle();
+        runtime.run_until_idle();
     }
     assert_eq!(calls.load(SeqCst), 1);
 }

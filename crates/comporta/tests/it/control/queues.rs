@@ -61,7 +61,7 @@ fn a_capacity_bounds_what_waits_and_below_what_waits_all_stay() {
     let mut chain = Chain::planned(|plan| plan.every(|s| s.capacity(4)), |_| Ok(()));
     chain.runtime.hold("b");
     chain.push(0..4);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(queued(&chain, "b"), 4);
     let seen = chain.told(|control| {
         let b = id(control, "b");
@@ -70,7 +70,7 @@ fn a_capacity_bounds_what_waits_and_below_what_waits_all_stay() {
     });
     assert_eq!(seen, 1);
     chain.push(4..6);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(queued(&chain, "b"), 4, "all stay, none comes");
     assert_eq!(stage(&chain.runtime.snapshot(), "b").outboxed, 1, "one waits for room");
     chain.told(|control| control.set_queue_capacity(id(control, "b"), 100)).unwrap();
@@ -108,15 +108,15 @@ fn what_happens_at_a_full_queue_can_be_said() {
     chain.runtime.hold("b");
     chain.told(|control| control.set_when_full(id(control, "b"), WhenFull::DropNewest)).unwrap();
     chain.push(0..5);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!((queued(&chain, "b"), counts(&chain.runtime, "b").shed(Shed::Newest)), (2, 3));
     chain.told(|control| control.set_when_full(id(control, "b"), WhenFull::DropOldest)).unwrap();
     chain.push(5..6);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(counts(&chain.runtime, "b").shed(Shed::Oldest), 1);
     chain.told(|control| control.set_when_full(id(control, "b"), WhenFull::Block)).unwrap();
     chain.push(6..8);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(stage(&chain.runtime.snapshot(), "b").outboxed, 1);
     chain.log.take();
     chain.runtime.resume("b");
@@ -131,7 +131,7 @@ fn a_disabled_queue_sheds_what_arrives_until_it_is_enabled() {
     let mut chain = Chain::new(|_| Ok(()));
     chain.runtime.hold("b");
     chain.push(0..1);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     let enabled = chain.told(|control| {
         let b = id(control, "b");
         control.disable_queue(b).unwrap();
@@ -139,7 +139,7 @@ fn a_disabled_queue_sheds_what_arrives_until_it_is_enabled() {
     });
     assert!(!enabled);
     chain.push(1..4);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(counts(&chain.runtime, "b").shed(Shed::Disabled), 3);
     assert_eq!(queued(&chain, "b"), 1, "what was there stays");
     let enabled = chain.told(|control| {
@@ -150,13 +150,13 @@ fn a_disabled_queue_sheds_what_arrives_until_it_is_enabled() {
     assert!(enabled);
     chain.push(4..5);
     chain.runtime.resume("b");
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(counts(&chain.runtime, "b").handled, 2);
     // The next policy finds it open, whatever this one did.
     chain.told(|control| control.disable_queue(id(control, "b"))).unwrap();
     chain.runtime.control().set_policy("main", "single").unwrap();
     chain.push(5..6);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     assert_eq!(counts(&chain.runtime, "b").handled, 3);
     chain.ends();
 }

@@ -53,7 +53,7 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
     chain.runtime.hold("b");
     chain.push(4..8);
-    chain.runtime.settle();
+    chain.runtime.run_until_idle();
     chain.log.take();
     chain.runtime.resume("b");
     assert_eq!(chain.ran(), "b4 b5 c4 b6 b7 c5 c6 c7");
@@ -105,7 +105,7 @@ fn visits_are_counted_and_zero_ends_it() {
     let mut seen = Vec::new();
     for n in 0..12 {
         sender.send(n).unwrap();
-        runtime.settle(); // the one place with an event, and once without
+        runtime.run_until_idle(); // the one place with an event, and once without
         seen.push(calls.load(SeqCst));
     }
     assert_eq!(seen, [0, 1, 2, 2, 3, 4, 4, 5, 5, 5, 5, 5]);
@@ -153,7 +153,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     assert_eq!(refused[2], "stage 77 is not in the cluster `main`");
     assert!(refused[3..].iter().all(|why| *why == refused[0]), "{refused:?}");
     (0..2).for_each(|n| sender.send(n).unwrap());
-    runtime.settle();
+    runtime.run_until_idle();
     let order: Vec<String> =
         log.take().split(' ').filter(|done| !done.starts_with('f')).map(String::from).collect();
     assert_eq!(order.join(" "), "a0 a1 b0 b1");

@@ -42,7 +42,7 @@ impl Pipe {
     }
 
     fn ran(&mut self) -> String {
-        self.runtime.settle();
+        self.runtime.run_until_idle();
         self.log.take()
     }
 
@@ -106,7 +106,7 @@ fn cohort_goes_there_and_back_and_stays_while_events_last() {
         if !resumed.is_empty() {
             pipe.runtime.resume(resumed);
         }
-        pipe.runtime.settle();
+        pipe.runtime.run_until_idle();
         pipe.runtime.hold("a");
     }
     pipe.log.take();
@@ -126,12 +126,12 @@ fn the_way_of_cohort_back_leads_over_the_stages_between() {
         pipe.runtime.hold(name);
     }
     pipe.push(4..8);
-    pipe.runtime.settle();
+    pipe.runtime.run_until_idle();
     pipe.runtime.resume("a");
-    pipe.runtime.settle(); // four at b
+    pipe.runtime.run_until_idle(); // four at b
     pipe.push(8..10);
     pipe.runtime.hold("a");
-    pipe.runtime.settle(); // two at a
+    pipe.runtime.run_until_idle(); // two at a
     pipe.log.take();
     for name in ["c", "a", "b"] {
         pipe.runtime.resume(name);
@@ -165,12 +165,12 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
         orders.next_back().map(|d| (d.did.clone(), d.why.clone())).unwrap()
     };
     assert_eq!(order(&runtime).0, "the visit order is `s1`, `s2`, `s3`");
-    runtime.settle();
+    runtime.run_until_idle();
     runtime.advance(Duration::from_secs(1)); // what is done is remembered again
     for (input, events) in inputs.iter().zip([5, 3, 2]) {
         (0..events).for_each(|n| input.send(n).unwrap());
     }
-    runtime.settle();
+    runtime.run_until_idle();
     // As published: shares of 50, 30 and 20 % over nine slots.
     let (did, why) = order(&runtime);
     let published = ["s1", "s2", "s1", "s2", "s1", "s2", "s1", "s3", "s1", "s3"];
@@ -183,7 +183,7 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
 #[test]
 fn dbr_goes_to_the_slowest_stage_first() {
     let mut pipe = pipe("dbr", 1);
-    pipe.runtime.settle();
+    pipe.runtime.run_until_idle();
     pipe.runtime.advance(Duration::from_secs(1));
     // Much arrives at `b` and nothing is processed there: it is the bottleneck.
     pipe.runtime.hold("b");
@@ -227,7 +227,7 @@ fn the_threads_of_seda_dynamic_follow_the_queue_every_two_seconds() {
     assert_eq!(threads_of(&pipe.runtime), [1, 2, 2, 2]);
     pipe.runtime.hold("b");
     pipe.push(0..80);
-    pipe.runtime.settle();
+    pipe.runtime.run_until_idle();
     let second = |pipe: &mut Pipe| {
         pipe.runtime.advance(Duration::from_secs(1));
         threads_of(&pipe.runtime)[2]
@@ -235,7 +235,7 @@ fn the_threads_of_seda_dynamic_follow_the_queue_every_two_seconds() {
     let grown: Vec<usize> = (0..20).map(|_| second(&mut pipe)).collect();
     assert_eq!(grown, [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10, 10, 10]);
     pipe.runtime.resume("b");
-    pipe.runtime.settle();
+    pipe.runtime.run_until_idle();
     let shrunk: Vec<usize> = (0..20).map(|_| second(&mut pipe)).collect();
     assert_eq!(shrunk, [10, 9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2]);
     assert_eq!(threads_of(&pipe.runtime), [1, 2, 2, 2], "the others stayed");
