@@ -357,7 +357,7 @@
 //!
 //! # Tests
 //!
-//! [`testing`] runs one stage ([`Probe`](testing::Probe)) or a whole graph
+//! [`testing`] runs one stage ([`StageTester`](testing::StageTester)) or a whole graph
 //! ([`TestRuntime`](testing::TestRuntime)) on the thread of the test, step by step, on virtual time.
 //!
 //! ```

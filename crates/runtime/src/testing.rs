@@ -1,6 +1,6 @@
 //! The test runtime: a stage, or a whole graph, run step by step on virtual time.
 //!
-//! [`Probe`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
+//! [`StageTester`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
 //! but on the thread of the test: each step is one visit, and which worker makes it is chosen by a
 //! seed. Time stands still unless the test moves it.
 
@@ -27,10 +27,10 @@ use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;
 
-/// One stage by itself: push events, look at what it sent.
+/// One stage by itself: send it events, look at what it sent.
 ///
 /// ```
-/// # use comporta_runtime::testing::Probe;
+/// # use comporta_runtime::testing::StageTester;
 /// # use comporta_model::{event::Ev, port::Out, stage::{Cx, Stage}, error::Result};
 /// struct Double;
 /// impl Stage for Double {
@@ -41,25 +41,25 @@ use crate::user;
 ///         Ok(())
 ///     }
 /// }
-/// let mut probe = Probe::new(Double);
-/// probe.push(21).unwrap();
-/// assert_eq!(probe.out.drain().collect::<Vec<_>>(), [42]);
+/// let mut tester = StageTester::new(Double);
+/// tester.send(21).unwrap();
+/// assert_eq!(tester.out.drain().collect::<Vec<_>>(), [42]);
 /// ```
-pub struct Probe<S: Stage> {
+pub struct StageTester<S: Stage> {
     /// The stage.
     pub stage: S,
-    /// What it sent: `probe.out.drain()`, or `probe.out.port.drain()`.
+    /// What it sent: `tester.out.drain()`, or `tester.out.port.drain()`.
     pub out: S::Ports,
     cx: Cx,
-    host: Arc<ProbeHost>,
+    host: Arc<TesterHost>,
 }
 
-struct ProbeHost {
+struct TesterHost {
     clock: Clock,
     quit: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl Host for ProbeHost {
+impl Host for TesterHost {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -68,25 +68,25 @@ impl Host for ProbeHost {
     }
 }
 
-impl<S: Stage> Probe<S> {
+impl<S: Stage> StageTester<S> {
     /// The stage, initialised. Panics if that fails.
     pub fn new(mut stage: S) -> Self {
-        let host = Arc::new(ProbeHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
-        let cx = Cx::new("probe".into(), 0, host.clone());
+        let host = Arc::new(TesterHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
+        let cx = Cx::new("tester".into(), 0, host.clone());
         if let Err(error) = stage.init(&cx) {
             panic!("init failed: {error}");
         }
-        Probe { stage, out: S::Ports::new(), cx, host }
+        StageTester { stage, out: S::Ports::new(), cx, host }
     }
 
-    /// Hands it an event. What a failing call sent is withdrawn, as in a program.
+    /// Sends it an event. What a failing call sent is withdrawn, as in a program.
     ///
     /// # Errors
     /// The error or panic of the handler.
-    pub fn push(&mut self, event: S::In) -> Result<(), Reason> {
+    pub fn send(&mut self, event: S::In) -> Result<(), Reason> {
         use crate::stage::ports::{Mark, Withdraw};
         let mut slot = Some(event);
-        let Probe { stage, out, cx, .. } = self;
+        let StageTester { stage, out, cx, .. } = self;
         out.each(&mut Mark);
         let result = match user::call(|| stage.handle(Ev::lend(&mut slot), out, cx)) {
             Ok(Ok(())) => Ok(()),
@@ -104,7 +104,7 @@ impl<S: Stage> Probe<S> {
     /// # Errors
     /// The error or panic of the handler.
     pub fn finish(&mut self) -> Result<(), Reason> {
-        let Probe { stage, out, cx, .. } = self;
+        let StageTester { stage, out, cx, .. } = self;
         match user::call(|| stage.finish(out, cx)) {
             Ok(result) => result.map_err(|error| Reason::Error(error.to_string())),
             Err(reason) => Err(reason),
@@ -127,9 +127,9 @@ impl<S: Stage> Probe<S> {
     }
 }
 
-impl<S: Stage> fmt::Debug for Probe<S> {
+impl<S: Stage> fmt::Debug for StageTester<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Probe").field("cx", &self.cx).finish_non_exhaustive()
+        f.debug_struct("StageTester").field("cx", &self.cx).finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::{Probe, TestRuntime, record};
+use comporta::testing::{StageTester, TestRuntime, record};
 use comporta::{App, Cx, Ended, Error, Ev, OnPanic, Out, Plan, Reason, Result, Retry, Stage, Time};
 
 use crate::seen::{collector, counts, stage, taken};
@@ -400,12 +400,12 @@ fn a_flood_in_an_ordered_stage_leaves_the_others_in_order() {
 
 #[test]
 fn a_stage_tried_by_itself_reports_its_failures() {
-    let mut probe = Probe::new(picky(|n| n == 1, |n| n == 2));
-    probe.push(0).unwrap();
-    assert_eq!(probe.push(1), Err(Reason::Error("not 1".to_owned())));
-    assert!(matches!(probe.push(2), Err(Reason::Panic(message, _)) if message == "no 2"));
-    probe.push(3).unwrap();
-    assert_eq!(probe.out.drain().collect::<Vec<_>>(), [0, 3]);
+    let mut tester = StageTester::new(picky(|n| n == 1, |n| n == 2));
+    tester.send(0).unwrap();
+    assert_eq!(tester.send(1), Err(Reason::Error("not 1".to_owned())));
+    assert!(matches!(tester.send(2), Err(Reason::Panic(message, _)) if message == "no 2"));
+    tester.send(3).unwrap();
+    assert_eq!(tester.out.drain().collect::<Vec<_>>(), [0, 3]);
 }
 
 #[test]

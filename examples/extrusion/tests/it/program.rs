@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Parser;
-use comporta::testing::{Probe, TestRuntime};
+use comporta::testing::{StageTester, TestRuntime};
 use comporta::{ClusterPlan, Ended, Plan, Retry};
 use comporta_example_extrusion::extrude::Prism;
 use comporta_example_extrusion::generate::{SCENE, Storm};
@@ -116,9 +116,9 @@ proptest! {
         let prisms = prisms(&args).concat();
         let (report, told) = report();
         let renderer = Renderer::new(out.clone(), 1, 5, args.extrude(), report);
-        let mut renderer = Probe::new(renderer);
+        let mut renderer = StageTester::new(renderer);
         for n in order {
-            renderer.push(prisms[n].clone()).unwrap();
+            renderer.send(prisms[n].clone()).unwrap();
         }
         prop_assert_eq!(files(&out).len(), 5, "drawn before the end");
         renderer.finish().unwrap();
@@ -193,12 +193,12 @@ fn a_prism_of_a_step_that_has_passed_is_refused() {
     let args = args(&out, "--steps 2 --segments 2 --every 1 --sides 3");
     let prisms = prisms(&args).concat();
     let (report, told) = report();
-    let mut renderer = Probe::new(Renderer::new(out.clone(), 1, 4, args.extrude(), report));
-    renderer.push(prisms[0].clone()).unwrap();
-    renderer.push(prisms[1].clone()).unwrap();
-    let late = renderer.push(prisms[1].clone()).unwrap_err();
+    let mut renderer = StageTester::new(Renderer::new(out.clone(), 1, 4, args.extrude(), report));
+    renderer.send(prisms[0].clone()).unwrap();
+    renderer.send(prisms[1].clone()).unwrap();
+    let late = renderer.send(prisms[1].clone()).unwrap_err();
     assert_eq!(late.to_string(), "step 0 has passed");
-    renderer.push(prisms[2].clone()).unwrap();
+    renderer.send(prisms[2].clone()).unwrap();
     renderer.finish().unwrap();
     assert_eq!((drawn(&told).steps, drawn(&told).left_out), (1, 1));
 }
