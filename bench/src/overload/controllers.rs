@@ -136,7 +136,7 @@ mod tests {
             let row = CONTROLLERS.iter().find(|row| row.name == offer.name).expect(offer.name);
             for (mean, capacity) in [(10, 9e4), (1000, 990.0)] {
                 let choice = row.choice(Duration::from_micros(mean), capacity);
-                offer.settle(&choice, "admission").unwrap();
+                offer.validate(&choice, "admission").unwrap();
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use comporta_model::plan::{Choice, Offer, PlanFault, settle_choice};
+use comporta_model::plan::{Choice, Offer, PlanFault, validate_choice};
 
 use crate::strategies;
 use crate::strategy::Strategy;
@@ -67,7 +67,7 @@ impl Registry {
     /// When there is none of that name (the nearest is told), or a parameter does not fit.
     pub fn make(&self, choice: &Choice, seed: u64) -> Result<Box<dyn Strategy>, Unknown> {
         let offers: Vec<Offer> = self.0.iter().map(|entry| entry.offer).collect();
-        let full = settle_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;
+        let full = validate_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;
         let entry = self.0.iter().rev().find(|entry| entry.offer.is_called(&full.name));
         let entry = entry.expect("the choice was found among the offers of these entries");
         Ok((entry.make)(&full, seed))

@@ -188,7 +188,7 @@ fn rows(rows: &[&Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Lists what is settled.
+/// Lists what is validated.
 struct Lister<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
@@ -256,15 +256,15 @@ impl Lister<'_> {
             Kind::Input => matches!(field.key, "tier" | "deadline"),
         };
         let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();
-        let settled = &self.settings.stages[number];
+        let validated = &self.settings.stages[number];
         let rows: Vec<Row> = list
             .into_iter()
             .map(|field| {
-                let value = (field.show)(settled);
+                let value = (field.show)(validated);
                 let origin = if (field.said)(&own) {
                     self.origin(&format!("stage.{name}.{}", field.key))
                 } else if (field.said)(&self.plan.every)
-                    && !gave_way(field.key, &own, self.plan, settled)
+                    && !gave_way(field.key, &own, self.plan, validated)
                 {
                     format!("{}, [every]", self.origin(&format!("every.{}", field.key)))
                 } else {
@@ -332,19 +332,19 @@ fn gave_way(
     key: &str,
     own: &StagePlan,
     plan: &Plan,
-    settled: &comporta_model::plan::StageSettings,
+    validated: &comporta_model::plan::StageSettings,
 ) -> bool {
     key == "instances"
         && own.instances.is_none()
-        && plan.every.instances.is_some_and(|every| every != settled.instances)
+        && plan.every.instances.is_some_and(|every| every != validated.instances)
 }
 
 fn fields<P, S>(
     fields: &[Field<P, S>],
-    settled: &S,
+    validated: &S,
     origin: impl Fn(&Field<P, S>) -> String,
 ) -> Vec<Row> {
-    let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(settled), origin(field));
+    let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(validated), origin(field));
     fields.iter().map(row).collect()
 }
 

@@ -424,7 +424,7 @@ impl PlanSpec {
     ///
     /// # Errors
     /// Every mistake found, also while reading.
-    pub fn settle(
+    pub fn validate(
         &self,
         graph: &Graph,
         program: &Plan,
@@ -432,7 +432,7 @@ impl PlanSpec {
         cpus: usize,
     ) -> Result<Effective, Report> {
         let plan = self.plan.clone().over(program);
-        let (settings, faults) = match plan.settle(graph, catalogue, cpus) {
+        let (settings, faults) = match plan.validate(graph, catalogue, cpus) {
             Ok(settings) => (Some(settings), Vec::new()),
             Err(faults) => (None, faults),
         };

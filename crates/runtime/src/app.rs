@@ -545,7 +545,7 @@ impl App {
         let catalogue = self.catalogue();
         let inner = self.inner.borrow();
         let plan = plan.clone().over(&inner.plan);
-        plan.settle(&inner.graph, &catalogue, cpus()).map_err(StartError::Plan)
+        plan.validate(&inner.graph, &catalogue, cpus()).map_err(StartError::Plan)
     }
 
     /// Makes the nodes; nothing runs yet.

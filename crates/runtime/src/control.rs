@@ -6,7 +6,7 @@ use std::fmt;
 
 use comporta_model::graph::StageId;
 use comporta_model::plan::{
-    self, Choice, PlanFault, capacity_allowed, instances_allowed, settle_choice, threads_allowed,
+    self, Choice, PlanFault, capacity_allowed, instances_allowed, threads_allowed, validate_choice,
 };
 
 use crate::core::Core;
@@ -194,7 +194,7 @@ impl Control {
         let at = self.pool(cluster)?;
         let key = format!("cluster.{cluster}.policy");
         let offers = self.core.registry.offers();
-        let choice = settle_choice("policy", &offers, &policy.into(), &key)
+        let choice = validate_choice("policy", &offers, &policy.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         not_calling()?;
         self.core.policy_hosts[at].install(&self.core, choice).map_err(|refused| match refused {
@@ -238,7 +238,7 @@ impl Control {
         let id = self.queue(stage)?;
         let key = format!("stage.{stage}.admission");
         let offers = self.core.admissions.offers();
-        let choice = settle_choice("admission controller", &offers, &controller.into(), &key)
+        let choice = validate_choice("admission controller", &offers, &controller.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         let controller = Controller::new(&self.core.admissions, &choice);
         self.core.node(id.0).set_controller(controller);

@@ -125,7 +125,7 @@ mod tests {
 
     fn breakwater(text: &str) -> Breakwater {
         let choice: Choice = text.parse().unwrap();
-        Breakwater::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Breakwater::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     const PLAN: &str = "breakwater(target=10ms, every=1ms)";

@@ -178,7 +178,7 @@ mod tests {
 
     fn gradient(text: &str) -> Gradient {
         let choice: Choice = text.parse().unwrap();
-        Gradient::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Gradient::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     #[test]

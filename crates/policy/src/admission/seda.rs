@@ -193,7 +193,7 @@ mod tests {
 
     fn seda(text: &str) -> Seda {
         let choice: Choice = text.parse().unwrap();
-        Seda::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Seda::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     fn done(millis: u64, n: usize) -> Done {

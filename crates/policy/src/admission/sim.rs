@@ -76,7 +76,7 @@ pub(super) fn made(text: &str) -> Box<dyn Admission> {
     let choice: Choice = text.parse().unwrap();
     let registry = Registry::new();
     let entry = registry.find(&choice.name).unwrap();
-    entry.make(&entry.offer.settle(&choice, "admission").unwrap())
+    entry.make(&entry.offer.validate(&choice, "admission").unwrap())
 }
 
 struct Random(u64);

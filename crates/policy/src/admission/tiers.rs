@@ -190,7 +190,7 @@ mod tests {
 
     fn tiers(text: &str) -> Tiers {
         let choice: Choice = text.parse().unwrap();
-        Tiers::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Tiers::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     #[test]

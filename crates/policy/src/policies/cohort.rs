@@ -50,8 +50,8 @@ pub(super) fn bounded() -> Entry {
 impl Cohort {
     /// The bounded one, from its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Cohort { events: settled.count("events") }
+    pub fn new(validated: &Choice) -> Self {
+        Cohort { events: validated.count("events") }
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) fn entry() -> Entry {
 impl Color {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Color { colors: settled.stages("colors") }
+    pub fn new(validated: &Choice) -> Self {
+        Color { colors: validated.stages("colors") }
     }
 }
 

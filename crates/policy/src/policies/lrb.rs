@@ -50,8 +50,8 @@ pub(super) fn entry() -> Entry {
 impl Lrb {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        let slots_per_stage = settled.count("slots_per_stage");
+    pub fn new(validated: &Choice) -> Self {
+        let slots_per_stage = validated.count("slots_per_stage");
         Lrb { slots_per_stage, stages: Vec::new(), order: Vec::new() }
     }
 }

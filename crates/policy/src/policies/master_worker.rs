@@ -35,8 +35,8 @@ pub(super) fn entry() -> Entry {
 impl MasterWorker {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        MasterWorker { masters: settled.count("masters") }
+    pub fn new(validated: &Choice) -> Self {
+        MasterWorker { masters: validated.count("masters") }
     }
 }
 

@@ -49,17 +49,17 @@ pub(super) fn entry() -> Entry {
 impl Seda {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Seda::of(settled.count("threads"), settled)
+    pub fn new(validated: &Choice) -> Self {
+        Seda::of(validated.count("threads"), validated)
     }
 
     /// With so many threads for each stage, and the rest from its parameters.
-    pub(super) fn of(threads: usize, settled: &Choice) -> Self {
+    pub(super) fn of(threads: usize, validated: &Choice) -> Self {
         Seda {
             threads,
-            capacity: settled.count("capacity"),
-            instances: settled.count("instances"),
-            shed: settled.flag("shed"),
+            capacity: validated.count("capacity"),
+            instances: validated.count("instances"),
+            shed: validated.flag("shed"),
         }
     }
 }

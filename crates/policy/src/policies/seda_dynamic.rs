@@ -70,14 +70,14 @@ pub(super) fn entry() -> Entry {
 impl SedaDynamic {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        let threads_min = settled.count("threads_min");
+    pub fn new(validated: &Choice) -> Self {
+        let threads_min = validated.count("threads_min");
         SedaDynamic {
-            seda: Seda::of(threads_min, settled),
-            every: settled.span("every"),
-            above: settled.count("above"),
+            seda: Seda::of(threads_min, validated),
+            every: validated.span("every"),
+            above: validated.count("above"),
             threads_min,
-            threads_max: settled.count("threads_max"),
+            threads_max: validated.count("threads_max"),
             stages: Vec::new(),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_most_under_the_least_is_refused_before_anything_is_changed() {
         let choice = "seda-dynamic(threads_min=20)".parse().unwrap();
-        let offer = super::entry().offer.settle(&choice, "policy").unwrap();
+        let offer = super::entry().offer.validate(&choice, "policy").unwrap();
         let mut mock = one_stage();
         let refused = mock.start(&mut super::SedaDynamic::new(&offer)).unwrap_err();
         assert_eq!(refused.to_string(), "`threads_max` is 10: use `threads_min`, 20, or more");

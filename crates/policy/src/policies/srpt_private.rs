@@ -35,8 +35,8 @@ pub(super) fn entry() -> Entry {
 impl SrptPrivate {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        SrptPrivate { events: settled.count("events") }
+    pub fn new(validated: &Choice) -> Self {
+        SrptPrivate { events: validated.count("events") }
     }
 }
 

@@ -47,11 +47,11 @@ pub(super) fn entry() -> Entry {
 impl ThreadStealing {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
+    pub fn new(validated: &Choice) -> Self {
         ThreadStealing {
-            threads: settled.count("threads"),
-            instances: settled.count("instances"),
-            every: settled.span("every"),
+            threads: validated.count("threads"),
+            instances: validated.count("instances"),
+            every: validated.span("every"),
             stages: Vec::new(),
         }
     }

@@ -28,7 +28,7 @@ fn choices() -> Vec<Choice> {
 fn make(choice: &Choice) -> Box<dyn Policy> {
     let registry = Registry::new();
     let entry = registry.find(&choice.name).unwrap();
-    entry.make(&entry.offer.settle(choice, "policy").unwrap())
+    entry.make(&entry.offer.validate(choice, "policy").unwrap())
 }
 
 /// Source, input, stage or stateful stage, and its depth if it is a stage.

@@ -9,7 +9,7 @@ use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
-    defaults, settle_choice,
+    defaults, validate_choice,
 };
 
 /// Everything the runtime needs to know of one stage.
@@ -198,7 +198,7 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     every
 }
 
-/// The clusters of a plan, settled: their pools, and the pool of each stage.
+/// The clusters of a plan, validated: their pools, and the pool of each stage.
 struct Parts {
     pools: Vec<PoolSettings>,
     pool_of: Vec<usize>,
@@ -209,7 +209,7 @@ impl Plan {
     ///
     /// # Errors
     /// All the mistakes found.
-    pub fn settle(
+    pub fn validate(
         &self,
         graph: &Graph,
         catalogue: &Catalogue,
@@ -220,15 +220,15 @@ impl Plan {
         for name in self.stages.keys().filter(|name| !known.contains_key(name.as_str())) {
             faults.push(no_stage(graph, name, &format!("stage.{name}")));
         }
-        let Parts { pools, pool_of } = self.settle_clusters(graph, catalogue, cpus, &mut faults);
-        let connectors = self.settle_connectors(graph, &mut faults);
+        let Parts { pools, pool_of } = self.validate_clusters(graph, catalogue, cpus, &mut faults);
+        let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
         let stages = graph
             .stages
             .iter()
             .zip(pool_of)
             .map(|(spec, pool)| {
-                self.settle_stage(graph, spec, &every, catalogue, pool, &mut faults)
+                self.validate_stage(graph, spec, &every, catalogue, pool, &mut faults)
             })
             .collect();
         if !faults.is_empty() {
@@ -243,7 +243,7 @@ impl Plan {
         })
     }
 
-    fn settle_clusters(
+    fn validate_clusters(
         &self,
         graph: &Graph,
         catalogue: &Catalogue,
@@ -347,7 +347,7 @@ impl Plan {
         }
     }
 
-    fn settle_connectors(
+    fn validate_connectors(
         &self,
         graph: &Graph,
         faults: &mut Vec<PlanFault>,
@@ -391,7 +391,7 @@ impl Plan {
         rules
     }
 
-    fn settle_stage(
+    fn validate_stage(
         &self,
         graph: &Graph,
         spec: &StageSpec,
@@ -496,7 +496,7 @@ impl Plan {
     }
 }
 
-/// Settles a choice; what it says of stages by name must be of stages that are there.
+/// Validates a choice; what it says of stages by name must be of stages that are there.
 fn chosen(
     what: &'static str,
     offers: &[Offer],
@@ -505,17 +505,17 @@ fn chosen(
     graph: &Graph,
     faults: &mut Vec<PlanFault>,
 ) -> Choice {
-    let settled = settle_choice(what, offers, said, key).unwrap_or_else(|wrong| {
+    let validated = validate_choice(what, offers, said, key).unwrap_or_else(|wrong| {
         faults.extend(wrong);
         said.clone()
     });
-    for (param, value) in &settled.params {
+    for (param, value) in &validated.params {
         let Param::Stages(stages) = value else { continue };
         for name in stages.keys().filter(|name| graph.find(name).is_none()) {
             faults.push(no_stage(graph, name, &format!("{key}.{param}")));
         }
     }
-    settled
+    validated
 }
 
 /// The name of the pool that was opened under this number.
@@ -566,7 +566,7 @@ mod tests {
     }
 
     fn mistakes(plan: &Plan) -> Vec<String> {
-        let faults = plan.settle(&graph(false), &catalogue(), 2).unwrap_err();
+        let faults = plan.validate(&graph(false), &catalogue(), 2).unwrap_err();
         faults.iter().map(|fault| format!("{}: {fault}", fault.key())).collect()
     }
 
@@ -617,7 +617,7 @@ mod tests {
             assert!(told.starts_with(&format!("every.{key}: ")), "{told}");
         }
         let stateful = Plan::new().every(|every| every.instances(3));
-        let settings = stateful.settle(&graph(false), &catalogue(), 1).unwrap();
+        let settings = stateful.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.instances).collect();
         assert_eq!(of, [1, 3, 1], "it gives way where one stage cannot have it");
     }
@@ -625,7 +625,7 @@ mod tests {
     #[test]
     fn a_rate_said_of_every_stage_holds_for_sources_and_one_said_by_name_goes_before_it() {
         let rates = |plan: Plan| {
-            let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+            let settings = plan.validate(&graph(false), &catalogue(), 1).unwrap();
             settings.stages.iter().map(|stage| stage.rate).collect::<Vec<_>>()
         };
         let none = f64::INFINITY;
@@ -641,7 +641,7 @@ mod tests {
         let plan = Plan::new()
             .every(|every| every.deadline(ms(50)).tier(3))
             .stage("read", |read| read.tier(7));
-        let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|s| (s.tier, s.deadline)).collect();
         assert_eq!(of, [(7, Some(ms(50))), (0, None), (0, None)]);
         let plan = Plan::new()
@@ -662,7 +662,7 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.threads(3))
             .cluster("z", |z| z.stages(StageSet::all() - "read" - "split"));
-        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
         let pools: Vec<_> = settings.pools.iter().map(|p| (p.name.as_str(), p.threads)).collect();
         assert_eq!(pools, [("a", 3), ("z", 1)]);
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
@@ -676,7 +676,7 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.stages("read".into()))
             .cluster("b", |b| b.stages(StageSet::all() - "read"));
-        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
         assert_eq!(settings.pools.len(), 2);
         assert_eq!(settings.stages.iter().map(|s| s.pool).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(
@@ -691,8 +691,8 @@ mod tests {
     #[test]
     fn what_a_local_connector_joins_is_in_one_cluster() {
         let plan = Plan::new().cluster("side", |side| side.stages("sum".into()));
-        assert!(plan.settle(&graph(false), &catalogue(), 2).is_ok());
-        let faults = plan.settle(&graph(true), &catalogue(), 2).unwrap_err();
+        assert!(plan.validate(&graph(false), &catalogue(), 2).is_ok());
+        let faults = plan.validate(&graph(true), &catalogue(), 2).unwrap_err();
         assert_eq!(faults[0].key(), "cluster.side.stages");
         assert!(faults[0].to_string().starts_with("`split.odd` and `sum` are joined by a local"));
     }
@@ -702,7 +702,7 @@ mod tests {
         let plan = Plan::new()
             .connector("split->sum", |c| c.when_full(WhenFull::DropNewest))
             .connector("split.even  ->  sum", |c| c.when_full(WhenFull::DropOldest));
-        let settings = plan.settle(&graph(false), &catalogue(), 2).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 2).unwrap();
         assert_eq!(
             settings.connectors,
             [vec![None], vec![Some(WhenFull::DropNewest)], vec![Some(WhenFull::DropOldest)]]
