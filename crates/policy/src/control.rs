@@ -77,8 +77,8 @@ pub enum Refused {
     /// Sources and inputs have no queue.
     #[error("`{0}` has no queue")]
     NoQueue(String),
-    /// Which queues are used is settled before events flow.
-    #[error("which queues are used is settled once, in `start`")]
+    /// Which queues are used is fixed before events flow.
+    #[error("which queues are used is fixed once, in `start`")]
     Started,
     /// The visit order needs per-stage queues.
     #[error("`{0}` needs per-stage queues: call `use_per_stage_queues` in `start`")]
@@ -163,7 +163,7 @@ pub trait PolicyControl: sealed::Sealed {
     /// is that of the pipeline.
     ///
     /// # Errors
-    /// After `start`: which queues are used is settled before events flow.
+    /// After `start`: which queues are used is fixed before events flow.
     fn use_per_stage_queues(&mut self) -> Result<(), Refused>;
     /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
     /// empty. Faster than one queue on many threads; priorities are kept in four bands.

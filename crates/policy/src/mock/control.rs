@@ -72,7 +72,7 @@ impl Mock {
         }
     }
 
-    fn settle_queues(&mut self, queues: Queues) -> Result<(), Refused> {
+    fn fix_queues(&mut self, queues: Queues) -> Result<(), Refused> {
         if self.started || self.queues != Queues::One {
             return Err(Refused::Started);
         }
@@ -113,16 +113,14 @@ impl PolicyControl for Mock {
 
     fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
         self.change("use_per_stage_queues".to_owned(), |mock| {
-            mock.settle_queues(Queues::PerStage)?;
+            mock.fix_queues(Queues::PerStage)?;
             mock.order = mock.visited().collect();
             Ok(())
         })
     }
 
     fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_per_worker_queues".to_owned(), |mock| {
-            mock.settle_queues(Queues::PerWorker)
-        })
+        self.change("use_per_worker_queues".to_owned(), |mock| mock.fix_queues(Queues::PerWorker))
     }
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {

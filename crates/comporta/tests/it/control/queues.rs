@@ -49,7 +49,7 @@ fn which_queues_are_used_is_said_once_and_in_start() {
     assert_eq!(later, [Err(Refused::Started), Err(Refused::Started)]);
     assert_eq!(
         later[0].clone().unwrap_err().to_string(),
-        "which queues are used is settled once, in `start`"
+        "which queues are used is fixed once, in `start`"
     );
     chain.push(0..2);
     assert_eq!(chain.ran(), "a0 a1 b0 b1 c0 c1", "still visited in order");
