@@ -209,7 +209,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
                 graph.name,
                 counted(graph.stages.len(), "stage"),
                 counted(graph.connectors.len(), "connector"),
-                counted(effective.settings().pools.len(), "cluster"),
+                counted(effective.settings().clusters.len(), "cluster"),
             );
             print(&text)
         }
@@ -257,9 +257,9 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
     let graph = app.graph();
     let mut picture = Picture::of(&graph);
     let settings = effective.settings();
-    picture.groups = settings.pools.iter().map(|pool| pool.name.clone()).collect();
+    picture.groups = settings.clusters.iter().map(|cluster| cluster.name.clone()).collect();
     for (node, validated) in picture.nodes.iter_mut().zip(&settings.stages) {
-        node.group = Some(validated.pool);
+        node.group = Some(validated.cluster);
         if validated.instances > 1 {
             node.notes.insert(0, format!("x{}", validated.instances));
         }

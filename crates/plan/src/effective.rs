@@ -202,7 +202,7 @@ impl Lister<'_> {
             if (field.said)(self.plan) { self.origin(field.key) } else { DEFAULT.to_owned() }
         });
         let mut sections = vec![Section { header: String::new(), rows: top, note: None }];
-        let clusters = (0..self.settings.pools.len()).map(|number| self.cluster(number));
+        let clusters = (0..self.settings.clusters.len()).map(|number| self.cluster(number));
         sections.extend(clusters);
         for (spec, number) in self.graph.stages.iter().zip(0..) {
             sections.extend(self.stage(spec.kind, &spec.name, number));
@@ -217,15 +217,15 @@ impl Lister<'_> {
     }
 
     fn cluster(&self, number: usize) -> Section {
-        let pool = &self.settings.pools[number];
-        let plan = self.plan.clusters.get(&pool.name).cloned().unwrap_or_default();
-        let prefix = format!("cluster.{}", pool.name);
-        let mut rows = fields(schema::CLUSTER, pool, |field| {
+        let cluster = &self.settings.clusters[number];
+        let plan = self.plan.clusters.get(&cluster.name).cloned().unwrap_or_default();
+        let prefix = format!("cluster.{}", cluster.name);
+        let mut rows = fields(schema::CLUSTER, cluster, |field| {
             let said = (field.said)(&plan);
             if said { self.origin(&format!("{prefix}.{}", field.key)) } else { DEFAULT.to_owned() }
         });
         let stages = self.graph.stages.iter().zip(&self.settings.stages);
-        let of = stages.filter(|(_, settings)| settings.pool == number);
+        let of = stages.filter(|(_, settings)| settings.cluster == number);
         let names: Vec<&str> = of.map(|(spec, _)| &*spec.name).collect();
         let field = &schema::CLUSTER_STAGES;
         let (value, note) = match &plan.stages {
@@ -242,7 +242,7 @@ impl Lister<'_> {
             let origin = self.origin(&format!("{prefix}.stages"));
             rows.push(Row::new(field.key, value, origin));
         }
-        let header = format!("cluster.{}", bare(&pool.name));
+        let header = format!("cluster.{}", bare(&cluster.name));
         Section { header, rows, note: Some(note) }
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use comporta_model::plan::{
-    Choice, ClusterPlan, ConnectorPlan, OnPanic, Param, Plan, PoolSettings, SetFault, Settings,
+    Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnPanic, Param, Plan, SetFault, Settings,
     StagePlan, StageSet, StageSettings, WhenFull, nearest,
 };
 
@@ -397,7 +397,7 @@ pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
     field!("stuck_after", stuck_after from stuck_after, "when a handler call counts as stuck, is named and stood in for"),
 ];
 
-pub(crate) const CLUSTER: &[Field<ClusterPlan, PoolSettings>] = &[
+pub(crate) const CLUSTER: &[Field<ClusterPlan, ClusterSettings>] = &[
     field!("threads", threads from threads, "threads of the cluster"),
     Field {
         key: "policy",

@@ -94,9 +94,9 @@ impl Control {
         self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
     }
 
-    fn pool(&self, name: &str) -> Result<usize, PlanFault> {
-        let names = || self.core.settings.pools.iter().map(|pool| pool.name.as_str());
-        names().position(|pool| pool == name).ok_or_else(|| PlanFault::NoPool {
+    fn cluster(&self, name: &str) -> Result<usize, PlanFault> {
+        let names = || self.core.settings.clusters.iter().map(|cluster| cluster.name.as_str());
+        names().position(|cluster| cluster == name).ok_or_else(|| PlanFault::UnknownCluster {
             name: name.to_owned(),
             near: plan::nearest(name, names()),
         })
@@ -113,9 +113,9 @@ impl Control {
     ///
     /// # Errors
     /// For an unknown cluster, or a number that is not from 1 to 1,024.
-    pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
-        let at = self.pool(pool)?;
-        let threads = threads_allowed(pool, threads)?;
+    pub fn set_threads(&self, cluster: &str, threads: usize) -> Result<(), ControlError> {
+        let at = self.cluster(cluster)?;
+        let threads = threads_allowed(cluster, threads)?;
         not_calling()?;
         let set = self.core.policy_hosts[at].set_threads(&self.core, threads);
         set.map_err(ControlError::Threads)
@@ -191,7 +191,7 @@ impl Control {
     /// For an unknown cluster, policy or parameter, or a policy that will not start. The one before
     /// governs on.
     pub fn set_policy(&self, cluster: &str, policy: impl Into<Choice>) -> Result<(), ControlError> {
-        let at = self.pool(cluster)?;
+        let at = self.cluster(cluster)?;
         let key = format!("cluster.{cluster}.policy");
         let offers = self.core.registry.offers();
         let choice = validate_choice("policy", &offers, &policy.into(), &key)
@@ -250,7 +250,7 @@ impl Control {
     /// # Errors
     /// For an unknown cluster.
     pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
-        Ok(self.core.policy_hosts[self.pool(cluster)?].decisions())
+        Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions())
     }
 
     /// Moves a stage to another cluster. The policies of both begin anew.
@@ -258,7 +258,7 @@ impl Control {
     /// # Errors
     /// For an unknown stage or cluster.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
-        let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
+        let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
         let hosts = &self.core.policy_hosts;
         loop {
@@ -286,7 +286,7 @@ impl Control {
             };
             if other != stage && cluster(other) != to {
                 let name = |id: StageId| graph.stages[id.index()].name.to_string();
-                let cluster_name = |at: usize| self.core.settings.pools[at].name.clone();
+                let cluster_name = |at: usize| self.core.settings.clusters[at].name.clone();
                 let (a, b) = match from == stage {
                     true => (cluster_name(to), cluster_name(cluster(end))),
                     false => (cluster_name(cluster(from)), cluster_name(to)),

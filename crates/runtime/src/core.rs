@@ -94,12 +94,12 @@ impl Core {
     ) -> Self {
         let assignments =
             settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Assignment {
-                pool: AtomicUsize::new(stage.pool),
+                pool: AtomicUsize::new(stage.cluster),
                 color: AtomicU32::new(color::NONE),
                 is_source: spec.kind == Kind::Source,
                 slow: AtomicBool::new(false),
                 base: Mutex::new(Base {
-                    cluster: stage.pool,
+                    cluster: stage.cluster,
                     priority: stage.priority,
                     capacity: stage.capacity,
                     when_full: stage.when_full,
@@ -108,22 +108,22 @@ impl Core {
                 }),
             });
         let assignments = assignments.collect();
-        let clusters = settings.pools.len();
+        let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
         let pools = Pools::new(clusters * each);
-        for (cluster, pool) in settings.pools.iter().enumerate() {
-            let _ = pools.make(|_| pool.name.clone(), cluster);
+        for (cluster, of) in settings.clusters.iter().enumerate() {
+            let _ = pools.make(|_| of.name.clone(), cluster);
         }
         let timers = Arc::<Timers>::default();
         // Models explore what happens when everybody is woken who can be.
         let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
         let awake = Arc::new(Awake::new(cpus, timers.clone()));
-        let worker_groups = settings.pools.iter().enumerate();
+        let worker_groups = settings.clusters.iter().enumerate();
         let worker_groups = worker_groups
-            .map(|(i, pool)| WorkerGroup::new(i, pool.name.clone(), awake.clone()))
+            .map(|(i, cluster)| WorkerGroup::new(i, cluster.name.clone(), awake.clone()))
             .collect();
-        let policy_hosts = settings.pools.iter().enumerate();
+        let policy_hosts = settings.clusters.iter().enumerate();
         let live = graph.stages.len();
         let wiring = Wiring::new(&graph, topology, &settings, declared);
         Core {
@@ -131,7 +131,7 @@ impl Core {
             assignments,
             worker_groups,
             pools,
-            policy_hosts: policy_hosts.map(|(i, pool)| PolicyHost::new(i, pool)).collect(),
+            policy_hosts: policy_hosts.map(|(i, cluster)| PolicyHost::new(i, cluster)).collect(),
             registry,
             admissions,
             colors: Colors::default(),

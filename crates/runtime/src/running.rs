@@ -286,7 +286,7 @@ impl Core {
 
 /// Gives every cluster its threads and its policy.
 pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
-    for (host, settings) in core.policy_hosts.iter().zip(&core.settings.pools) {
+    for (host, settings) in core.policy_hosts.iter().zip(&core.settings.clusters) {
         host.install(core, settings.policy.clone()).map_err(|refused| match refused {
             InstallError::Threads(message) => StartError::Threads { message },
             InstallError::Policy(message) => StartError::Policy {

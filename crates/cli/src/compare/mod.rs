@@ -221,8 +221,8 @@ fn drain(plan: &Plan) -> Duration {
 }
 
 fn threads_of(settings: &Settings, cluster: &str) -> usize {
-    let pool = settings.pools.iter().find(|pool| pool.name == cluster);
-    pool.or(settings.pools.first()).map_or(1, |pool| pool.threads)
+    let named = settings.clusters.iter().find(|settings| settings.name == cluster);
+    named.or(settings.clusters.first()).map_or(1, |settings| settings.threads)
 }
 
 impl Comparison {

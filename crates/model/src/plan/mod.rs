@@ -20,8 +20,8 @@ pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
 pub use validate::{
-    PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed, spaced,
-    threads_allowed,
+    ClusterSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,
+    spaced, threads_allowed,
 };
 pub use words::{OnPanic, Retry, WhenFull};
 

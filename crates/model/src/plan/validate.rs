@@ -44,14 +44,14 @@ pub struct StageSettings {
     pub rate: f64,
     /// Whether a stub stands in for it.
     pub stub: bool,
-    /// The number of its pool.
-    pub pool: usize,
+    /// The number of its cluster.
+    pub cluster: usize,
 }
 
-/// Everything the runtime needs to know of one pool: a cluster's threads.
+/// Everything the runtime needs to know of one cluster.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct PoolSettings {
+pub struct ClusterSettings {
     /// The name of the cluster.
     pub name: String,
     /// Its threads.
@@ -67,7 +67,7 @@ pub struct Settings {
     /// For each stage of the graph.
     pub stages: Vec<StageSettings>,
     /// For each cluster; the one that takes the rest first.
-    pub pools: Vec<PoolSettings>,
+    pub clusters: Vec<ClusterSettings>,
     /// For each connector of the graph and each of its ends, what happens at a full queue, where
     /// that is not as the queue has it.
     pub connectors: Vec<Vec<Option<WhenFull>>>,
@@ -198,10 +198,10 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     every
 }
 
-/// The clusters of a plan, validated: their pools, and the pool of each stage.
+/// The clusters of a plan, validated, and the number of the cluster of each stage.
 struct Parts {
-    pools: Vec<PoolSettings>,
-    pool_of: Vec<usize>,
+    clusters: Vec<ClusterSettings>,
+    cluster_of: Vec<usize>,
 }
 
 impl Plan {
@@ -220,15 +220,16 @@ impl Plan {
         for name in self.stages.keys().filter(|name| !known.contains_key(name.as_str())) {
             faults.push(no_stage(graph, name, &format!("stage.{name}")));
         }
-        let Parts { pools, pool_of } = self.validate_clusters(graph, catalogue, cpus, &mut faults);
+        let Parts { clusters, cluster_of } =
+            self.validate_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
         let stages = graph
             .stages
             .iter()
-            .zip(pool_of)
-            .map(|(spec, pool)| {
-                self.validate_stage(graph, spec, &every, catalogue, pool, &mut faults)
+            .zip(cluster_of)
+            .map(|(spec, cluster)| {
+                self.validate_stage(graph, spec, &every, catalogue, cluster, &mut faults)
             })
             .collect();
         if !faults.is_empty() {
@@ -236,7 +237,7 @@ impl Plan {
         }
         Ok(Settings {
             stages,
-            pools,
+            clusters,
             connectors,
             drain: self.drain.unwrap_or(defaults::DRAIN),
             stuck_after: self.stuck_after.unwrap_or(defaults::STUCK_AFTER),
@@ -251,7 +252,7 @@ impl Plan {
         faults: &mut Vec<PlanFault>,
     ) -> Parts {
         let rest = self.rest(faults);
-        let mut pools = Vec::new();
+        let mut clusters = Vec::new();
         let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
         let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
             let threads = plan.threads.unwrap_or(threads);
@@ -263,7 +264,7 @@ impl Plan {
             let key = format!("cluster.{name}.policy");
             let offers = &catalogue.policies;
             let policy = chosen("policy", offers, &said, &key, graph, faults);
-            pools.push(PoolSettings { name: name.to_owned(), threads, policy });
+            clusters.push(ClusterSettings { name: name.to_owned(), threads, policy });
         };
         let none = ClusterPlan::default();
         let default = (defaults::CLUSTER, &none);
@@ -282,7 +283,7 @@ impl Plan {
             };
             for id in members {
                 if let Some(other) = owner[id.index()].replace(number) {
-                    let (a, b) = (pools_name(self, other), name.clone());
+                    let (a, b) = (cluster_name(self, other), name.clone());
                     let name = graph.stages[id.index()].name.to_string();
                     faults.push(PlanFault::TwoClusters { name, a, b });
                 }
@@ -298,7 +299,7 @@ impl Plan {
                 key: key.clone(),
             }));
         }
-        let mut pool_of: Vec<usize> = owner.iter().map(|owner| owner.unwrap_or(0)).collect();
+        let mut cluster_of: Vec<usize> = owner.iter().map(|owner| owner.unwrap_or(0)).collect();
         if left.is_none() && !graph.stages.is_empty() {
             match rest {
                 Some((name, _)) => {
@@ -306,13 +307,13 @@ impl Plan {
                 }
                 None => {
                     // Every stage is spoken for: nobody is needed to take the rest.
-                    pools.remove(0);
-                    pool_of.iter_mut().for_each(|pool| *pool -= 1);
+                    clusters.remove(0);
+                    cluster_of.iter_mut().for_each(|cluster| *cluster -= 1);
                 }
             }
         }
-        self.keep_local_together(graph, &pools, &pool_of, faults);
-        Parts { pools, pool_of }
+        self.keep_local_together(graph, &clusters, &cluster_of, faults);
+        Parts { clusters, cluster_of }
     }
 
     /// The one cluster that names no stages.
@@ -328,19 +329,19 @@ impl Plan {
     fn keep_local_together(
         &self,
         graph: &Graph,
-        pools: &[PoolSettings],
-        pool_of: &[usize],
+        clusters: &[ClusterSettings],
+        cluster_of: &[usize],
         faults: &mut Vec<PlanFault>,
     ) {
         for connector in graph.connectors.iter().filter(|connector| connector.local) {
             for to in &connector.to {
-                let (a, b) = (pool_of[connector.from.index()], pool_of[to.index()]);
+                let (a, b) = (cluster_of[connector.from.index()], cluster_of[to.index()]);
                 if a != b {
                     faults.push(PlanFault::LocalApart {
                         from: graph.port_name(connector.from, connector.port),
                         to: graph.stages[to.index()].name.to_string(),
-                        a: pools[a].name.clone(),
-                        b: pools[b].name.clone(),
+                        a: clusters[a].name.clone(),
+                        b: clusters[b].name.clone(),
                     });
                 }
             }
@@ -397,7 +398,7 @@ impl Plan {
         spec: &StageSpec,
         every: &StagePlan,
         catalogue: &Catalogue,
-        pool: usize,
+        cluster: usize,
         faults: &mut Vec<PlanFault>,
     ) -> StageSettings {
         let none = StagePlan::default();
@@ -491,7 +492,7 @@ impl Plan {
                 f64::INFINITY
             }),
             stub,
-            pool,
+            cluster,
         }
     }
 }
@@ -518,8 +519,8 @@ fn chosen(
     validated
 }
 
-/// The name of the pool that was opened under this number.
-fn pools_name(plan: &Plan, number: usize) -> String {
+/// The name of the cluster that was opened under this number.
+fn cluster_name(plan: &Plan, number: usize) -> String {
     let mut named = plan.clusters.iter().filter(|(_, plan)| plan.stages.is_some());
     named.nth(number - 1).map(|(name, _)| name.clone()).unwrap_or_default()
 }
@@ -663,9 +664,10 @@ mod tests {
             .cluster("a", |a| a.threads(3))
             .cluster("z", |z| z.stages(StageSet::all() - "read" - "split"));
         let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
-        let pools: Vec<_> = settings.pools.iter().map(|p| (p.name.as_str(), p.threads)).collect();
-        assert_eq!(pools, [("a", 3), ("z", 1)]);
-        let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+        let clusters: Vec<_> =
+            settings.clusters.iter().map(|p| (p.name.as_str(), p.threads)).collect();
+        assert_eq!(clusters, [("a", 3), ("z", 1)]);
+        let of: Vec<_> = settings.stages.iter().map(|stage| stage.cluster).collect();
         assert_eq!(of, [0, 0, 1]);
         let two = plan.cluster("b", |b| b.threads(1));
         assert!(mistakes(&two)[0].starts_with("cluster.b: the clusters `a` and `b` both name no"));
@@ -677,8 +679,8 @@ mod tests {
             .cluster("a", |a| a.stages("read".into()))
             .cluster("b", |b| b.stages(StageSet::all() - "read"));
         let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
-        assert_eq!(settings.pools.len(), 2);
-        assert_eq!(settings.stages.iter().map(|s| s.pool).collect::<Vec<_>>(), [0, 1, 1]);
+        assert_eq!(settings.clusters.len(), 2);
+        assert_eq!(settings.stages.iter().map(|s| s.cluster).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(
             mistakes(&plan.threads(2)),
             ["cluster.main: the cluster `main` has no stages: the others leave none"]

@@ -60,13 +60,13 @@ fn everything_a_plan_may_say_is_obeyed() {
     let settings = effective.settings();
     assert_eq!(settings.drain, Duration::from_secs(90));
     assert_eq!(settings.stuck_after, Duration::from_millis(250));
-    let pools: Vec<_> = settings
-        .pools
+    let clusters: Vec<_> = settings
+        .clusters
         .iter()
         .map(|p| (p.name.as_str(), p.threads, p.policy.name.as_str()))
         .collect();
-    assert_eq!(pools, [("main", 3, "srpt"), ("side", 1, "single")]);
-    let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+    assert_eq!(clusters, [("main", 3, "srpt"), ("side", 1, "single")]);
+    let of: Vec<_> = settings.stages.iter().map(|stage| stage.cluster).collect();
     assert_eq!(of, [0, 0, 0, 1, 1, 0]);
     let split = &settings.stages[2];
     assert_eq!((split.instances, split.priority, split.batch), (4, -2, 64));
@@ -151,7 +151,7 @@ fn a_connector_is_the_same_however_its_arrow_is_spaced() {
 fn a_flag_may_have_quoted_keys_and_values_of_several_lines() {
     let flags = [("--set", "cluster.\"a=b\".stages=show"), ("--set", "app.text=one\ntwo = 2")];
     let effective = validate(&flags).unwrap();
-    assert_eq!(effective.settings().pools[1].name, "a=b");
+    assert_eq!(effective.settings().clusters[1].name, "a=b");
     assert!(effective.to_string().contains(r#"text = "one\ntwo = 2""#), "{effective}");
 }
 
