@@ -102,7 +102,7 @@ impl Controller {
     }
 
     /// The handles that events are pushed through in turn.
-    pub(crate) fn doors<T: Send + 'static>(
+    pub(crate) fn senders<T: Send + 'static>(
         &self,
         sender: Sender<T>,
         mean: Duration,

@@ -221,7 +221,7 @@ pub(crate) fn open(
     seed: u64,
 ) -> Outcome {
     let (sender, running, watch) = start(&plan(controller, mean, capacity));
-    let doors = controller.doors(sender, mean);
+    let senders = controller.senders(sender, mean);
     let mut outcome = Outcome::default();
     let mut chance = Chance::new(seed);
     let (mut begin, mut now) = (0.0, 0);
@@ -232,7 +232,7 @@ pub(crate) fn open(
         let mut due = begin + chance.exponential() * gap;
         while due < end {
             let event = Event { due: due as u64, service: chance.service(mean) };
-            // What was handed over in between never takes long: nobody waits at the door.
+            // What was handed over in between never takes long: nobody waits to enter.
             loop {
                 let then = std::mem::replace(&mut now, watch.now());
                 watch.gone(now - then);
@@ -242,9 +242,9 @@ pub(crate) fn open(
                 spin_loop();
             }
             outcome.late.push(now - event.due);
-            let door = &doors[outcome.due.len() % doors.len()];
+            let sender = &senders[outcome.due.len() % senders.len()];
             outcome.due.push(event.due);
-            match door.try_send(event) {
+            match sender.try_send(event) {
                 Ok(()) => {}
                 Err(SendError::Refused(..)) => outcome.shed += 1,
                 Err(SendError::Full(_)) => outcome.full += 1,

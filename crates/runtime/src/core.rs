@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
 use crate::policy_host::PolicyHost;
-use crate::pool::{Door, Pool, Pools};
+use crate::pool::{EnterOutcome, Pool, Pools};
 use crate::priority::Priorities;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
@@ -309,9 +309,9 @@ impl Core {
             }
             let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
             match pool.enter(token, self.priorities.of(token.stage), belongs) {
-                Door::Entered => return Some(Some(pool)),
-                Door::Waits => return None,
-                Door::Moved => {}
+                EnterOutcome::Entered => return Some(Some(pool)),
+                EnterOutcome::Waits => return None,
+                EnterOutcome::Moved => {}
             }
         }
         if self.workers_of(token.stage) != workers.cluster {

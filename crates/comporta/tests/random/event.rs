@@ -157,11 +157,11 @@ impl Drop for Live {
 
 /// The ports of a stage, by number.
 pub(crate) trait Doors<E: Event>: Ports {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<E>);
+    fn out(&mut self, port: usize) -> (usize, &mut Out<E>);
 }
 
 impl<E: Event> Doors<E> for Out<E> {
-    fn door(&mut self, _: usize) -> (usize, &mut Out<E>) {
+    fn out(&mut self, _: usize) -> (usize, &mut Out<E>) {
         (0, self)
     }
 }
@@ -173,7 +173,7 @@ pub(crate) struct PlainFork {
 }
 
 impl Doors<Facts> for PlainFork {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Facts>) {
+    fn out(&mut self, port: usize) -> (usize, &mut Out<Facts>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }
 }
@@ -185,7 +185,7 @@ pub(crate) struct LiveFork {
 }
 
 impl Doors<Live> for LiveFork {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Live>) {
+    fn out(&mut self, port: usize) -> (usize, &mut Out<Live>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }
 }

@@ -265,9 +265,9 @@ impl Site {
             let (from, number) = self.numbered(first, k);
             let id = mix2(first.id, self.node << 8 | k);
             let facts = Facts { doomed: failing.is_some(), ..Facts::new(id, fuel, from, number) };
-            let (port, door) = out.door(((dice >> (24 + k)) & 1) as usize);
+            let (port, sends) = out.out(((dice >> (24 + k)) & 1) as usize);
             if self.tries_to_send && k % 2 == 1 {
-                if let Err(refused) = door.try_send(self.event::<E>(facts)) {
+                if let Err(refused) = sends.try_send(self.event::<E>(facts)) {
                     if refused.is_armed() {
                         // The call would fail, and what it has sent is not marked as doomed.
                         std::mem::forget(refused);
@@ -275,7 +275,7 @@ impl Site {
                     continue;
                 }
             } else {
-                door.send(self.event(facts));
+                sends.send(self.event(facts));
             }
             sent.push((port, facts));
         }
@@ -285,9 +285,9 @@ impl Site {
                 events.iter().for_each(|event| self.failed.add(event.facts()));
             }
             if let Some(most) = self.emit_max.filter(|_| failing == Failing::Flood) {
-                let (_, door) = out.door((dice >> 24 & 1) as usize);
+                let (_, sends) = out.out((dice >> 24 & 1) as usize);
                 let facts = Facts { doomed: true, ..Facts::new(dice, 0, UNNUMBERED, 0) };
-                (0..most + FLOOD).for_each(|_| door.send(self.event(facts)));
+                (0..most + FLOOD).for_each(|_| sends.send(self.event(facts)));
             }
             return self.fail(failing, first);
         }
@@ -329,8 +329,8 @@ impl Site {
             if !self.single {
                 facts.from = UNNUMBERED;
             }
-            let (port, door) = out.door((k & 1) as usize);
-            door.send(self.event(facts));
+            let (port, sends) = out.out((k & 1) as usize);
+            sends.send(self.event(facts));
             self.sent[port].add(&facts);
         }
     }

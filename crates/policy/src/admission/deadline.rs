@@ -1,4 +1,4 @@
-//! Deadline: sheds what cannot be finished in time. At the door, by how many wait and how fast
+//! Deadline: sheds what cannot be finished in time. On entry, by how many wait and how fast
 //! they go; when taken, by how long the handler takes. Events without a deadline are let in.
 //!
 //! How fast they go is learnt from the time between completions while there are more to come, and
@@ -68,7 +68,7 @@ impl Admission for Deadline {
     }
 
     /// Whoever is refused where nobody is was refused for what was learnt alone. It is forgotten a
-    /// little each time: else one slow event would shut the door for good.
+    /// little each time: else one slow event would let nothing in any more.
     fn entered(&mut self, ask: &Ask, n: usize) {
         if n == 0 && ask.inside() == 0 {
             self.service *= 1.0 - LEARNS;

@@ -1,5 +1,5 @@
 //! The queue on which controllers are tried: arrivals and service times are exponential, a few
-//! servers share the queue, and a controller stands at its door. The same seed gives the same run.
+//! servers share the queue, and a controller stands before it. The same seed gives the same run.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) const SIM: Sim = Sim {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) offered: usize,
-    /// Shed at the door and by a full queue.
+    /// Shed on entry and by a full queue.
     pub(super) at_door: usize,
     pub(super) later: usize,
     pub(super) handled: usize,

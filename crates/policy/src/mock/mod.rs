@@ -9,32 +9,32 @@
 //! use comporta_policy::{PolicyControl, Policy, Refused, TimerId};
 //! use std::time::Duration;
 //!
-//! /// Sheds at the door while more than a hundred events wait inside.
-//! struct Door;
+//! /// Sheds on entry while more than a hundred events wait inside.
+//! struct Limit;
 //!
-//! impl Policy for Door {
+//! impl Policy for Limit {
 //!     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         control.add_timer(Duration::from_millis(100)).map(|_| ())
 //!     }
 //!
 //!     fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         let stages = control.stages().to_vec();
-//!         let Some(door) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
+//!         let Some(first) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
 //!         let mut queued = 0;
 //!         for stage in &stages {
 //!             queued += control.queue_size(stage.id)?;
 //!         }
 //!         if queued > 100 {
 //!             control.explain(format!("queued {queued} > 100"));
-//!             control.disable_queue(door.id)
+//!             control.disable_queue(first.id)
 //!         } else {
-//!             control.enable_queue(door.id)
+//!             control.enable_queue(first.id)
 //!         }
 //!     }
 //! }
 //!
 //! let mut mock = Mock::new().source("clients").stage("parse").stage("reply");
-//! let mut policy = Door;
+//! let mut policy = Limit;
 //! mock.start(&mut policy).unwrap();
 //! assert_eq!(mock.take_log(), ["add_timer 100ms"]);
 //!

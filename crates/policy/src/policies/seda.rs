@@ -26,7 +26,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
     default: "100",
 };
 
-/// Whether events are turned away at the door.
+/// Whether events are turned away on entry.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
     about: "whether stages shed what finds them full, whatever the plan says",

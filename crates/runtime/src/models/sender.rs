@@ -13,8 +13,8 @@ use crate::app::App;
 use crate::path::sender::{SendError, Sender};
 
 /// One input, one place.
-fn door(seen: &Seen<u32>) -> (App, Sender<u32>) {
-    let app = App::new("door");
+fn input_of(seen: &Seen<u32>) -> (App, Sender<u32>) {
+    let app = App::new("input");
     let see = seen.clone();
     let (sender, input) = app.input("input");
     let end = app.sink("end", move |n: u32| see.see(n));
@@ -30,7 +30,7 @@ fn plan() -> Plan {
 fn pushes_that_wait_for_one_place_all_get_in_and_in_order() {
     explore(|| {
         let seen = Seen::new();
-        let (app, sender) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let other = sender.clone();
         thread::spawn(move || (10..13).for_each(|n| other.send(n).unwrap()));
@@ -45,7 +45,7 @@ fn pushes_that_wait_for_one_place_all_get_in_and_in_order() {
 fn a_close_lets_waiting_pushes_in_and_turns_later_ones_away() {
     explore(|| {
         let seen = Seen::new();
-        let (app, sender) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let pushers = [0, 10].map(|base| {
             let sender = sender.clone();
@@ -80,7 +80,7 @@ impl Wake for Unpark {
 fn a_future_dropped_while_it_waits_takes_nobodys_place_with_it() {
     explore(|| {
         let seen = Seen::new();
-        let (app, sender) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let giver_up = sender.clone();
         let giver_up = thread::spawn(move || {
@@ -108,7 +108,7 @@ fn a_future_dropped_while_it_waits_takes_nobodys_place_with_it() {
 fn a_future_that_waits_is_woken_for_every_place() {
     explore(|| {
         let seen = Seen::new();
-        let (app, sender) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
