@@ -264,7 +264,7 @@ impl Lister<'_> {
                 let origin = if (field.said)(&own) {
                     self.origin(&format!("stage.{name}.{}", field.key))
                 } else if (field.said)(&self.plan.every)
-                    && !gave_way(field.key, &own, self.plan, validated)
+                    && !overridden(field.key, &own, self.plan, validated)
                 {
                     format!("{}, [every]", self.origin(&format!("every.{}", field.key)))
                 } else {
@@ -327,8 +327,8 @@ impl Lister<'_> {
     }
 }
 
-/// What is said of every stage gives way where a stage cannot have it.
-fn gave_way(
+/// A value for every stage does not hold for a stage that cannot have it.
+fn overridden(
     key: &str,
     own: &StagePlan,
     plan: &Plan,

@@ -296,7 +296,7 @@ impl PlanSpec {
         }
     }
 
-    /// Reads a setting; says whether it could be read.
+    /// Reads a setting; returns whether it could be read.
     fn apply<P, S>(&mut self, field: &Field<P, S>, key: &str, node: &Node, part: &mut P) -> bool {
         let text = &self.texts[node.span.text].text;
         match (field.set)(part, node, text) {

@@ -169,7 +169,7 @@ impl Control {
         Ok(())
     }
 
-    /// Has another policy govern a cluster: how its threads choose what to do next. It begins with
+    /// Installs another policy in a cluster: how its threads choose what to do next. It begins with
     /// the cluster as the plan has it, and as this handle has changed it since.
     ///
     /// ```
@@ -189,7 +189,7 @@ impl Control {
     ///
     /// # Errors
     /// For an unknown cluster, policy or parameter, or a policy that will not start. The one before
-    /// governs on.
+    /// stays installed.
     pub fn set_policy(&self, cluster: &str, policy: impl Into<Choice>) -> Result<(), ControlError> {
         let at = self.cluster(cluster)?;
         let key = format!("cluster.{cluster}.policy");
@@ -333,7 +333,7 @@ impl Control {
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
-    /// is room. Says how many.
+    /// is room. Returns how many.
     ///
     /// # Errors
     /// For an unknown stage.

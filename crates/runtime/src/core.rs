@@ -299,7 +299,7 @@ impl Core {
         tokens.into_iter().for_each(|token| self.make_ready(token));
     }
 
-    /// A token's visit is to be made by a worker of `workers`. Says in which pool, if there are several;
+    /// A token's visit is to be made by a worker of `workers`. Returns in which pool, if there are several;
     /// nothing if it is not to be made now, and the token is where it will be found.
     pub(crate) fn enter_pool(&self, workers: &WorkerGroup, token: Token) -> Option<Option<&Pool>> {
         while workers.is_pooled() {

@@ -138,7 +138,7 @@ impl PolicyHost {
         }
     }
 
-    /// The policy that governs.
+    /// The policy that is installed.
     pub(crate) fn choice(&self) -> Choice {
         self.choice.lock().clone()
     }

@@ -102,7 +102,7 @@ impl Pool {
         (places.threads + places.coming).saturating_sub(places.owed())
     }
 
-    /// A token comes; `belongs` says whether it still should.
+    /// A token comes; `belongs` returns whether it still should.
     pub(crate) fn enter(
         &self,
         token: Token,

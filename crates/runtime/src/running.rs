@@ -280,12 +280,12 @@ impl Core {
                 message: format!("no thread for the clock: {error}"),
             })?;
         }
-        govern(self)
+        install_policies(self)
     }
 }
 
 /// Gives every cluster its threads and its policy.
-pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
+pub(crate) fn install_policies(core: &Arc<Core>) -> Result<(), StartError> {
     for (host, settings) in core.policy_hosts.iter().zip(&core.settings.clusters) {
         host.install(core, settings.policy.clone()).map_err(|refused| match refused {
             InstallError::Threads(message) => StartError::Threads { message },

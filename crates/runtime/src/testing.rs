@@ -20,7 +20,7 @@ use crate::effects::Effects;
 use crate::env::Clock;
 use crate::failure::Reason;
 use crate::path::work::{Stepped, Worker, as_worker};
-use crate::running::{govern, ready};
+use crate::running::{install_policies, ready};
 use crate::snapshot::Snapshot;
 use crate::stage::handle::Fault;
 use crate::start_error::StartError;
@@ -202,7 +202,7 @@ impl TestRuntime {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
         let runtime = TestRuntime { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
         let effects = ready(&runtime.core)?;
-        if let Err(refused) = govern(&runtime.core) {
+        if let Err(refused) = install_policies(&runtime.core) {
             effects.abandon();
             return Err(refused);
         }
@@ -257,7 +257,7 @@ impl TestRuntime {
         self.core.clock.advance(end.duration_since(self.core.clock.now()));
     }
 
-    /// Runs until every stage has ended, jumping over time in which nothing happens. Says whether
+    /// Runs until every stage has ended, jumping over time in which nothing happens. Returns whether
     /// it came to its end; if not, something waits for an event that does not come.
     pub fn run(&mut self) -> bool {
         // Timers of policies go on for ever; a program that they do not bring on is at rest.

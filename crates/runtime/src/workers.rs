@@ -64,7 +64,7 @@ impl WorkerHandle {
         self.since.store(if long { since | AWAY } else { since }, SeqCst);
     }
 
-    /// It has ended its visit. Says whether that was known, or found, to take long.
+    /// It has ended its visit. Returns whether that was known, or found, to take long.
     pub(crate) fn end(&self) -> bool {
         self.since.swap(0, SeqCst) & AWAY != 0
     }

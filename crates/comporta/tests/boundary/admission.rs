@@ -12,7 +12,7 @@ use crate::bounded::{stage, watched};
 const MS: Duration = Duration::from_millis(1);
 
 /// `in` -> `slow` -> `work`, which has the controller and is always idle: `slow` takes 20 ms for an
-/// event, which come every 25 ms. Says how many of 100 events `work` handled.
+/// event, which come every 25 ms. Returns how many of 100 events `work` handled.
 fn behind_a_slow_stage(admission: &str) -> u64 {
     let app = App::new("slow");
     let (sender, port) = app.input::<u64>("in");

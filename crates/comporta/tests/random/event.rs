@@ -65,7 +65,7 @@ impl Tally {
 
 /// An event of a random program.
 pub(crate) trait Event: comporta::Event + Debug + Sync {
-    type Fork: Doors<Self>;
+    type Fork: ForkPorts<Self>;
     fn new(facts: Facts, injector: &Arc<Injector>) -> Self;
     fn facts(&self) -> &Facts;
     fn facts_mut(&mut self) -> &mut Facts;
@@ -156,11 +156,11 @@ impl Drop for Live {
 }
 
 /// The ports of a stage, by number.
-pub(crate) trait Doors<E: Event>: Ports {
+pub(crate) trait ForkPorts<E: Event>: Ports {
     fn out(&mut self, port: usize) -> (usize, &mut Out<E>);
 }
 
-impl<E: Event> Doors<E> for Out<E> {
+impl<E: Event> ForkPorts<E> for Out<E> {
     fn out(&mut self, _: usize) -> (usize, &mut Out<E>) {
         (0, self)
     }
@@ -172,7 +172,7 @@ pub(crate) struct PlainFork {
     right: Out<Facts>,
 }
 
-impl Doors<Facts> for PlainFork {
+impl ForkPorts<Facts> for PlainFork {
     fn out(&mut self, port: usize) -> (usize, &mut Out<Facts>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }
@@ -184,7 +184,7 @@ pub(crate) struct LiveFork {
     right: Out<Live>,
 }
 
-impl Doors<Live> for LiveFork {
+impl ForkPorts<Live> for LiveFork {
     fn out(&mut self, port: usize) -> (usize, &mut Out<Live>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }

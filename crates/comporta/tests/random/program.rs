@@ -14,7 +14,7 @@ use comporta::{
 
 use crate::case::{Case, Shape, Way};
 use crate::dice::{mix, mix2};
-use crate::event::{Doors, Event, Facts, UNNUMBERED};
+use crate::event::{Event, Facts, ForkPorts, UNNUMBERED};
 use crate::site::{Ledger, Site};
 
 /// A stage that is handed one event at a time.
@@ -35,7 +35,7 @@ impl<E, P> Clone for One<E, P> {
     }
 }
 
-impl<E: Event, P: Doors<E>> Stage for One<E, P> {
+impl<E: Event, P: ForkPorts<E>> Stage for One<E, P> {
     type In = E;
     type Ports = P;
     fn handle(&mut self, event: Ev<'_, E>, out: &mut P, cx: &Cx) -> Result {

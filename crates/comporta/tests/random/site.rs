@@ -10,7 +10,7 @@ use comporta::{Cx, Error, Result, Retry};
 
 use crate::case::{Case, Ending};
 use crate::dice::mix2;
-use crate::event::{Doors, Event, Facts, Tally, UNNUMBERED};
+use crate::event::{Event, Facts, ForkPorts, Tally, UNNUMBERED};
 use crate::faults::Fault;
 use crate::injector::Injector;
 
@@ -238,7 +238,7 @@ impl Site {
     }
 
     /// Handles one event, or a group as one. What was taken is not there for another try.
-    pub(crate) fn handle<E: Event, P: Doors<E>>(
+    pub(crate) fn handle<E: Event, P: ForkPorts<E>>(
         &self,
         events: &[E],
         taken: bool,
@@ -323,7 +323,7 @@ impl Site {
         Ok(())
     }
 
-    pub(crate) fn finish<E: Event, P: Doors<E>>(&self, out: &mut P) {
+    pub(crate) fn finish<E: Event, P: ForkPorts<E>>(&self, out: &mut P) {
         for k in 0..self.finish_emits {
             let mut facts = self.fresh(2);
             if !self.single {

@@ -166,7 +166,7 @@ fn is_rate(rate: f64) -> bool {
     (defaults::RATE_MIN..=defaults::RATE_MAX).contains(&rate) || rate == f64::INFINITY
 }
 
-/// What is said of every stage, but for what no stage may have: that does not give way anywhere, and
+/// What is said of every stage, but for what no stage may have: that is a mistake everywhere, and
 /// is told once, also if every stage says something else of itself.
 fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan {
     let mut every = said.clone();
@@ -403,7 +403,7 @@ impl Plan {
     ) -> StageSettings {
         let none = StagePlan::default();
         let own = self.stages.get(&*spec.name).unwrap_or(&none);
-        // What is said of every stage gives way where a stage cannot have it; what is said of one
+        // A value for every stage does not hold for a stage that cannot have it; what is said of one
         // stage by name does not.
         let mut every = match spec.kind {
             Kind::Stage => StagePlan { tier: None, deadline: None, ..every.clone() },
@@ -620,7 +620,7 @@ mod tests {
         let stateful = Plan::new().every(|every| every.instances(3));
         let settings = stateful.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.instances).collect();
-        assert_eq!(of, [1, 3, 1], "it gives way where one stage cannot have it");
+        assert_eq!(of, [1, 3, 1], "it does not hold for the stage that cannot have it");
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn everything_a_plan_may_say_is_obeyed() {
     assert_eq!(admission(5), None);
     assert_eq!((settings.stages[0].tier, settings.stages[0].deadline), (7, None));
     assert_eq!(settings.stages[1].deadline, Some(Duration::from_millis(250)));
-    // What is said of every stage gives way where a stage cannot have it.
+    // A value for every stage does not hold for a stage that cannot have it.
     assert_eq!((settings.stages[3].instances, settings.stages[5].instances), (1, 3));
     assert_eq!(settings.connectors[4], [Some(WhenFull::Reject)]);
 }
@@ -105,7 +105,7 @@ fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
 }
 
 #[test]
-fn what_gave_way_is_no_longer_said_by_anybody() {
+fn a_value_that_does_not_hold_has_no_origin() {
     let shown = validate(&[("a.toml", "[every]\ninstances = 3")]).unwrap().to_string();
     let of = |header: &str| {
         let section = &shown[shown.find(header).unwrap()..];

@@ -16,7 +16,7 @@ pub(super) fn ids(stages: &[StageInfo]) -> Vec<StageId> {
 }
 
 /// Begins with per-stage queues and this order; without anything to visit there is nothing to do.
-/// Says whether there is.
+/// Returns whether there is.
 pub(super) fn begin(control: &mut dyn PolicyControl, order: &[StageId]) -> Result<bool, Refused> {
     if order.is_empty() {
         return Ok(false);

@@ -102,7 +102,7 @@ fn color(app: &App) {
 }
 
 /// The chain, and the policies it may be run under.
-fn governed(seen: &Seen<u32>, events: u32) -> App {
+fn with_policies(seen: &Seen<u32>, events: u32) -> App {
     let app = chain(seen, events);
     [by_order, pools, narrow, steal, color].iter().for_each(|add| add(&app));
     app
@@ -114,7 +114,7 @@ fn plan(policy: &str) -> Plan {
 
 fn runs_under(policy: &'static str) {
     let seen = Seen::new();
-    let app = governed(&seen, 3);
+    let app = with_policies(&seen, 3);
     let (running, _) = start(app, &plan(policy));
     check(&running.wait());
     in_order(&seen.all(), &[0], 3);
@@ -172,7 +172,7 @@ fn stages_of_one_color_never_run_at_once() {
 
 fn changes(from: &'static str, to: &'static str) {
     let seen = Seen::new();
-    let app = governed(&seen, 3);
+    let app = with_policies(&seen, 3);
     let (running, _) = start(app, &plan(from));
     let control = running.control();
     control.set_policy("main", to).unwrap();

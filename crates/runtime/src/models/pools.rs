@@ -43,7 +43,7 @@ fn a_worker_that_leaves_strands_no_token() {
 #[test]
 fn a_worker_that_is_dismissed_in_its_sleep_leaves() {
     explore(|| {
-        let app = App::new("dismissed");
+        let app = App::new("retired");
         let (sender, input) = app.input::<u32>("input");
         let end = app.sink("end", |_: u32| {});
         app.connect(input, end);

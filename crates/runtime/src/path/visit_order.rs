@@ -132,7 +132,7 @@ impl OrderedTokens {
         }
     }
 
-    /// Adds a token of a stage; says whether the stage is on this visit_order.
+    /// Adds a token of a stage; returns whether the stage is on this visit_order.
     pub(crate) fn add(&mut self, stage: u32) -> bool {
         let Some(&number) = self.visit_order.numbers.get(&stage) else { return false };
         self.tokens[number] += 1;

@@ -258,7 +258,7 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         if matches!(state.phase, Phase::Finishing(_)) {
-            return self.dismiss(state, instance, effects);
+            return self.retire(state, instance, effects);
         }
         state.instances.put_idle(instance);
         self.retire_surplus(state, effects);
@@ -269,7 +269,7 @@ impl<H: Handler> Stage<H> {
         while state.phase == Phase::Open
             && let Some(instance) = state.instances.retire_one()
         {
-            self.dismiss(state, instance, effects);
+            self.retire(state, instance, effects);
             for _ in 0..state.instances.drop_surplus_claims() {
                 state.deactivate(effects);
             }
@@ -277,7 +277,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// An instance with nothing to do is to finish.
-    pub(super) fn dismiss(
+    pub(super) fn retire(
         &self,
         state: &mut State<H>,
         mut instance: Box<Instance<H>>,

@@ -1,5 +1,5 @@
 //! From every policy to every other while events flow: nothing is lost, what one instance sends
-//! another comes in order, and the plan's values are back when the default one governs again.
+//! another comes in order, and the plan's values are back when the default one is installed again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
