@@ -184,7 +184,7 @@
 //! # Plans
 //!
 //! Nothing in a plan is needed; everything in it can be left out. It is checked against the graph
-//! before anything runs, and all mistakes are told at once.
+//! before anything runs, and all mistakes are reported at once.
 //!
 //! ```
 //! use std::time::Duration;

@@ -235,7 +235,7 @@ impl AckGroup {
     }
 
     /// A group for events of several groups that are handled together, as one: so many of each. Its
-    /// events are settled together; what they lead to is told to every group.
+    /// events are settled together; what they lead to is reported to every group.
     #[must_use]
     pub fn join_all(parts: Vec<(Arc<AckGroup>, u64)>) -> Arc<Self> {
         let groups: Vec<_> = parts.iter().map(|(group, _)| group.clone()).collect();

@@ -16,7 +16,7 @@ use crate::secrets::{hidden_unread, hide_secrets, is_secret, without_hidden_keys
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// The texts of a plan, one over the other, until they are held against a program. Mistakes are
-/// kept, to be told all together.
+/// kept, to be reported all together.
 ///
 /// ```
 /// use comporta_plan::PlanSpec;
@@ -314,7 +314,7 @@ impl PlanSpec {
             Err(Wrong { message, label, help, at }) => {
                 let at = at.unwrap_or_else(|| node.span.clone());
                 if self.mistakes.iter().any(|other| other.touches(&at)) {
-                    return false; // it was told before
+                    return false; // it was reported before
                 }
                 let title = format!("`{key}`: {message}");
                 self.mistakes.push(Mistake::new(title, at).label(label).help(help));

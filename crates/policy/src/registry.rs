@@ -14,7 +14,7 @@ type Make<T> = Arc<dyn Fn(&Choice) -> Box<T> + Send + Sync>;
 
 /// Something that can be chosen by name, and how it is made.
 pub struct Named<T: ?Sized> {
-    /// What a plan may say of it, and what people are told.
+    /// What a plan may say of it, and what is shown of it.
     pub offer: Offer,
     make: Make<T>,
 }

@@ -52,7 +52,7 @@ impl<'a> ClusterControl<'a> {
         ClusterControl { core, cluster, state, starting, queues_said, noted, why, new_order }
     }
 
-    /// The call is over: what it changed together is told together.
+    /// The call is over: what it changed together is reported together.
     pub(crate) fn done(mut self) {
         if self.new_order {
             self.publish_order();

@@ -193,7 +193,7 @@ impl Core {
         self.dispatch(effects);
     }
 
-    /// After the stop, when the workers are gone: cancels what their last visits left behind, and tells
+    /// After the stop, when the workers are gone: cancels what their last visits left behind, and reports to
     /// sources what has settled.
     pub(crate) fn farewell(&self) {
         self.cancel();

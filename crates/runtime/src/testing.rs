@@ -99,7 +99,7 @@ impl<S: Stage> StageTester<S> {
         result
     }
 
-    /// Tells it that there are no more events.
+    /// Calls its `finish`: there are no more events.
     ///
     /// # Errors
     /// The error or panic of the handler.

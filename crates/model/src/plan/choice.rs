@@ -65,7 +65,7 @@ impl Choice {
     ///
     /// # Panics
     /// If it has no such parameter, as those of all kinds do: what is validated has all that are
-    /// offered, so the name is misspelt. A program whose policy does that is not started, and told why.
+    /// offered, so the name is misspelt. A program whose policy does that is not started, and the reason is reported.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.number(name) as usize
@@ -240,7 +240,7 @@ fn read(text: &str) -> Param {
     }
 }
 
-/// Something that can be chosen by name: what a plan may say of it, and what people are told.
+/// Something that can be chosen by name: what a plan may say of it, and what is shown of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Its name.
@@ -354,7 +354,7 @@ impl Offer {
             };
             said.push((spec, value.clone(), key));
         }
-        // A default that does not fit is a mistake of whoever made the offer, and told like one.
+        // A default that does not fit is a mistake of whoever made the offer, and reported like one.
         for spec in self.params.iter().filter(|spec| !choice.params.contains_key(spec.name)) {
             said.push((spec, Param::Text(spec.default.to_owned()), format!("{key}.{}", spec.name)));
         }

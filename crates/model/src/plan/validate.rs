@@ -167,7 +167,7 @@ fn is_rate(rate: f64) -> bool {
 }
 
 /// What is said of every stage, but for what no stage may have: that is a mistake everywhere, and
-/// is told once, also if every stage says something else of itself.
+/// is reported once, also if every stage says something else of itself.
 fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan {
     let mut every = said.clone();
     let mut refuse = |name: &str, key: &str, value: String, expected| {

@@ -112,7 +112,7 @@ impl Admission for Breakwater {
         if look.age > self.target * 2 { Next::Shed(look.n) } else { Next::Oldest }
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} credits; {:.1?} of {:?}", self.credits as usize, self.delay, self.target)
     }
 }

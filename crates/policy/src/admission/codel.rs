@@ -176,7 +176,7 @@ impl Admission for Codel {
         }
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let stands = if self.stands() { "the queue stands" } else { "the queue moves" };
         format!("{stands}; at most {:?}", self.target * 2)
     }

@@ -99,7 +99,7 @@ impl Admission for Deadline {
         self.gap += (between.min(self.service) - self.gap) * learns;
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let [service, gap] = [self.service, self.gap].map(|t| Duration::from_nanos(t as u64));
         format!("{service:.1?} for one, one in {gap:.1?}")
     }

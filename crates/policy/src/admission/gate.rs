@@ -29,7 +29,7 @@ use comporta_model::event::Time;
 /// ```
 pub trait Admission: Send {
     /// How many of the events that ask to enter may do so, the front ones first. Only asks: the same
-    /// events may be asked about twice, or go elsewhere after all. What came of it is told to
+    /// events may be asked about twice, or go elsewhere after all. What came of it is reported to
     /// [`entered`](Self::entered).
     fn admit(&mut self, ask: &Ask) -> usize {
         ask.n
@@ -48,8 +48,8 @@ pub trait Admission: Send {
     /// Events were handled.
     fn settled(&mut self, _done: &Done) {}
 
-    /// What it allows now, in a few words for people.
-    fn tell(&self) -> String {
+    /// Returns what it allows now, in a few words for people.
+    fn describe(&self) -> String {
         String::new()
     }
 }

@@ -176,7 +176,7 @@ impl Admission for Seda {
         self.look_if_due(done.now);
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let current = Duration::from_nanos(self.current.unwrap_or(0.0) as u64);
         format!(
             "{:.1} events a second, at {current:.1?} of {:?}",

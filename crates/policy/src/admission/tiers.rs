@@ -172,7 +172,7 @@ impl Admission for Tiers {
         Next::Oldest
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         match self.cut {
             OPEN => "every tier enters".to_owned(),
             Cut { tier, share } => {

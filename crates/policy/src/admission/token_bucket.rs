@@ -76,7 +76,7 @@ impl Admission for TokenBucket {
         self.bucket.take(n);
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} events a second", self.bucket.rate)
     }
 }

@@ -56,7 +56,7 @@ struct State<S: Source> {
     phase: Phase,
     /// It is to end: the program drains.
     stop: bool,
-    /// What it is still to be told of.
+    /// What is still to be reported to it.
     settled: Vec<Settled>,
     /// Groups not yet settled.
     groups: usize,
@@ -291,7 +291,7 @@ impl<S: Source> SourceNode<S> {
         }
     }
 
-    /// Tells the source what has settled.
+    /// Reports to the source what has settled.
     fn tell(
         &self,
         core: &Core,

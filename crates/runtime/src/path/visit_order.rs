@@ -86,7 +86,7 @@ pub(crate) struct Cursor {
     pub(crate) spent: usize,
 }
 
-/// What a step along the order is to tell the policy.
+/// What a step along the order reports to the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) last_focused: bool,

@@ -248,7 +248,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// After every change of the state, before the lock is released: gives room to those who wait for
-    /// it, makes the tokens that are due, tells those who ask for room without the lock, and notes
+    /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
@@ -280,7 +280,7 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// `n` events ended: tells the cycle they belong to.
+    /// `n` events ended: informs the cycle they belong to.
     fn cycle_ended(&self, state: &State<H>, n: usize, effects: &mut Effects) {
         if let Some(cycle) = &state.cycle
             && cycle.ended(n)
@@ -344,7 +344,7 @@ impl<H: Handler> State<H> {
     }
 }
 
-/// Tells the acknowledgement group of events how they ended.
+/// Reports to the acknowledgement group of events how they ended.
 fn settle_ack(ack: Option<&Arc<AckGroup>>, n: usize, fate: Fate) {
     if let Some(group) = ack {
         group.settle(n as u64, fate);

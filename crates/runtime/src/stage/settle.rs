@@ -144,7 +144,7 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Tells those who want to know how events ended.
+    /// Reports how events ended to those who want to know.
     pub(super) fn tell(
         &self,
         core: &Core,
