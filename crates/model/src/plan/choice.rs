@@ -65,7 +65,7 @@ impl Choice {
     ///
     /// # Panics
     /// If it has no such parameter, as those of all kinds do: what is validated has all that are
-    /// offered, so the name is misspelt. A program whose policy does that is not started, and the reason is reported.
+    /// offered, so the name is misspelt. A program whose policy does that is not started.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.number(name) as usize
@@ -431,11 +431,9 @@ mod tests {
 
     fn validate(text: &str) -> Result<String, Vec<String>> {
         let choice: Choice = text.parse().unwrap();
-        let validated = validate_choice("policy", &[SEDA], &choice, "cluster.main.policy");
+        let found = validate_choice("policy", &[SEDA], &choice, "cluster.main.policy");
         let tell = |fault: &PlanFault| format!("{}: {fault}", fault.key());
-        validated
-            .map(|choice| choice.to_string())
-            .map_err(|faults| faults.iter().map(tell).collect())
+        found.map(|choice| choice.to_string()).map_err(|faults| faults.iter().map(tell).collect())
     }
 
     #[test]
@@ -475,9 +473,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "`seda` has no parameter `thread`; it has: every, threads")]
     fn a_parameter_that_is_not_there_is_not_read() {
-        let validated =
-            Choice::new("seda").with("threads", 2).with("every", Duration::from_secs(2));
-        let _ = validated.count("thread");
+        let seda = Choice::new("seda").with("threads", 2).with("every", Duration::from_secs(2));
+        let _ = seda.count("thread");
     }
 
     #[test]
