@@ -44,7 +44,7 @@ impl Time {
 
     /// How long after `earlier` this is; zero if it is not.
     #[must_use]
-    pub const fn since(self, earlier: Time) -> Duration {
+    pub const fn duration_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }

@@ -119,7 +119,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Sends up to `max` events of an iterator. Says how many there were.
+    /// Sends up to `max` events of an iterator. Returns how many there were.
     #[inline]
     pub fn send_all(&mut self, events: &mut impl Iterator<Item = T>, max: usize) -> usize {
         let before = self.len();

@@ -88,7 +88,7 @@ impl<T> Failures<T> {
             }
         }
         let failure = Failure { number, reason, attempts, at, replayable: event.is_some() };
-        // The group was told of the failure; a replay is no longer its concern.
+        // The failure was reported to the group; a replay is no longer its concern.
         let duty = Duty { ack: None, ..meta.duty.clone() };
         let meta = Meta { duty, ..meta.clone() };
         self.kept.push_back(Failed { failure, event, meta });

@@ -20,7 +20,7 @@ use crate::event::{Ev, Held};
 use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
 use crate::stage::{Cx, Stage};
 
-/// Windows of `size` of event time each, which `time` tells in milliseconds since any moment,
+/// Windows of `size` of event time each, which `time` returns in milliseconds since any moment,
 /// before or after it: what `timestamp_millis` and its like return. Windows begin at multiples of
 /// the size, whatever the first event. Their events are in order of event time, those of the same
 /// millisecond in order of arrival.

@@ -58,7 +58,7 @@ struct State<S: Source> {
     phase: Phase,
     /// It is to end: the program drains.
     stop: bool,
-    /// What it is still to be told of.
+    /// What is still to be reported to it.
     settled: Vec<Settled>,
     /// Groups not yet settled.
     groups: usize,
@@ -169,7 +169,7 @@ impl<S: Source> SourceNode<S> {
         });
         let end = core.clock.now();
         visit.end = Some(end);
-        let took = end.since(visit.start);
+        let took = end.duration_since(visit.start);
         meta.enqueued = end;
         let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
         visit.done = sent.emitted;
@@ -289,7 +289,7 @@ impl<S: Source> SourceNode<S> {
         }
     }
 
-    /// Tells the source what has settled.
+    /// Reports to the source what has settled.
     fn tell(
         &self,
         core: &Core,

@@ -348,7 +348,7 @@ impl<H: Handler> Stage<H> {
                 Next::On => {}
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
-                    let late = core.clock.now().since(visit.start) > QUANTUM;
+                    let late = core.clock.now().duration_since(visit.start) > QUANTUM;
                     if core.is_stopped() || (late && batch.ticket.is_none()) {
                         break Some(wait);
                     }

@@ -249,7 +249,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// After every change of the state, before the lock is released: gives room to those who wait for
-    /// it, makes the tokens that are due, tells those who ask for room without the lock, and notes
+    /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
@@ -281,7 +281,7 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// `n` events ended: tells the cycle they belong to.
+    /// `n` events ended: informs the cycle they belong to.
     fn cycle_ended(&self, state: &State<H>, n: usize, effects: &mut Effects) {
         if let Some(cycle) = &state.cycle
             && cycle.ended(n)
@@ -337,5 +337,5 @@ impl<H: Handler> State<H> {
 
 /// The age of what shares `meta`, in the queue it is in.
 fn age(meta: &Meta, now: Time) -> std::time::Duration {
-    now.since(meta.enqueued)
+    now.duration_since(meta.enqueued)
 }

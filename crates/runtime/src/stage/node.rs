@@ -146,7 +146,7 @@ impl<H: Handler> Node for Stage<H> {
         let (left, idle) = state.instances.finish();
         state.phase = Phase::Finishing(left);
         for instance in idle {
-            self.dismiss(state, instance, effects);
+            self.retire(state, instance, effects);
         }
         if left == 0 {
             state.phase = Phase::Ended;

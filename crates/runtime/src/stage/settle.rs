@@ -42,7 +42,7 @@ impl<H: Handler> Stage<H> {
         visit.done = done;
         let end = core.clock.now();
         visit.end = Some(end);
-        instance.pace.note(end.since(visit.start), done);
+        instance.pace.note(end.duration_since(visit.start), done);
         let meta = Meta { home: visit.home, enqueued: end, duty, ..batch.chunk.meta.clone() };
         let enqueued = batch.chunk.meta.enqueued;
         let rest = batch.tray.take().and_then(|tray| {
@@ -145,11 +145,11 @@ impl<H: Handler> Stage<H> {
         state.in_flight -= tally.ended();
         if self.rules.last && tally.handled > 0 {
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            state.latency.note(now.since(meta.ingress), tally.handled as u64);
+            state.latency.note(now.duration_since(meta.ingress), tally.handled as u64);
         }
     }
 
-    /// Tells those who want to know how events ended.
+    /// Reports how events ended to those who want to know.
     pub(super) fn tell(
         &self,
         core: &Core,
@@ -162,7 +162,7 @@ impl<H: Handler> Stage<H> {
         if self.gate.is_present() && tally.ended() > 0 {
             visit.effects.hand_over(core);
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            let response = now.since(*enqueued);
+            let response = now.duration_since(*enqueued);
             self.gate.settled(&Done { now, n: tally.ended(), response, service });
         }
     }
@@ -260,7 +260,7 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         if matches!(state.phase, Phase::Finishing(_)) {
-            return self.dismiss(state, instance, effects);
+            return self.retire(state, instance, effects);
         }
         state.instances.put_idle(instance);
         self.retire_surplus(state, effects);
@@ -271,7 +271,7 @@ impl<H: Handler> Stage<H> {
         while state.phase == Phase::Open
             && let Some(instance) = state.instances.retire_one()
         {
-            self.dismiss(state, instance, effects);
+            self.retire(state, instance, effects);
             for _ in 0..state.instances.drop_surplus_claims() {
                 state.deactivate(effects);
             }
@@ -279,7 +279,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// An instance with nothing to do is to finish.
-    pub(super) fn dismiss(
+    pub(super) fn retire(
         &self,
         state: &mut State<H>,
         mut instance: Box<Instance<H>>,
