@@ -368,3 +368,47 @@ fn of_events_in_one_chunk_admission_sheds_those_whose_deadline_is_too_near() {
         assert_eq!((counts.handled, counts.shed_at_door() + counts.shed_later()), (10, 10), "{counts:?}");
     });
 }
+
+/// A source of one pull: all its events are one group.
+struct Once(Option<std::ops::Range<u64>>, Reported);
+
+impl Source for Once {
+    type Item = u64;
+    const ACKNOWLEDGED: bool = true;
+    fn pull(&mut self, out: &mut Out<u64>, _: Demand) -> Result<Pull> {
+        self.0.take().into_iter().flatten().for_each(|n| out.send(n));
+        Ok(Pull::End)
+    }
+    fn settled(&mut self, settled: Settled) {
+        self.1.lock().unwrap().push(settled);
+    }
+}
+
+#[test]
+fn results_that_wait_for_a_retry_in_an_ordered_stage_are_still_owed() {
+    watched("ordered", || {
+        let app = App::new("ordered");
+        let reported = Reported::default();
+        let source = Once(Some(0..4), reported.clone());
+        let numbers = app.source("numbers", move || source);
+        #[derive(Clone)]
+        struct Fails;
+        impl Stage for Fails {
+            type In = u64;
+            type Ports = Out<u64>;
+            fn handle(&mut self, n: Ev<'_, u64>, out: &mut Out<u64>, cx: &Cx) -> Result {
+                out.send(*n);
+                let fails = *n == 1 || (*n == 2 && cx.attempt() == 1);
+                if fails { Err(Error::msg("1 always, 2 at first")) } else { Ok(()) }
+            }
+        }
+        let work = app.stage("work", Fails).ordered();
+        app.connect(numbers, work);
+        app.connect(work, app.sink("sink", picky)); // 0 and 3
+        let retry = Retry::new(2, Duration::from_millis(1));
+        let plan = Plan::new().stage("work", |s| s.instances(2).retry(retry));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
+        assert_eq!(fates(&reported), [(1, 3, 0, 0)], "1, and what came of 0 and 3");
+    });
+}
