@@ -22,7 +22,7 @@
 //! | to | see |
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
-//! | gather events | [Windows](#windows), [`windows`], [`batched`] |
+//! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
@@ -37,7 +37,8 @@
 //!
 //! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::process`], [`App::sink`]) or a type
 //! with [`Stage`]. A type may keep state, and has a say when an instance begins and ends. The event
-//! is lent to it as an [`Ev`]: it reads it, or takes it.
+//! is lent to it as an [`Ev`]: it reads it, takes it, or [holds](Ev::hold) it beyond the call, with what is
+//! owed for it to a source that waits for its acknowledgement.
 //!
 //! ```
 //! use comporta::{App, Cx, Ev, Out, Plan, Ports, Result, Stage};
