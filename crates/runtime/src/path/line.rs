@@ -81,6 +81,16 @@ impl Place {
         self.wake();
     }
 
+    /// What it was granted came too late: the program has stopped, and what it had sent is cancelled.
+    pub(crate) fn refuse(&self) {
+        self.state.lock().closed = true;
+    }
+
+    /// Whether the program has stopped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Has a caller see what it was granted.
     pub(crate) fn wake(&self) {
         let waker = self.state.lock().waker.take();

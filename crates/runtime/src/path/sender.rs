@@ -275,10 +275,9 @@ impl<T: Send + 'static> Sender<T> {
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
         let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
         while !waiting.is_done() {
-            if !waiting.links.place().wait() {
+            if !waiting.links.place().wait() || !waiting.go_on() {
                 return Err(SendError::Cancelled);
             }
-            waiting.go_on();
         }
         self.keep(waiting.links);
         Ok(())
@@ -293,10 +292,9 @@ impl<T: Send + 'static> Sender<T> {
         let Some(mut waiting) = self.enter(sending, event, Full::Waits)? else { return Ok(()) };
         let place = waiting.links.place().clone();
         while !waiting.is_done() {
-            if !poll_fn(|cx| place.poll(cx.waker())).await {
+            if !poll_fn(|cx| place.poll(cx.waker())).await || !waiting.go_on() {
                 return Err(SendError::Cancelled);
             }
-            waiting.go_on();
         }
         self.keep(waiting.links);
         Ok(())
@@ -392,11 +390,13 @@ impl Waiting {
         self.links.in_line() == InLine::No
     }
 
-    /// Goes on with the room that was granted.
-    fn go_on(&mut self) {
+    /// Goes on with the room that was granted. Returns `false` if the program was stopped meanwhile.
+    #[must_use]
+    fn go_on(&mut self) -> bool {
         let mut visit = Visit::new(0, None);
         self.links.resume(&self.sending.core, &mut visit);
         self.sending.core.dispatch(visit.effects);
+        !self.links.place().is_closed()
     }
 }
 
