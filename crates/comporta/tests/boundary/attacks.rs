@@ -211,7 +211,7 @@ fn sheds(plan: &Plan, when_full: WhenFull, label: &str) {
     let summary = ends(label, app.start(&plan).unwrap());
     ended_well(&summary, label);
     let counts = stage(&summary.snapshot, "sink").counts;
-    let shed = counts.shed_at_door() + counts.shed_later();
+    let shed = counts.shed_on_entry() + counts.shed_later();
     assert_eq!(counts.handled + shed, 2_000, "{label}\n{summary}");
     assert!(shed >= 1_000, "{label}: at least one of each two\n{summary}");
 }

@@ -113,7 +113,8 @@ fn failures_are_taken_with_their_events_and_only_by_their_type() {
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     assert!(runtime.run());
     let control = runtime.control();
-    assert!(control.take_failures::<String>("work").unwrap().is_empty());
+    let wrong = control.take_failures::<String>("work").unwrap_err();
+    assert_eq!(wrong.to_string(), "`work` takes `u64`, not `alloc::string::String`");
     let events: Vec<_> =
         control.take_failures::<u64>("work").unwrap().into_iter().map(|(_, n)| n).collect();
     assert_eq!(events, [Some(2), Some(3)], "asking for another type took them");
@@ -432,4 +433,25 @@ fn a_handler_that_panics_once_in_a_hundred_costs_those_events_only_at_full_speed
     assert_eq!(work.failures_kept, 1_000);
     let failed: u64 = (0..events / 100).map(|hundred| hundred * 100 + 7).sum();
     assert_eq!(sum.load(Relaxed), events * (events - 1) / 2 - failed);
+}
+
+#[test]
+fn a_summary_says_what_failed_and_why() {
+    let app = App::new("why");
+    let numbers = app.source("numbers", || 0..10_u64);
+    let check = app.try_map("check", |n: u64| match n {
+        3 | 4 => Err(Error::msg("too small")),
+        5..10 => Err(Error::msg(format!("{n} is too large"))),
+        n => Ok(n),
+    });
+    app.connect(numbers, check);
+    app.connect(check, app.sink("end", |_: u64| {}));
+    let summary = app.run(&Plan::new().stage("check", |check| check.tries(2))).unwrap();
+    let [failures] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
+    assert_eq!((failures.failed, failures.retried, failures.reasons.len()), (7, 7, 6));
+    assert_eq!(failures.reasons[0], (Reason::Error("too small".to_owned()), 2));
+    let shown = summary.to_string();
+    let lines = "failed: 7 events of `check`, after 7 further tries\n  2 times: too small\n  \
+                 1 times: 5 is too large\n  1 times: 6 is too large\n  and 3 other reasons\n";
+    assert!(shown.contains(lines), "{shown}");
 }
