@@ -343,6 +343,8 @@
 //! can be retried and replayed only if its stage says [`retain`](StageRef::retain). A closure always
 //! takes its event; where the plan says that it is retried, a copy is kept by itself, if the events
 //! can be copied (not behind a local connector).
+//! An error may say that no other try would mend it ([`Error::permanent`]), or how long to wait
+//! ([`Error::retry_after`]).
 //!
 //! ```
 //! use comporta::{App, Error, Plan};
@@ -397,7 +399,7 @@
 #[cfg(feature = "cli")]
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
-pub use comporta_model::error::{Error, Outcome, Result};
+pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Settled, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{

@@ -266,6 +266,7 @@ impl fmt::Display for GraphWarning {
 
 /// What a valid graph looks like to the runtime.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Topology {
     /// For each stage, its component: stages that reach each other share one.
     pub component: Vec<usize>,

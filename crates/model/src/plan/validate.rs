@@ -446,6 +446,7 @@ impl Plan {
             tries: said.tries.unwrap_or(once.tries),
             backoff: said.backoff.unwrap_or(once.backoff),
             backoff_max: said.backoff_max.unwrap_or(once.backoff_max),
+            jitter: said.jitter.unwrap_or(once.jitter),
         };
         note(number("the number of tries", "retry.tries", retry.tries as usize));
         if own.capacity.is_some() || own.when_full.is_some() {

@@ -10,7 +10,7 @@ use std::mem::needs_drop;
 use std::time::Duration;
 
 use comporta_model::chunk::Chunk;
-use comporta_model::error::Error;
+use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::Ports;
@@ -92,6 +92,19 @@ pub(super) struct Ran<T> {
     pub(super) at: usize,
     /// The event at `at` is to be tried again after this.
     pub(super) retry_after: Option<Duration>,
+}
+
+/// Why an event failed, and what its error says of another try.
+struct Why {
+    reason: Reason,
+    advice: Advice,
+}
+
+impl Why {
+    fn of(error: Error) -> Self {
+        let advice = error.advice();
+        Why { reason: Reason::Error(user::text(error)), advice }
+    }
 }
 
 /// What a visit does after a failure.
@@ -307,12 +320,12 @@ impl<H: Handler> Stage<H> {
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
                 Some(Fault::Panic(message)) => std::panic::panic_any(message),
             });
-            let reason = match stop {
-                Ok(Stop::Failed(error)) => Reason::Error(user::text(error)),
+            let why = match stop {
+                Ok(Stop::Failed(error)) => Why::of(error),
                 Ok(_) => break None,
-                Err(panic) => panic,
+                Err(panic) => Why { reason: panic, advice: Advice::Usual },
             };
-            match self.failed(core, &mut instance, &mut batch, &mut at, reason) {
+            match self.failed(core, &mut instance, &mut batch, &mut at, why) {
                 Next::On => {}
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
@@ -372,7 +385,7 @@ impl<H: Handler> Stage<H> {
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
         at: &mut usize,
-        reason: Reason,
+        Why { reason, advice }: Why,
     ) -> Next {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
@@ -395,7 +408,10 @@ impl<H: Handler> Stage<H> {
             });
         }
         let whole = failed.iter().all(Option::is_some);
-        if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
+        // Instances that fail at one moment wait differently long.
+        let dice = core.clock.now().as_nanos() ^ u64::from(instance.index) << 48;
+        let wait = self.rules.retry.wait(attempt, advice, dice);
+        if let Some(wait) = wait.filter(|_| whole) {
             batch.tally.retried += 1;
             instance.cx.set_attempt(attempt + 1);
             return Next::Wait(wait);
