@@ -371,7 +371,7 @@ fn of_events_in_one_chunk_admission_sheds_those_whose_deadline_is_too_near() {
         assert!(runtime.run());
         let counts = stage(&runtime.snapshot(), "work").counts;
         assert_eq!(
-            (counts.handled, counts.shed_at_door() + counts.shed_later()),
+            (counts.handled, counts.shed_on_entry() + counts.shed_later()),
             (10, 10),
             "{counts:?}"
         );

@@ -244,6 +244,7 @@ impl Plan {
         })
     }
 
+    // Long because it is one walk over the clusters, in the order in which they take stages.
     fn validate_clusters(
         &self,
         graph: &Graph,
@@ -392,6 +393,7 @@ impl Plan {
         rules
     }
 
+    // Long because every setting of a stage is checked once, in the order of the keys.
     fn validate_stage(
         &self,
         graph: &Graph,
@@ -444,6 +446,7 @@ impl Plan {
             tries: said.tries.unwrap_or(once.tries),
             backoff: said.backoff.unwrap_or(once.backoff),
             backoff_max: said.backoff_max.unwrap_or(once.backoff_max),
+            jitter: said.jitter.unwrap_or(once.jitter),
         };
         note(number("the number of tries", "retry.tries", retry.tries as usize));
         if own.capacity.is_some() || own.when_full.is_some() {
@@ -552,12 +555,14 @@ mod tests {
             to: vec![StageId(to)],
             route: Route::One,
             local,
+            again: false,
         };
         Graph {
             name: "g".into(),
             stages: vec![spec("read", &["out"]), spec("split", &["odd", "even"]), spec("sum", &[])],
             connectors: vec![joins(0, 0, 1), joins(1, 0, 2), joins(1, 1, 2)],
             faults: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

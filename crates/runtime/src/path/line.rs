@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
 
+use comporta_model::event::Time;
+
+use crate::env::Clock;
 use crate::path::ready::Token;
 use crate::sync::{Arc, Condvar, Mutex, wait};
 use crate::user;
@@ -107,6 +110,19 @@ impl Place {
             state = wait(&self.changed, state, None);
         }
         state.granted.is_some()
+    }
+
+    /// As [`wait`](Self::wait), for as long as `clock` is before `due`. Returns `None` after that.
+    pub(crate) fn wait_until(&self, clock: &Clock, due: Time) -> Option<bool> {
+        let mut state = self.state.lock();
+        while state.granted.is_none() && !state.closed {
+            let left = due.duration_since(clock.now());
+            if left.is_zero() {
+                return None;
+            }
+            state = wait(&self.changed, state, Some(left));
+        }
+        Some(state.granted.is_some())
     }
 
     /// As [`wait`](Self::wait), for a task.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use comporta_model::ack::{Fate, Obligation};
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
-use comporta_model::error::Error;
+use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::Ports;
@@ -114,6 +114,24 @@ pub(super) struct Ran<T> {
     pub(super) at: usize,
     /// The event at `at` is to be tried again after this.
     pub(super) retry_after: Option<Duration>,
+}
+
+/// Why an event failed, and what its error says of another try.
+struct Why {
+    reason: Reason,
+    advice: Advice,
+}
+
+impl Why {
+    fn of(error: Error) -> Self {
+        let advice = error.advice();
+        Why { reason: Reason::Error(user::text(error)), advice }
+    }
+
+    /// A failure that says nothing of trying again.
+    fn usual(reason: Reason) -> Self {
+        Why { reason, advice: Advice::Usual }
+    }
 }
 
 /// What a visit does after a failure.
@@ -354,13 +372,13 @@ impl<H: Handler> Stage<H> {
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
                 Some(Fault::Panic(message)) => std::panic::panic_any(message),
             });
-            let reason = match stop {
-                Ok(Stop::Failed(error)) => Reason::Error(user::text(error)),
-                Ok(Stop::Flooded) => Reason::Flood(self.rules.emit_max),
+            let why = match stop {
+                Ok(Stop::Failed(error)) => Why::of(error),
+                Ok(Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
                 Ok(_) => break None,
-                Err(panic) => panic,
+                Err(panic) => Why::usual(panic),
             };
-            match self.failed(core, &mut instance, &mut batch, &mut progress.at, reason) {
+            match self.failed(core, &mut instance, &mut batch, &mut progress.at, why) {
                 Next::On => {}
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
@@ -428,7 +446,7 @@ impl<H: Handler> Stage<H> {
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
         at: &mut usize,
-        reason: Reason,
+        Why { reason, advice }: Why,
     ) -> Next {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
@@ -451,7 +469,10 @@ impl<H: Handler> Stage<H> {
             });
         }
         let whole = failed.iter().all(Option::is_some);
-        if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
+        // Instances that fail at one moment wait differently long.
+        let dice = core.clock.now().as_nanos() ^ u64::from(instance.index) << 48;
+        let wait = self.rules.retry.wait(attempt, advice, dice);
+        if let Some(wait) = wait.filter(|_| whole) {
             batch.tally.retried += 1;
             instance.cx.set_attempt(attempt + 1);
             return Next::Wait(wait);
