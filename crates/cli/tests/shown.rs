@@ -49,6 +49,7 @@ fn main() -> Exit {
         "work" => plan = work(&app, plan),
         "hold" => hold(&app),
         "open" => open(&app),
+        "reads" => reads(&app),
         "fails" => fails(&app),
         "closed" => closed(&app),
         "misfit" => {
@@ -271,6 +272,14 @@ fn open(app: &App) {
     });
     let show = app.sink("show", |_: u64| ());
     app.connect(numbers, show);
+}
+
+/// Handles the lines of standard input, and says each.
+fn reads(app: &App) {
+    let lines =
+        app.source("lines", || comporta_runtime::sources::lines_of("standard input", io::stdin()));
+    let show = app.sink("show", |line: String| say(&line));
+    app.connect(lines, show);
 }
 
 /// Its source breaks after ten events.

@@ -51,7 +51,7 @@ impl RunState {
     }
 }
 
-/// How long a drain waits for a source that does not return.
+/// How long a drain waits for a source that does not return, at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
@@ -105,7 +105,9 @@ impl Core {
             node.close(self, &mut effects);
         }
         self.dispatch(effects);
-        self.timers.add(self.clock.now() + PATIENCE, Alarm::Leave);
+        // A short drain has time to end without them, too.
+        let patience = PATIENCE.min(self.settings.drain / 2);
+        self.timers.add(self.clock.now() + patience, Alarm::Leave);
     }
 
     /// Sources that were asked to end, and wait for events that may never come, are left: what they

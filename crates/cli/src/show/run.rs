@@ -35,7 +35,7 @@ pub(crate) fn now() -> Instant {
 /// Starts `app` under `plan`, shows how it goes on standard error, obeys signals and says how it
 /// ended.
 ///
-/// The first SIGINT (Ctrl-C) or SIGTERM, or the end of `options.limit`, closes its sources and gives
+/// The first SIGINT (Ctrl-C), SIGTERM or SIGHUP, or the end of `options.limit`, closes its sources and gives
 /// what is in it as long to settle as the plan says; a signal during that stops it at once.
 ///
 /// ```
@@ -82,8 +82,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         stuck: Vec::new(),
         shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
     };
-    let (summary, stopped) = life.live(running);
-    signals.stand(Stand::Over);
+    let (summary, stopped) = life.live(running, &signals);
 
     // It may have ended of it: what it could not print has failed.
     if life.told.try_iter().any(|word| word == Word::Unread) {
@@ -205,8 +204,9 @@ enum Last {
 
 impl Life<'_> {
     /// Lives until the end; says which signal stopped it at once, if one did.
-    fn live(&mut self, running: Running) -> (Summary, Option<u8>) {
-        let last = self.until_last(&running);
+    fn live(&mut self, running: Running, signals: &Signals) -> (Summary, Option<u8>) {
+        let last = self.until_last(&running, signals);
+        signals.stand(Stand::Over); // nobody waits for a word any more: the next signal leaves
         self.shown.clear(); // before the wait for handlers that do not return
         match last {
             Last::Wait => (running.wait(), None),
@@ -219,9 +219,13 @@ impl Life<'_> {
         }
     }
 
-    fn until_last(&mut self, running: &Running) -> Last {
+    fn until_last(&mut self, running: &Running, signals: &Signals) -> Last {
         loop {
-            match self.wait() {
+            let word = self.wait();
+            if let Some(Word::Signal(_)) = word {
+                signals.taken();
+            }
+            match word {
                 Some(Word::Ended) => return Last::Wait,
                 Some(Word::Signal(signal)) if self.draining.is_some() => return Last::Stop(signal),
                 Some(Word::Signal(signal)) => self.begin_drain(running, Asked::Signal(signal)),
