@@ -109,6 +109,18 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = "How it runs")]
     pub(crate) limit: Option<Duration>,
 
+    /// Write events that fail to this file while it runs, after what is there: a line of JSON each,
+    /// with the reason
+    #[arg(id = "comporta-failures", long = "failures", value_name = "FILE")]
+    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) failures: Option<PathBuf>,
+
+    /// Feed the events of such a file back to the stages that failed them, in place of what sources
+    /// bring
+    #[arg(id = "comporta-replay", long = "replay", value_name = "FILE")]
+    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) replay: Option<PathBuf>,
+
     /// Print the summary as one JSON object on the last line of standard output
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,

@@ -3,20 +3,21 @@
 //! 1. `build`: what a program hands over.
 //! 2. `args`: what can be asked of it.
 //! 3. here: what is done then; plans are read by `comporta-plan`.
-//! 4. `show`: a run, its progress, its end.
+//! 4. `show`: a run, its progress, its end; `replay`: what failed before, once more.
 //! 5. `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 
 mod build;
 mod args;
 mod policies;
+mod replay;
 pub mod show;
 pub mod draw;
 mod compare;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
@@ -159,6 +160,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
+    let replayed = match &verb {
+        Verb::Run(run) => replay(&app, run)?,
+        _ => None,
+    };
     let spec = flags(files.clone(), said, &app.own_plan());
     let settled = settle(&app, &spec);
     let warnings = app.check().map_err(|error| {
@@ -173,11 +178,13 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Verb::Run(run) => {
             if !run.quiet {
                 warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+                replayed.iter().for_each(|told| tell(told));
             }
             let options = show::Options {
                 json: run.json,
                 explain: run.explain,
                 quiet: run.quiet,
+                failures: run.failures,
                 limit: run.limit,
                 progress: run.progress.into(),
             };
@@ -214,6 +221,18 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             print(&text)
         }
     }
+}
+
+/// Has the program replay the failed events of a file, if that is asked for; returns what to say of it.
+fn replay(app: &App, run: &RunArgs) -> Result<Option<String>, Refusal> {
+    let Some(path) = &run.replay else { return Ok(None) };
+    let same = |other: &PathBuf| other.canonicalize().ok() == path.canonicalize().ok();
+    if run.failures.as_ref().is_some_and(same) {
+        let why =
+            "--failures and --replay name the same file: what fails again would be read again";
+        return Err(Refusal::Said(why.to_owned()));
+    }
+    replay::prepare(app, path).map(Some).map_err(|mistakes| Refusal::Graph(mistakes, None))
 }
 
 /// What policies would refuse, before anything runs.

@@ -19,6 +19,7 @@ fn main() -> Exit {
         Ok("plain") => return comporta_cli::main(plain),
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
+        Ok("picky") => return comporta_cli::main(picky),
         Ok("compared") => return comporta_cli::main(compared),
         Ok(_) => return comporta_cli::main(squares),
         Err(_) => {}
@@ -123,6 +124,53 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
         app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
+}
+
+#[derive(clap::Args)]
+struct Picky {
+    /// Fail nothing
+    #[arg(long)]
+    mild: bool,
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Word {
+    text: String,
+    length: Option<usize>,
+}
+
+/// `words -> measure -> count -> show`: `measure` takes its events and fails those with a `!`,
+/// `count` changes them in place and fails the long ones, `local` fails what no plan may copy.
+fn picky(args: Picky) -> App {
+    let mild = args.mild;
+    let app = App::new("picky");
+    let words = app.source("words", || {
+        ["one", "two!", "three", "four!", "seventeen"].map(str::to_owned).into_iter()
+    });
+    let measure = app.each("measure", move |text: String, out| match text.contains('!') && !mild {
+        true => Err(Error::msg("it shouts")),
+        false => {
+            out.send(Word { text, length: None });
+            Ok(())
+        }
+    });
+    let count = app.update("count", move |word: &mut Word| {
+        word.length = Some(word.text.len());
+        if word.text.len() > 8 && !mild { Err(Error::msg("too long")) } else { Ok(()) }
+    });
+    let show = app.each("show", |word: Word, out| {
+        say(&word.text);
+        out.send(word.text);
+    });
+    let local = app.sink("local", move |text: String| match text.as_str() {
+        "one" if !mild => Err(Error::msg("not one")),
+        _ => Ok(()),
+    });
+    app.connect(words, measure);
+    app.connect(measure, count);
+    app.connect(count, show);
+    app.connect_local(show, local);
+    app
 }
 
 #[derive(clap::Args)]

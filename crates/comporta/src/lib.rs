@@ -332,6 +332,10 @@
 //! takes its event; where the plan says that it is retried, a copy is kept by itself, if the events
 //! can be copied (not behind a local connector).
 //!
+//! [`App::on_failure`] reports every event that fails while the program runs. A program run by `main`
+//! (feature `cli`) writes them to a file, `run --failures FILE`, a line of JSON each, and feeds them
+//! back to their stages in a later run, `run --replay FILE`.
+//!
 //! ```
 //! use comporta::{App, Error, Plan};
 //!
@@ -396,9 +400,11 @@ pub use comporta_model::port::{AsInput, AsPort, Out, Port};
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
+#[cfg(feature = "json")]
+pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
-    AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, Failure, Latency,
-    PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf, StageRef,
+    AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, FailedEvent, Failure,
+    Latency, PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf, StageRef,
     StageSnapshot, StartError, Summary, sources, testing,
 };
 

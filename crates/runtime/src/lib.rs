@@ -14,7 +14,7 @@
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
 //! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
-//! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
+//! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
 //! | the same program in a test, step by step | [`testing`] |
@@ -37,6 +37,9 @@ mod timer;
 mod chunk_cache;
 mod cycle;
 mod failure;
+mod failed_event;
+#[cfg(feature = "json")]
+mod replay;
 mod snapshot;
 mod latency;
 mod running;
@@ -56,10 +59,13 @@ mod models;
 
 pub use app::{App, StageOf, StageRef};
 pub use control::{Control, ControlError};
+pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
 pub use path::push::{Push, PushError};
 pub use policy_host::Decision;
+#[cfg(feature = "json")]
+pub use replay::ReplayError;
 pub use running::{Ended, Running, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
 pub use stage::permits::Shed;

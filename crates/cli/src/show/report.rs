@@ -5,6 +5,7 @@ use std::time::Duration;
 use comporta_runtime::{Control, Decision, Ended, Reason, Snapshot, StageSnapshot, Summary};
 
 use super::exit::Exit;
+use super::failures::Kept;
 use super::signals;
 
 /// Who asked the run to end.
@@ -56,6 +57,8 @@ pub(super) struct Report {
     /// Processor time of the process.
     pub(super) cpu: Option<Duration>,
     pub(super) failed: Vec<Failed>,
+    /// Where they were written.
+    pub(super) kept: Option<Kept>,
     /// What the policies did, each with its cluster.
     pub(super) decisions: Vec<(String, Decision)>,
 }

@@ -94,6 +94,7 @@ pub(super) fn report() -> Report {
         cpu: None,
         decisions: Vec::new(),
         failed: Vec::new(),
+        kept: None,
     }
 }
 
@@ -118,5 +119,6 @@ pub(super) fn lossy_report() -> Report {
             reasons: vec![(reason, 2)],
             forgotten: 0,
         }],
+        kept: None,
     }
 }

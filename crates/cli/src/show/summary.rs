@@ -22,6 +22,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
     lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
+    lines.extend(kept(report));
     lines.extend(troubles(report).map(|line| paint(&line, red)));
     lines.join("\n") + "\n"
 }
@@ -160,6 +161,23 @@ fn failed(failed: &Failed) -> Vec<String> {
     lines
 }
 
+/// Where the failed events are, and where not, and why.
+fn kept(report: &Report) -> Vec<String> {
+    if report.failed.is_empty() {
+        return Vec::new();
+    }
+    let Some(kept) = &report.kept else {
+        return vec!["failed events are kept by `--failures FILE`".to_owned()];
+    };
+    let path = &kept.path;
+    let (n, there) = (events(kept.written), if kept.written == 1 { "is" } else { "are" });
+    let mut lines = vec![format!("{n} that failed {there} in {path} (`--replay {path}`)")];
+    lines.extend(kept.missing.iter().map(|(stage, why, n)| {
+        format!("without the event: {} of `{stage}`: {why}", thousands(*n))
+    }));
+    lines
+}
+
 fn troubles(report: &Report) -> impl Iterator<Item = String> {
     let problems = report.problems.iter().map(|problem| format!("problem: {problem}"));
     let mut stuck: Vec<&String> = report.stuck.iter().collect();
@@ -212,6 +230,7 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
                 "parse         10        2        0     6       2     0",
                 "shed at `parse`: 6 drop-oldest",
                 "failed at `parse`: 2 × invalid digit found in string",
+                "failed events are kept by `--failures FILE`",
                 "problem: `numbers`: the disk is full",
                 "stuck: a handler of `parse` has not returned",
             ]
