@@ -184,17 +184,21 @@ pub(crate) struct CompareArgs {
     #[arg(display_order = 7)]
     pub(crate) allow_effects: bool,
 
-    /// Write a chart into this file
-    #[arg(id = "comporta-svg-file", long = "svg", value_name = "FILE")]
+    /// Draw a chart, too (SVG); where to, `-o` says
+    #[arg(id = "comporta-svg", long = "svg", help_heading = "What it shows")]
+    pub(crate) svg: bool,
+
+    /// Draw a chart into this file; `-` is standard output, and the table goes to standard error
+    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
     #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) svg: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 
     /// Print every run and the verdict as one JSON object on the last line, in place of the table
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
 
-    /// Show progress: `auto` (if standard error is a terminal), `always` (without one, as a line for
-    /// each run) or `never`
+    /// Show progress on standard error: `auto` (in place on a terminal, else a line for each run) or
+    /// `never`
     #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
     #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
     #[arg(hide_default_value = true)]
@@ -211,14 +215,19 @@ pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 
-    /// As an SVG picture
+    /// As an SVG picture; meant where `-o` names a file that ends in `.svg`
     #[arg(id = "comporta-svg", long = "svg", conflicts_with = "comporta-dot")]
     #[arg(help_heading = "What it shows")]
     pub(crate) svg: bool,
 
-    /// As text for Graphviz
+    /// As text for Graphviz; meant where `-o` names a file that ends in `.dot` or `.gv`
     #[arg(id = "comporta-dot", long = "dot", help_heading = "What it shows")]
     pub(crate) dot: bool,
+
+    /// Draw into this file; `-` is standard output [default: -]
+    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
+    #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
 
     /// In letters any terminal has
     #[arg(id = "comporta-ascii", long = "ascii", help_heading = "What it shows")]
@@ -352,7 +361,7 @@ fn compare_help(name: &str) -> String {
         "Every combination is run once in every round, in an order that changes, each time as a \
          process of its own, which reads nothing from standard input and whose output is thrown \
          away. The table shows medians of the rounds. What cannot be told from the best with 95 % \
-         confidence is a tie. Ctrl-C ends it and shows what there is.\n\n\
+         confidence is a tie; with fewer than 6 rounds nothing is proven. Ctrl-C ends it and shows what there is.\n\n\
          Examples:\n  \
          {name} compare                                    all policies, as fast as it goes\n  \
          {name} compare --threads 1,2,4 --rounds 9         which policy, and how many threads\n  \

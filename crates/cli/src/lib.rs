@@ -190,7 +190,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             };
             Ok(show::run(app, effective.plan(), &options))
         }
-        Verb::Compare(args) => Ok(Asked::new(&app, &files, *args)?.run()),
+        Verb::Compare(args) => Asked::new(&app, &files, *args)?.run(),
         Verb::Graph(args) => draw_graph(&app, &effective, &args),
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
@@ -286,14 +286,24 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
             node.notes.push("stub".to_owned());
         }
     }
-    let text = if args.svg {
+    let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
+    let named = |end: &str| file.is_some_and(|path| path.extension().is_some_and(|is| is == end));
+    let plain = args.svg || args.dot || args.ascii;
+    let text = if args.svg || !plain && named("svg") {
         draw::svg(&picture)
-    } else if args.dot {
+    } else if args.dot || !plain && (named("dot") || named("gv")) {
         draw::dot(&picture)
     } else {
-        draw::text(&picture, width(), args.ascii)
+        let wide = if file.is_some() { WIDE } else { width() };
+        draw::text(&picture, wide, args.ascii)
     };
-    print(&text)
+    match file {
+        None => print(&text),
+        Some(path) => match std::fs::write(path, text) {
+            Ok(()) => Ok(Exit::Done),
+            Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),
+        },
+    }
 }
 
 /// The line about stages that do something to the world outside, if there are any.
@@ -315,10 +325,13 @@ fn counted(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// How wide a line may be; where there is no terminal, as wide as people read with ease.
+/// How wide a line is where there is no terminal: as wide as people read with ease.
+const WIDE: usize = 100;
+
+/// How wide a line may be.
 fn width() -> usize {
     match show::wide() {
-        usize::MAX => 100,
+        usize::MAX => WIDE,
         wide => wide,
     }
 }

@@ -20,6 +20,7 @@ fn main() -> Exit {
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
         Ok("picky") => return comporta_cli::main(picky),
+        Ok("lines") => return comporta_cli::main(lines),
         Ok("compared") => return comporta_cli::main(compared),
         Ok(_) => return comporta_cli::main(squares),
         Err(_) => {}
@@ -320,6 +321,12 @@ fn open(app: &App) {
     });
     let show = app.sink("show", |_: u64| ());
     app.connect(numbers, show);
+}
+
+fn lines() -> App {
+    let app = App::new("lines");
+    reads(&app);
+    app
 }
 
 /// Handles the lines of standard input, and says each.

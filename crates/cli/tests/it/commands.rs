@@ -321,3 +321,21 @@ fn a_report_that_nobody_reads_ends_as_other_output_does() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.as_str()), (Some(141), ""));
 }
+
+#[test]
+fn a_drawing_goes_where_it_is_told_and_the_name_of_the_file_tells_its_kind() {
+    let svg = file("drawn.svg", "");
+    let to = |args: &[&str], path: &PathBuf| {
+        let done = squares(&[&["graph"], args, &["-o", path.to_str().unwrap()]].concat());
+        assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "", ""));
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert_eq!(to(&[], &svg), squares(&["graph", "--svg"]).out);
+    assert_eq!(to(&["--dot"], &svg), squares(&["graph", "--dot"]).out, "what is said goes first");
+    assert_eq!(to(&[], &file("drawn.dot", "")), squares(&["graph", "--dot"]).out);
+    assert_eq!(to(&[], &file("drawn.txt", "")), squares(&["graph"]).out);
+    assert_eq!(squares(&["graph", "-o", "-"]).out, squares(&["graph"]).out);
+    let done = squares(&["graph", "-o", "/no/such/folder/a.svg"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.starts_with("error: /no/such/folder/a.svg: "), "{}", done.err);
+}
