@@ -14,6 +14,7 @@ use comporta_policy::Registry;
 
 use crate::compare::{self, By, Line, Loads, Policies, Threads};
 use crate::show::{When, exit_codes};
+use crate::stand_ins::{StandIns, stand_in};
 
 /// The top of the command line; the program's name and what it is for are put in.
 #[derive(Debug, Parser)]
@@ -392,11 +393,20 @@ fn give_way(command: Command, own: &Command) -> Command {
     })
 }
 
-/// What was asked for, and the program's own arguments if the verb takes them.
+/// What was asked for.
+pub(crate) struct Parsed<A> {
+    pub(crate) verb: Verb,
+    /// The program's own arguments, if the verb takes them.
+    pub(crate) own: Option<A>,
+    /// What stands in for those that were not given.
+    pub(crate) stand_ins: Option<StandIns>,
+}
+
+/// Reads the command line.
 pub(crate) fn parse<A: Args>(
     name: &str,
     args: impl Iterator<Item = OsString>,
-) -> Result<(Verb, Option<A>), clap::Error> {
+) -> Result<Parsed<A>, clap::Error> {
     let mut command = command::<A>(name);
     let mut args: Vec<OsString> = args.collect();
     let first = args.first().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
@@ -415,7 +425,10 @@ pub(crate) fn parse<A: Args>(
         args.insert(0, "run".into());
     }
     args.insert(0, name.into());
-    let matches = command.try_get_matches_from_mut(&args)?;
+    let (matches, stand_ins) = match command.try_get_matches_from_mut(&args) {
+        Ok(matches) => (matches, None),
+        Err(error) => stand_in::<A>(self::command::<A>(name), &args, error)?,
+    };
     let own = match matches.subcommand() {
         Some((verb, matches)) if ABOUT_PROGRAM.contains(&verb) => {
             Some(A::from_arg_matches(matches)?)
@@ -429,7 +442,7 @@ pub(crate) fn parse<A: Args>(
             compare.line = Line::new(from, run, &args[2..]);
         }
     }
-    Ok((verb, own))
+    Ok(Parsed { verb, own, stand_ins })
 }
 
 /// The verb that a first word was meant to be, if it is nearly one and no file.

@@ -1,7 +1,7 @@
 //! The command line that every program gets for nothing: `main(build)`.
 //!
 //! 1. `build`: what a program hands over.
-//! 2. `args`: what can be asked of it.
+//! 2. `args`: what can be asked of it; `stand_ins`: for arguments that only a run needs.
 //! 3. here: what is done then; plans are read by `comporta-plan`.
 //! 4. `show`: a run, its progress, its end; `replay`: what failed before, once more.
 //! 5. `draw`: the graph, as text and as a picture.
@@ -9,6 +9,7 @@
 
 mod build;
 mod args;
+mod stand_ins;
 mod policies;
 mod replay;
 pub mod show;
@@ -28,9 +29,10 @@ use comporta_runtime::{App, StartError};
 pub use build::{Build, IntoApp, Nothing};
 pub use show::Exit;
 
-use args::{GraphArgs, PlanArgs, RunArgs, ShowPlanArgs, Verb};
+use args::{GraphArgs, Parsed, PlanArgs, RunArgs, ShowPlanArgs, Verb};
 use compare::Asked;
 use draw::Picture;
+use stand_ins::StandIns;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
 /// `admissions`, `completions`, beside the program's own arguments. Without a command the program
@@ -65,7 +67,7 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
     let program = args.next().unwrap_or_default();
     let name = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| "program".to_owned());
-    let (verb, own) = match args::parse::<B::Args>(&name, args) {
+    let Parsed { verb, own, stand_ins } = match args::parse::<B::Args>(&name, args) {
         Ok(parsed) => parsed,
         Err(error) => {
             let printed = error.print().and_then(|()| std::io::stdout().flush());
@@ -89,6 +91,9 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
         (verb, Some(own)) => {
+            if let Some(stand_ins) = stand_ins {
+                return looked_at(about(verb, build, own), stand_ins);
+            }
             let json = match &verb {
                 Verb::Run(run) => run.json,
                 Verb::Compare(compare) => compare.json,
@@ -102,6 +107,20 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (_, None) => Ok(Exit::Done), // every other verb is about the program
     };
     done.unwrap_or_else(Refusal::tell)
+}
+
+/// How it ends that a program was looked at for which values stand in.
+fn looked_at(done: Result<Exit, Refusal>, stand_ins: StandIns) -> Exit {
+    match done {
+        Err(Refusal::Build(_)) => {
+            let _ = stand_ins.missing.print();
+            Exit::Refused
+        }
+        done => {
+            tell(&stand_ins.told());
+            done.unwrap_or_else(Refusal::tell)
+        }
+    }
 }
 
 /// What can be chosen by name: in the program, if it can be built from nothing; else in the library.

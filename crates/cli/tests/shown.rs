@@ -19,6 +19,7 @@ fn main() -> Exit {
         Ok("plain") => return comporta_cli::main(plain),
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
+        Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
         Ok("lines") => return comporta_cli::main(lines),
         Ok("compared") => return comporta_cli::main(compared),
@@ -124,6 +125,41 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
         app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
+    Ok(app)
+}
+
+#[derive(clap::Args)]
+struct Needy {
+    /// What to read
+    file: std::path::PathBuf,
+    /// How long to wait for it
+    #[arg(long, value_parser = humantime_of)]
+    wait: Duration,
+    /// Whose it is
+    #[arg(long)]
+    owner: String,
+    /// Read it before anything is built
+    #[arg(long)]
+    early: bool,
+}
+
+fn humantime_of(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').and_then(|n| n.parse().ok());
+    seconds.map(Duration::from_secs).ok_or_else(|| "seconds, as in `3s`".to_owned())
+}
+
+/// A program that cannot run without its arguments, but can be drawn.
+fn needy(args: Needy) -> comporta_model::error::Result<App> {
+    if args.early {
+        std::fs::read(&args.file)?;
+    }
+    let app = App::new("needy");
+    let lines = app.source("lines", move || {
+        say(&format!("{} {:?}", args.owner, args.wait));
+        comporta_runtime::sources::lines(args.file)
+    });
+    let show = app.sink("show", |_: String| ());
+    app.connect(lines, show);
     Ok(app)
 }
 

@@ -30,6 +30,7 @@ const LABEL: f64 = 58.0;
 /// A name is not longer than this.
 const NAME_MAX: usize = 36;
 const LETTER: f64 = 7.3;
+const SMALL_LETTER: f64 = 6.4;
 
 /// The comparison as a self-contained SVG document.
 pub(super) fn svg(of: &Comparison) -> String {
@@ -85,7 +86,8 @@ fn write_ranking(
 ) -> fmt::Result {
     let load = ranking.load.told();
     writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
-    let verdict = escaped(&of.sentence(ranking));
+    let letters = ((frame.wide - 2.0 * MARGIN) / SMALL_LETTER) as usize;
+    let verdict = escaped(&clip(&of.sentence(ranking), letters));
     writeln!(out, r#"<text class="verdict" x="{MARGIN}" y="{:.1}">{verdict}</text>"#, top + 33.0)?;
     let rate_name = if of.by == By::Input { "events taken in/s" } else { "events/s" };
     let (begin, end) = (top + HEAD, top + HEAD + ranking.rows.len() as f64 * ROW);

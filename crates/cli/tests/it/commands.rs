@@ -12,8 +12,12 @@ struct Done {
 }
 
 fn squares(args: &[&str]) -> Done {
+    shown("squares", args)
+}
+
+fn shown(program: &str, args: &[&str]) -> Done {
     let output = Command::new(env!("CARGO_BIN_EXE_shown"))
-        .env("COMPORTA_SHOWN", "squares")
+        .env("COMPORTA_SHOWN", program)
         .env("SQUARES", "4")
         .env_remove("NO_SUCH")
         .args(args)
@@ -338,4 +342,23 @@ fn a_drawing_goes_where_it_is_told_and_the_name_of_the_file_tells_its_kind() {
     let done = squares(&["graph", "-o", "/no/such/folder/a.svg"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.starts_with("error: /no/such/folder/a.svg: "), "{}", done.err);
+}
+
+#[test]
+fn a_program_is_drawn_and_checked_without_the_arguments_that_only_a_run_needs() {
+    for verb in ["graph", "check", "plan"] {
+        let done = shown("needy", &[verb, "--owner", "me"]);
+        assert_eq!(done.code, Some(0), "{verb}: {}", done.err);
+        assert!(done.out.contains(if verb == "check" { "needy" } else { "lines" }), "{}", done.out);
+        let note = "note: arguments are missing; these stand in: `/dev/null/FILE` for <FILE>, `1s` for --wait <WAIT>\n";
+        assert_eq!(done.err, note, "{verb}");
+    }
+    assert_eq!(shown("needy", &["graph", "a", "--wait", "2s", "--owner", "me"]).err, "");
+    for args in [&["graph", "--early"][..], &[], &["compare"], &["graph", "--wait", "late"]] {
+        let done = shown("needy", args);
+        assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{args:?}: {}", done.err);
+    }
+    let early = shown("needy", &["graph", "--early", "--owner", "me"]).err;
+    assert!(early.contains("required arguments were not provided"), "{early}");
+    assert!(early.contains("<FILE>") && early.contains("--wait"), "{early}");
 }
