@@ -158,6 +158,14 @@ pub enum GraphFault {
         /// The name.
         name: Arc<str>,
     },
+    /// A name that means something else in the sets of stages of a plan.
+    #[error(
+        "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
+    )]
+    ReservedName {
+        /// The name.
+        name: Arc<str>,
+    },
     /// A stage without producers.
     #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]
     Unfed {
@@ -303,6 +311,9 @@ impl Graph {
             if !is_name(&name) {
                 faults.push(GraphFault::BadName { name: name.clone() });
             }
+            if reserved(&name).is_some() {
+                faults.push(GraphFault::ReservedName { name: name.clone() });
+            }
             if stage.kind == Kind::Stage && !fed && !stage.autostart {
                 faults.push(GraphFault::Unfed { name: name.clone() });
             }
@@ -399,6 +410,15 @@ impl Graph {
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
+}
+
+/// What a word means in the sets of stages of a plan, if it is none that a stage could have.
+fn reserved(name: &str) -> Option<&'static str> {
+    match name {
+        "all" => Some("every stage"),
+        "none" => Some("no stage"),
+        _ => None,
+    }
 }
 
 /// Strongly connected components by Tarjan's algorithm, without recursion: a chain of ten thousand

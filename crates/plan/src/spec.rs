@@ -85,16 +85,29 @@ impl PlanSpec {
         });
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => self.text(name, text),
-            Ok(Err(_)) => {
-                self.unread = true;
-                self.mistakes.push(Mistake::new(format!("`{name}` is not UTF-8 text"), None));
-            }
+            Ok(Err(error)) => self.not_text(name, &error),
             Err(error) => {
                 self.unread = true;
                 let title = format!("the plan `{name}` cannot be read: {error}");
                 self.mistakes.push(Mistake::new(title, None));
             }
         }
+    }
+
+    /// Marks the first byte of a file that is no text.
+    fn not_text(&mut self, name: String, error: &std::string::FromUtf8Error) {
+        self.unread = true;
+        let at = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        // In its place stands a character that says so, which ends one that is valid.
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let range = at..at + char::REPLACEMENT_CHARACTER.len_utf8();
+        let span = Span { text: self.texts.len(), range };
+        let mistake = Mistake::new("a plan is UTF-8 text, and this is none", span);
+        let help = "it may be Latin-1 or UTF-16: save it as UTF-8".to_owned();
+        self.mistakes.push(mistake.label(format!("the byte 0x{byte:02x}")).help(help));
+        let hidden = hidden_unread(&text);
+        self.texts.push(Text { name, text, hidden, is_flag: false });
     }
 
     /// Reads a text over what was read before. `name` is used in messages.

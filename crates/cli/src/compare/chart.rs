@@ -9,7 +9,7 @@ use super::Comparison;
 use super::child::Numbers;
 use super::verdict::{By, ROUNDS_MIN, Ranking, Row, Standing};
 use crate::draw::escaped;
-use crate::show::table::clip;
+use crate::show::table::{clip, width};
 use crate::show::units::{amount, span};
 
 /// Classes may be restyled by whoever embeds the picture.
@@ -47,7 +47,7 @@ struct Frame {
 }
 
 fn write_svg(of: &Comparison, out: &mut String) -> fmt::Result {
-    let names = (0..of.combinations.len()).map(|at| name(of, at).chars().count());
+    let names = (0..of.combinations.len()).map(|at| width(&name(of, at)));
     let names = names.max().unwrap_or(0) as f64 * LETTER;
     let left = MARGIN + names + 12.0;
     let frame = Frame { left, right: left + PANEL + GAP, wide: left + 2.0 * PANEL + GAP + MARGIN };

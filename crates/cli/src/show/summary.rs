@@ -16,6 +16,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     let style = |style: Style| if colour { style } else { Style::new() };
     let app = paint(&report.snapshot.app, style(Style::new().bold()));
     let mut lines = vec![format!("{app}: {}", how(report)), through(report)];
+    lines.extend(taken(report));
     let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
     lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
     lines.extend(unrouted(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
@@ -71,17 +72,17 @@ fn how(report: &Report) -> String {
 fn through(report: &Report) -> String {
     let rate = |n| amount(per_second(n, report.snapshot.elapsed));
     let (into, out) = (report.entered, report.left);
+    format!("{} in ({}/s), {} out ({}/s)", events(into), rate(into), thousands(out), rate(out))
+}
+
+/// How long it took, if anything has left the program.
+fn taken(report: &Report) -> Option<String> {
     let latency = report.snapshot.latency();
-    let taken = match latency.count() {
-        0 => String::new(),
-        _ => {
-            let quantile = |share| span(latency.quantile(share));
-            let (p50, p99, max) = (quantile(0.5), quantile(0.99), span(latency.max()));
-            format!("; in the program p50 {p50}, p99 {p99}, max {max}")
-        }
-    };
-    let (through, out) = (format!("{} in ({}/s)", events(into), rate(into)), thousands(out));
-    format!("{through}, {out} out ({}/s){taken}", rate(report.left))
+    let quantile = |share| span(latency.quantile(share));
+    (latency.count() > 0).then(|| {
+        let (p50, p99, max) = (quantile(0.5), quantile(0.99), span(latency.max()));
+        format!("time in the program: p50 {p50}, p99 {p99}, max {max}")
+    })
 }
 
 fn columns() -> [Column; 8] {
@@ -213,6 +214,21 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
     }
 
     #[test]
+    fn a_summary_fits_eighty_columns_whatever_its_names_and_numbers() {
+        let mut report = samples::report();
+        let many = 9_999_999_999_999;
+        (report.entered, report.left) = (many, many);
+        for stage in &mut report.snapshot.stages {
+            stage.name = "解析".repeat(20);
+            stage.latency = samples::lossy().2.stages[2].latency.clone();
+            (stage.counts.arrived, stage.counts.handled) = (many, many);
+        }
+        let text = summary(&report, 80, false);
+        assert!(text.contains("time in the program: "), "{text}");
+        assert!(text.lines().all(|line| crate::show::table::width(line) <= 80), "{text}");
+    }
+
+    #[test]
     fn a_run_that_had_its_time_says_how_long_that_was() {
         let limit = std::time::Duration::from_millis(1_500);
         let report = Report { asked: Some(Asked::Limit(limit)), ..samples::report() };
@@ -223,7 +239,7 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
     fn what_was_shed_and_what_failed_is_told_with_reasons_and_problems_come_last() {
         let report = samples::lossy_report();
         let text = summary(&report, usize::MAX, false);
-        let lines: Vec<_> = text.lines().skip(5).collect();
+        let lines: Vec<_> = text.lines().skip(6).collect();
         assert_eq!(
             lines,
             [

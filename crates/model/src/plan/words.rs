@@ -39,10 +39,11 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// `tries` in all, `backoff` before the second, doubling up to a minute.
+    /// `tries` in all, `backoff` before the second, doubling up to a minute, or to `backoff` if that is
+    /// longer.
     #[must_use]
     pub fn new(tries: u32, backoff: Duration) -> Self {
-        Retry { tries, backoff, backoff_max: Duration::from_secs(60) }
+        Retry { tries, backoff, backoff_max: backoff.max(Duration::from_secs(60)) }
     }
 
     /// The wait after `attempt` tries, or nothing when they are used up.
