@@ -121,9 +121,9 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     let show = app.sink("show", |n: u64| say(&n.to_string()));
     app.connect(numbers, square);
     app.connect(square, show);
-    app.policy(Entry::new(MINE, |_| Single));
+    app.register_policy(Entry::new(MINE, |_| Single));
     if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
-        app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
+        app.set_plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
 }
@@ -184,18 +184,19 @@ fn picky(args: Picky) -> App {
     let words = app.source("words", || {
         ["one", "two!", "three", "four!", "seventeen"].map(str::to_owned).into_iter()
     });
-    let measure = app.each("measure", move |text: String, out| match text.contains('!') && !mild {
-        true => Err(Error::msg("it shouts")),
-        false => {
-            out.send(Word { text, length: None });
-            Ok(())
-        }
-    });
-    let count = app.update("count", move |word: &mut Word| {
+    let measure =
+        app.process("measure", move |text: String, out| match text.contains('!') && !mild {
+            true => Err(Error::msg("it shouts")),
+            false => {
+                out.send(Word { text, length: None });
+                Ok(())
+            }
+        });
+    let count = app.map_in_place("count", move |word: &mut Word| {
         word.length = Some(word.text.len());
         if word.text.len() > 8 && !mild { Err(Error::msg("too long")) } else { Ok(()) }
     });
-    let show = app.each("show", |word: Word, out| {
+    let show = app.process("show", |word: Word, out| {
         say(&word.text);
         out.send(word.text);
     });
@@ -243,7 +244,7 @@ fn compared(args: Compared) -> App {
         say(&args.words.join(" "));
         0..args.count.unwrap_or(u64::MAX)
     });
-    let work = app.each("work", move |n: u64, out| {
+    let work = app.process("work", move |n: u64, out| {
         if crashes {
             std::process::abort();
         }
@@ -307,7 +308,7 @@ fn work(app: &App, plan: Plan) -> Plan {
         thread::sleep(time);
     };
     let numbers = app.source("numbers", || 0..u64::MAX);
-    let parse = app.each("parse", |n: u64, out| match n % 1_000 {
+    let parse = app.process("parse", |n: u64, out| match n % 1_000 {
         7 => Err(Error::msg("no sevens")),
         _ => {
             out.send(n);

@@ -193,7 +193,7 @@ impl Fault {
         expected.split('`').skip(1).step_by(2).collect()
     }
 
-    /// A struct with a flattened part, or one told by a tag, is read in two steps: an error of the
+    /// A struct with a flattened part, or one recognised by a tag, is read in two steps: an error of the
     /// second does not know which value it quotes.
     fn without_secrets(self, table: &Table) -> Self {
         let mut secrets = Vec::new();

@@ -10,7 +10,7 @@ pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The processor this thread runs on, where the system tells and it is not a model's.
+/// The processor this thread runs on, where the system reports it and it is not a model's.
 pub(crate) fn processor() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     return Some(rustix::thread::sched_getcpu());
@@ -76,7 +76,7 @@ pub(crate) struct CpuMeter {
 
 impl CpuMeter {
     /// The share of all CPUs that was used since this was last asked, 0 to 100; since the machine
-    /// started, the first time. 0 where the system does not tell.
+    /// started, the first time. 0 where the system does not report it.
     pub(crate) fn usage(&mut self) -> u32 {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         if let Some((busy, all)) = parse_stat(&text) {

@@ -62,7 +62,7 @@ pub use control::{Control, ControlError};
 pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
-pub use path::push::{Push, PushError};
+pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;

@@ -2,7 +2,7 @@
 //! refused is known before anything runs.
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{PoolSettings, Settings};
+use comporta_model::plan::{ClusterSettings, Settings};
 use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
@@ -19,10 +19,10 @@ pub(crate) fn rehearse(
     settings: &Settings,
 ) -> Result<(), Vec<StartError>> {
     let mut refused = Vec::new();
-    for (cluster, pool) in settings.pools.iter().enumerate() {
-        let mut mock = cluster_of(graph, depths, settings, cluster);
-        if let Err(message) = start(registry, pool, &mut mock) {
-            let (cluster, policy) = (pool.name.clone(), pool.policy.to_string());
+    for (number, cluster) in settings.clusters.iter().enumerate() {
+        let mut mock = cluster_of(graph, depths, settings, number);
+        if let Err(message) = start(registry, cluster, &mut mock) {
+            let (cluster, policy) = (cluster.name.clone(), cluster.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
     }
@@ -30,26 +30,27 @@ pub(crate) fn rehearse(
 }
 
 /// A cluster as its policy would find it.
-fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, cluster: usize) -> Mock {
-    let infos = stage_infos(graph, depths, |id| settings.stages[id].pool == cluster);
-    let pool = &settings.pools[cluster];
-    let mut mock = Mock::cluster(&pool.name, infos).with_threads(pool.threads).with_cpus(cpus(), 0);
-    for (spec, settled) in graph.stages.iter().zip(&settings.stages) {
-        if settled.pool == cluster {
+fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize) -> Mock {
+    let infos = stage_infos(graph, depths, |id| settings.stages[id].cluster == number);
+    let cluster = &settings.clusters[number];
+    let mut mock =
+        Mock::cluster(&cluster.name, infos).with_threads(cluster.threads).with_cpus(cpus(), 0);
+    for (spec, stage_settings) in graph.stages.iter().zip(&settings.stages) {
+        if stage_settings.cluster == number {
             let stage = mock.at_mut(&spec.name);
-            stage.instances = settled.instances;
-            stage.capacity = settled.capacity;
-            stage.when_full = settled.when_full;
-            stage.priority = settled.priority;
+            stage.instances = stage_settings.instances;
+            stage.capacity = stage_settings.capacity;
+            stage.when_full = stage_settings.when_full;
+            stage.priority = stage_settings.priority;
         }
     }
     mock
 }
 
-fn start(registry: &Registry, pool: &PoolSettings, mock: &mut Mock) -> Result<(), String> {
-    let entry = registry.find(&pool.policy.name);
-    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", pool.policy.name))?;
-    match user::call(|| mock.start(&mut *entry.make(&pool.policy))) {
+fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
+    let entry = registry.find(&cluster.policy.name);
+    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
+    match user::call(|| mock.start(&mut *entry.make(&cluster.policy))) {
         Ok(started) => started.map_err(|refused| refused.to_string()),
         Err(panic) => Err(panic.to_string()),
     }

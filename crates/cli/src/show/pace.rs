@@ -203,7 +203,8 @@ mod tests {
         let mut snapshot = samples::queued(&lossy, &[0, 0, 4]);
         let pace = Pace::from(snapshot.clone());
         assert_eq!((pace.fullest(), pace.bottleneck(&shape)), (Some(2), None));
-        (snapshot.stages[1].queued, snapshot.stages[1].idle) = (snapshot.stages[1].capacity, 0);
+        let spread = &mut snapshot.stages[1]; // it has ended, and its instances are gone
+        (spread.queued, spread.instances, spread.idle) = (spread.capacity, 1, 0);
         assert_eq!(Pace::from(snapshot).bottleneck(&shape), Some(1));
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn now() -> Instant {
 /// assert_eq!(exit, Exit::Done);
 /// ```
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
-    let shape = Shape::of(&app.graph(), &plan.clone().over(&app.own_plan()));
+    let shape = Shape::of(&app.graph(), &plan.clone().over(&app.plan()));
     let name = app.graph().name.to_string();
     let failures =
         match options.failures.as_deref().map(|path| (path, FailureFile::open(path, &app))) {

@@ -15,7 +15,7 @@
 //! | `rate` | schedules of sources that give less than they were asked for |
 //! | `batch` | groups of stages made by a factory |
 //! | `stopping` | stops, drains and starts that the system refuses |
-//! | `kit` | the test kit |
+//! | `test_runtime` | the test runtime |
 //! | `acks` | the fate of every event, told once |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
@@ -35,7 +35,7 @@ mod admission;
 mod rate;
 mod batch;
 mod stopping;
-mod kit;
+mod test_runtime;
 mod acks;
 mod found;
 mod attacks;

@@ -5,7 +5,7 @@
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
 use super::pools;
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -26,7 +26,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
     default: "100",
 };
 
-/// Whether events are turned away at the door.
+/// Whether events are turned away on entry.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
     about: "whether stages shed what finds them full, whatever the plan says",
@@ -49,23 +49,23 @@ pub(super) fn entry() -> Entry {
 impl Seda {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Seda::of(settled.count("threads"), settled)
+    pub fn new(validated: &Choice) -> Self {
+        Seda::of(validated.count("threads"), validated)
     }
 
     /// With so many threads for each stage, and the rest from its parameters.
-    pub(super) fn of(threads: usize, settled: &Choice) -> Self {
+    pub(super) fn of(threads: usize, validated: &Choice) -> Self {
         Seda {
             threads,
-            capacity: settled.count("capacity"),
-            instances: settled.count("instances"),
-            shed: settled.flag("shed"),
+            capacity: validated.count("capacity"),
+            instances: validated.count("instances"),
+            shed: validated.flag("shed"),
         }
     }
 }
 
 impl Policy for Seda {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = pools::staged(control);
         pools::set_instances(control, self.instances)?;
         for stage in &stages {

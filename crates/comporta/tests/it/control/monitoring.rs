@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::{Kind, Policy, Refused, StageId, Time, TimerId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan};
 
 use super::{Chain, Made, Puppet, id, ids};
@@ -32,14 +32,17 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     #[derive(Clone)]
     struct Timed(Arc<Mutex<Vec<(u32, u64)>>>);
     impl Policy for Timed {
-        fn start(&mut self, control: &mut dyn comporta::policy::Control) -> Result<(), Refused> {
+        fn start(
+            &mut self,
+            control: &mut dyn comporta::policy::PolicyControl,
+        ) -> Result<(), Refused> {
             control.add_timer(Duration::from_millis(2))?;
             control.add_timer(Duration::from_millis(5)).map(drop)
         }
         fn on_timer(
             &mut self,
             timer: TimerId,
-            control: &mut dyn comporta::policy::Control,
+            control: &mut dyn comporta::policy::PolicyControl,
         ) -> Result<(), Refused> {
             self.0.lock().unwrap().push((timer.0, control.now().as_nanos() / 1_000_000));
             Ok(())
@@ -50,15 +53,15 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     let seen = timed.0.clone();
     let offer =
         comporta::policy::Offer { name: "timed", aliases: &[], about: "", cites: "", params: &[] };
-    app.policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
+    app.register_policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
     let (_push, port) = app.input::<u64>("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("timed")).unwrap();
-    kit.advance(Duration::from_millis(7));
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("timed")).unwrap();
+    runtime.advance(Duration::from_millis(7));
     assert_eq!(*seen.lock().unwrap(), [(0, 2), (0, 4), (1, 5), (0, 6)]);
-    kit.control().set_policy("main", "single").unwrap();
-    kit.advance(Duration::from_secs(60));
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.advance(Duration::from_secs(60));
     assert_eq!(seen.lock().unwrap().len(), 4);
 }
 
@@ -90,10 +93,10 @@ fn the_machine_says_how_many_cpus_it_has_and_how_busy_they_are() {
 #[test]
 fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not() {
     let mut chain = Chain::new(|_| Ok(()));
-    chain.kit.hold("b");
-    chain.kit.fail_next("a", "asked for");
+    chain.runtime.hold("b");
+    chain.runtime.fail_next("a", "asked for");
     chain.push(0..5);
-    let read = |control: &mut dyn comporta::policy::Control| {
+    let read = |control: &mut dyn comporta::policy::PolicyControl| {
         ids(control, &["a", "b", "c"])
             .into_iter()
             .map(|stage| {
@@ -114,10 +117,10 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
         })
         .unwrap();
     assert_eq!(chain.told(read), [(0, 0, 0), (4, 0, 0), (0, 0, 0)]);
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     chain.push(5..6);
     assert_eq!(chain.told(read), [(0, 1, 1), (0, 1, 5), (0, 5, 5)], "a backlog is worked off");
-    assert_eq!(counts(&chain.kit, "a").arrived, 6);
+    assert_eq!(counts(&chain.runtime, "a").arrived, 6);
     let far = chain.told(|control| {
         let far = StageId(99);
         [
@@ -139,8 +142,8 @@ fn of_a_source_what_it_sent_counts() {
     let numbers = app.source("numbers", || 0..7_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("puppet")).unwrap();
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("puppet")).unwrap();
+    let seen = puppet.told(&mut runtime, |control| {
         let numbers = id(control, "numbers");
         let queued = control.queue_size(numbers).unwrap();
         (queued, control.input_count(numbers), control.processed_count(numbers))
@@ -155,9 +158,9 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let log = super::Log::default();
     let (at_last, at_visits) = (last.clone(), visits.clone());
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(4)
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(4)
     })
     .on_last_focused(move |_| {
         at_last.fetch_add(1, SeqCst);
@@ -168,7 +171,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         Ok(())
     })
     .add(&app, "counting");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let c = app.map("c", super::logs(&log, "c"));
@@ -176,18 +179,18 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     app.connect(a, b);
     app.connect(b, c);
     let plan = Plan::new().threads(threads).policy("counting").every(|s| s.batch(1));
-    let kit = Kit::new(app, &plan).unwrap();
-    (Chain { kit, push, log, puppet: Puppet::default() }, last, visits)
+    let runtime = TestRuntime::new(app, &plan).unwrap();
+    (Chain { runtime, sender, log, puppet: Puppet::default() }, last, visits)
 }
 
 #[test]
 fn the_last_place_fires_when_it_is_come_to_and_once_for_an_empty_round() {
     let (mut chain, last, visits) = counting(1);
-    assert!(!chain.kit.step());
+    assert!(!chain.runtime.step());
     assert_eq!((last.swap(0, SeqCst), visits.swap(0, SeqCst)), (1, 0), "an empty round: 3 places");
     chain.push(0..2);
     let mut fired = Vec::new();
-    while chain.kit.step() {
+    while chain.runtime.step() {
         fired.push(last.swap(0, SeqCst));
     }
     // a a b b, then c; c; and after them an empty round.
@@ -202,7 +205,7 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
     let (mut chain, last, _) = counting(3);
     // Each of the three comes to the end of an empty round in a step: one fires.
     for round in 1..4 {
-        assert!(!chain.kit.step());
+        assert!(!chain.runtime.step());
         assert_eq!(last.load(SeqCst), round);
     }
 }
@@ -211,32 +214,32 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
 fn firing_can_be_ended_and_needs_private_queues() {
     let mut chain = Chain::new(|_| Ok(()));
     let refused = chain.told(|control| {
-        control.do_not_fire_last_focused(); // there is nothing to end, which is no fault
-        control.do_not_restart();
-        [control.fire_last_focused(), control.max_visits(3)]
+        control.set_fire_last_focused(false).unwrap(); // there is nothing to end, which is no fault
+        control.set_restart_at(None).unwrap();
+        [control.set_fire_last_focused(true), control.set_max_visits(3)]
     });
-    assert_eq!(refused[0], Err(Refused::NeedsPrivateQueues("fire_last_focused")));
-    assert_eq!(refused[1], Err(Refused::NeedsPrivateQueues("max_visits")));
+    assert_eq!(refused[0], Err(Refused::NeedsPerStageQueues("set_fire_last_focused")));
+    assert_eq!(refused[1], Err(Refused::NeedsPerStageQueues("set_max_visits")));
     let calls = Arc::new(AtomicUsize::new(0));
     let called = calls.clone();
     let app = App::new("once");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {
         called.fetch_add(1, SeqCst);
-        control.do_not_fire_last_focused();
+        control.set_fire_last_focused(false)?;
         Ok(())
     })
     .add(&app, "once");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("once")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("once")).unwrap();
     for n in 0..20 {
-        push.push(n).unwrap();
-        kit.settle();
+        sender.send(n).unwrap();
+        runtime.run_until_idle();
     }
     assert_eq!(calls.load(SeqCst), 1);
 }

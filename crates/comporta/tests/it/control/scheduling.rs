@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use comporta::policy::{Focus, Refused, StageId};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, StageSet};
 
 use super::{Chain, Made, Puppet, ended, id, ids, threads, threads_of};
 
-/// Under private queues, with this order.
+/// Under per-stage queues, with this order.
 fn ordered(names: &'static [&'static str]) -> Chain {
     Chain::new(move |control| {
-        control.use_private_queues()?;
-        control.visit_order(&ids(control, names))
+        control.use_per_stage_queues()?;
+        control.set_visit_order(&ids(control, names))
     })
 }
 
@@ -25,8 +25,8 @@ fn threads_visit_stages_in_the_order_they_are_told() {
     // A new order holds from the next visit, from its first place.
     chain
         .told(|control| {
-            control.visit_order(&ids(control, &["a", "c", "b"]))?;
-            control.max_events_when_focused(Focus::All, 1)
+            control.set_visit_order(&ids(control, &["a", "c", "b"]))?;
+            control.set_max_events_when_focused(Focus::All, 1)
         })
         .unwrap();
     chain.push(2..4);
@@ -45,19 +45,20 @@ fn what_an_order_leaves_out_is_visited_after_it() {
 #[test]
 fn a_visit_ends_after_as_many_events_as_are_allowed() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.max_events_when_focused(Focus::Stage(id(control, "b")), 2)
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "b")), 2)
     });
     chain.push(0..4);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
-    chain.kit.hold("b");
+    chain.runtime.hold("b");
     chain.push(4..8);
-    chain.kit.settle();
+    chain.runtime.run_until_idle();
     chain.log.take();
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     assert_eq!(chain.ran(), "b4 b5 c4 b6 b7 c5 c6 c7");
-    let refused = chain.told(|control| control.max_events_when_focused(Focus::All, 0).unwrap_err());
+    let refused =
+        chain.told(|control| control.set_max_events_when_focused(Focus::All, 0).unwrap_err());
     assert_eq!(refused.to_string(), "the number of events of a visit is 0: use at least 1");
     chain.ends();
 }
@@ -65,17 +66,17 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
 #[test]
 fn after_a_success_threads_go_where_they_are_told() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.visit_order(&ids(control, &["c", "b", "a"]))?;
-        control.restart_at(0)
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_visit_order(&ids(control, &["c", "b", "a"]))?;
+        control.set_restart_at(Some(0))
     });
     chain.push(0..3);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2", "each to its end first");
-    chain.told(|control| control.do_not_restart());
+    chain.told(|control| control.set_restart_at(None)).unwrap();
     chain.push(3..5);
     assert_eq!(chain.ran(), "a3 b3 a4 c3 b4 c4");
-    let refused = chain.told(|control| control.restart_at(3).unwrap_err());
+    let refused = chain.told(|control| control.set_restart_at(Some(3)).unwrap_err());
     assert_eq!(refused, Refused::NoPlace { index: 3, len: 3 });
     assert_eq!(refused.to_string(), "the visit order has 3 places: there is no place 3");
     chain.ends();
@@ -87,24 +88,24 @@ fn visits_are_counted_and_zero_ends_it() {
     let called = calls.clone();
     let app = App::new("visits");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.max_visits(3)
+        control.use_per_stage_queues()?;
+        control.set_max_visits(3)
     })
     .on_max_visits(move |control| {
         if called.fetch_add(1, SeqCst) == 4 {
-            control.max_visits(0)?;
+            control.set_max_visits(0)?;
         }
         Ok(())
     })
     .add(&app, "visits");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
     let mut seen = Vec::new();
     for n in 0..12 {
-        push.push(n).unwrap();
-        kit.settle(); // the one place with an event, and once without
+        sender.send(n).unwrap();
+        runtime.run_until_idle(); // the one place with an event, and once without
         seen.push(calls.load(SeqCst));
     }
     assert_eq!(seen, [0, 1, 2, 2, 3, 4, 4, 5, 5, 5, 5, 5]);
@@ -114,8 +115,8 @@ fn visits_are_counted_and_zero_ends_it() {
 fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing_changes() {
     let app = App::new("two");
     let log = super::Log::default();
-    let puppet = Puppet::add(&app, |control| control.use_private_queues());
-    let (push, port) = app.input("in");
+    let puppet = Puppet::add(&app, |control| control.use_per_stage_queues());
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let far = app.map("far", super::logs(&log, "f"));
@@ -127,14 +128,14 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
         .policy("puppet")
         .every(|s| s.batch(1))
         .cluster("side", |side| side.stages(StageSet::of(["far"])));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let refused = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let refused = puppet.told(&mut runtime, |control| {
         assert!(control.stages().iter().all(|stage| stage.name != "far"));
         let (a, b, far) = (id(control, "a"), id(control, "b"), StageId(3));
         [
-            control.visit_order(&[b, far, a]),
-            control.visit_order(&[]),
-            control.visit_order(&[StageId(77)]),
+            control.set_visit_order(&[b, far, a]),
+            control.set_visit_order(&[]),
+            control.set_visit_order(&[StageId(77)]),
             control.set_priority(far, 1),
             control.steal(far, a, 1),
             control.steal(a, far, 1),
@@ -142,7 +143,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
             control.set_pool(control.main_pool(), far),
             control.set_queue_capacity(far, 5),
             control.add_instances(far, 1),
-            control.max_events_when_focused(Focus::Stage(far), 1),
+            control.set_max_events_when_focused(Focus::Stage(far), 1),
             control.priority(far).map(drop),
         ]
     });
@@ -151,8 +152,8 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     assert_eq!(refused[1], "a visit order names at least one stage");
     assert_eq!(refused[2], "stage 77 is not in the cluster `main`");
     assert!(refused[3..].iter().all(|why| *why == refused[0]), "{refused:?}");
-    (0..2).for_each(|n| push.push(n).unwrap());
-    kit.settle();
+    (0..2).for_each(|n| sender.send(n).unwrap());
+    runtime.run_until_idle();
     let order: Vec<String> =
         log.take().split(' ').filter(|done| !done.starts_with('f')).map(String::from).collect();
     assert_eq!(order.join(" "), "a0 a1 b0 b1");
@@ -164,17 +165,22 @@ fn the_order_and_its_rules_need_private_queues() {
     let refused = chain.told(|control| {
         let a = id(control, "a");
         [
-            control.visit_order(&[a]),
-            control.restart_at(0),
-            control.max_visits(1),
-            control.fire_last_focused(),
-            control.max_events_when_focused(Focus::All, 1),
+            control.set_visit_order(&[a]),
+            control.set_restart_at(Some(0)),
+            control.set_max_visits(1),
+            control.set_fire_last_focused(true),
+            control.set_max_events_when_focused(Focus::All, 1),
         ]
     });
-    let needed =
-        ["visit_order", "restart_at", "max_visits", "fire_last_focused", "max_events_when_focused"];
+    let needed = [
+        "set_visit_order",
+        "set_restart_at",
+        "set_max_visits",
+        "set_fire_last_focused",
+        "set_max_events_when_focused",
+    ];
     for (refused, method) in refused.into_iter().zip(needed) {
-        assert_eq!(refused, Err(Refused::NeedsPrivateQueues(method)));
+        assert_eq!(refused, Err(Refused::NeedsPerStageQueues(method)));
     }
     chain.ends();
 }
@@ -197,8 +203,8 @@ fn stages_of_a_higher_priority_come_first() {
     assert_eq!(seen, [0, 9, 1, 2]);
     chain.push(2..4);
     assert_eq!(chain.ran(), "a2 a3 b2 c2 b3 c3");
-    chain.kit.control().set_policy("main", "single").unwrap();
-    assert!(chain.kit.snapshot().stages.iter().all(|stage| stage.priority == 0));
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    assert!(chain.runtime.snapshot().stages.iter().all(|stage| stage.priority == 0));
     chain.ends();
 }
 
@@ -224,7 +230,7 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
         ids(control, &["a", "b"]).map_threads(control)
     });
     assert_eq!(seen, [3, 2]);
-    assert_eq!(threads_of(&chain.kit), [1, 3, 2, 1]);
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
     let refused = chain.told(|control| {
         let (a, b) = (id(control, "a"), id(control, "b"));
         (control.steal(a, b, 2).unwrap_err(), control.steal(a, b, 3).unwrap_err())
@@ -234,18 +240,18 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
         refused.1.to_string(),
         "the number of threads to go from `main-2` is 3: use at most 2"
     );
-    assert_eq!(threads_of(&chain.kit), [1, 3, 2, 1]);
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
 }
 
 trait MapThreads {
-    fn map_threads(self, control: &dyn comporta::policy::Control) -> Vec<usize>;
+    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize>;
 }
 
 impl MapThreads for Vec<StageId> {
-    fn map_threads(self, control: &dyn comporta::policy::Control) -> Vec<usize> {
+    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize> {
         let of = |stage: StageId| threads(control, control.pool_of(stage).unwrap());
         self.into_iter().map(of).collect()
     }
@@ -296,7 +302,7 @@ fn what_a_policy_did_is_shown_with_why() {
         control.set_priority(id(control, "c"), 1)?;
         control.set_queue_capacity(id(control, "b"), 7)
     });
-    let decisions = chain.kit.control().decisions("main").unwrap();
+    let decisions = chain.runtime.control().decisions("main").unwrap();
     let shown: Vec<String> = decisions.iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,
@@ -313,6 +319,6 @@ fn what_a_policy_did_is_shown_with_why() {
             Ok::<_, Refused>(())
         })
         .unwrap();
-    assert!(chain.kit.control().decisions("main").unwrap().len() <= 256);
+    assert!(chain.runtime.control().decisions("main").unwrap().len() <= 256);
     chain.ends();
 }
