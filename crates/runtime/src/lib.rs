@@ -15,12 +15,13 @@
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
 //! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
-//! | time, locks and threads, replaceable | `env`, `sync` |
+//! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
 //! | the same program in a test, step by step | [`testing`] |
 
 mod sync;
 mod env;
+mod log;
 mod app;
 mod start_error;
 mod core;

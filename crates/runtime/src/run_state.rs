@@ -8,6 +8,7 @@ use comporta_model::stage::Host;
 
 use crate::core::Core;
 use crate::effects::Effects;
+use crate::log;
 use crate::sync::{Arc, MutexGuard, SeqCst, wait};
 use crate::timer::Alarm;
 use crate::user;
@@ -124,7 +125,7 @@ impl Core {
 
     /// Something went wrong that costs no event and stops nothing.
     pub(crate) fn report(&self, problem: String) {
-        tracing::warn!(app = %self.graph.name, "{problem}");
+        log::warn(&self.graph.name, &problem);
         let mut run = self.run.lock();
         if run.problems.len() < PROBLEMS_MAX {
             run.problems.push(problem);

@@ -9,6 +9,7 @@ use comporta_model::event::Time;
 
 use crate::core::Core;
 use crate::effects::Effects;
+use crate::log;
 use crate::path::work::Worker;
 use crate::pool::Pool;
 use crate::run_state::PATIENCE;
@@ -187,7 +188,8 @@ impl Core {
             let stand_ins = workers.members().iter().filter(|handle| handle.stand_in).count();
             for stage in stuck.iter().skip(stand_ins).filter(|stage| !self.is_source(**stage)) {
                 let name = &self.graph.stages[*stage as usize].name;
-                tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
+                let stuck = format!("a handler of `{name}` is stuck; another worker stands in");
+                log::warn(&self.graph.name, &stuck);
             }
             let mut ready = Vec::new();
             for pool in self.pools.iter().filter(|pool| pool.cluster == workers.cluster) {

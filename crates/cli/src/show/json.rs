@@ -43,6 +43,8 @@ struct Run<'a> {
     failures_file: Option<FailuresFile<'a>>,
     /// What policies did, as far as it is still known.
     decisions: Vec<Decision<'a>>,
+    /// How many there were before these.
+    decisions_forgotten: u64,
 }
 
 #[derive(Serialize)]
@@ -190,7 +192,8 @@ pub(super) fn json(report: &Report) -> String {
             written: kept.written,
             without_event: kept.missing.iter().map(|(_, _, n)| n).sum(),
         }),
-        decisions: report.decisions.iter().map(decision).collect(),
+        decisions: report.decisions.last.iter().map(decision).collect(),
+        decisions_forgotten: report.decisions.forgotten,
     })
 }
 
@@ -216,6 +219,7 @@ pub(super) fn refused(app: &str, problems: Vec<String>, exit: Exit) -> String {
         failures: Vec::new(),
         failures_file: None,
         decisions: Vec::new(),
+        decisions_forgotten: 0,
     })
 }
 
@@ -312,7 +316,7 @@ mod tests {
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
-            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"failures_file":null,"decisions":[]}"#,
+            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"failures_file":null,"decisions":[],"decisions_forgotten":0}"#,
             "\n"
         );
         assert_eq!(&text[text.len() - parse.len()..], parse);

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use comporta_runtime::{Decision, Ended, Shed, StageSnapshot};
 
 use super::pace::per_second;
-use super::report::{Asked, Failed, Report, held_or_cancelled};
+use super::report::{Asked, Decisions, Failed, Report, held_or_cancelled};
 use super::table::{Cell, Column, paint, table};
 use super::units::{amount, events, span, thousands};
 
@@ -30,11 +30,17 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
 
 /// What the policies did, a line each.
 pub(super) fn decisions(report: &Report) -> String {
-    if report.decisions.is_empty() {
-        return "the policy changed nothing\n".to_owned();
-    }
+    let Decisions { last, forgotten } = &report.decisions;
     let line = |(cluster, decision): &(String, Decision)| format!("{cluster}: {decision}\n");
-    report.decisions.iter().map(line).collect()
+    let lines: String = last.iter().map(line).collect();
+    match (last.len() as u64, *forgotten) {
+        (0, 0) => "the policy changed nothing\n".to_owned(),
+        (_, 0) => lines,
+        (n, before) => {
+            let all = thousands(n + before);
+            format!("the last {} of {all} decisions:\n{lines}", thousands(n))
+        }
+    }
 }
 
 /// Only what went wrong: what is told when all else is to be quiet.
@@ -226,6 +232,14 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
         let text = summary(&report, 80, false);
         assert!(text.contains("time in the program: "), "{text}");
         assert!(text.lines().all(|line| crate::show::table::width(line) <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_is_forgotten_of_decisions_is_told() {
+        let mut report = samples::report();
+        assert_eq!(decisions(&report), "the policy changed nothing\n");
+        report.decisions.forgotten = 1_000;
+        assert_eq!(decisions(&report), "the last 0 of 1,000 decisions:\n");
     }
 
     #[test]
