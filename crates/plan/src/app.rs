@@ -12,7 +12,7 @@ use comporta_model::plan::nearest;
 
 use crate::report::{Mistake, Report, Span};
 use crate::schema::listed;
-use crate::secrets::is_secret;
+use crate::secrets::{in_address, is_secret};
 use crate::spec::PlanSpec;
 use crate::tree::{Entry, Node, Table, Value};
 
@@ -241,6 +241,9 @@ fn secrets_of(node: &Node, secret: bool, found: &mut Vec<String>) {
         Value::Text(text, variable) if secret || variable.is_some() => {
             found.push(text.clone());
             found.push(text.escape_debug().to_string());
+        }
+        Value::Text(text, None) => {
+            found.extend(in_address(text).into_iter().map(|range| text[range].to_owned()));
         }
         Value::Integer(n) if secret => found.push(n.to_string()),
         Value::Float(x) if secret => found.push(x.to_string()),

@@ -12,7 +12,7 @@ use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, neare
 use crate::effective::{Effective, MASK};
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
-use crate::secrets::{hidden_unread, hide_secrets, is_secret, without_hidden_keys};
+use crate::secrets::{hidden_unread, hide_secrets, in_address, is_secret, without_hidden_keys};
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// The texts of a plan, one over the other, until they are held against a program. Mistakes are
@@ -176,7 +176,7 @@ impl PlanSpec {
         match &node.value {
             Value::Table(inner) => self.refuse_masks(inner),
             Value::List(items) => items.iter().for_each(|item| self.refuse_mask(key, item)),
-            Value::Text(text, _) if text == MASK => {
+            Value::Text(text, _) if is_masked(text) => {
                 let title = format!("`{key}` stands for a secret that was not printed");
                 let mistake = Mistake::new(title, node.span.clone());
                 let label = "expected the secret, or a variable that holds it: `${NAME}`";
@@ -357,6 +357,11 @@ impl PlanSpec {
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
     }
+}
+
+/// Whether the mask stands for a secret in a text.
+fn is_masked(text: &str) -> bool {
+    text == MASK || in_address(text).into_iter().any(|range| &text[range] == MASK)
 }
 
 /// What could have been chosen.

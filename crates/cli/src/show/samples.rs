@@ -9,7 +9,7 @@ use comporta_runtime::{App, Ended, Snapshot};
 
 use super::exit::Exit;
 use super::pace::Shape;
-use super::report::{Asked, Failed, Report, Decisions};
+use super::report::{Asked, Decisions, Failed, Report};
 
 /// A source `numbers`, then `work` (two instances) and `show`, with queues of 100.
 pub(super) fn pipeline() -> (Shape, Snapshot) {

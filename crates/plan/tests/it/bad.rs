@@ -358,3 +358,24 @@ fn a_first_wait_over_the_longest_and_a_cluster_without_a_name_are_marked() {
     assert!(said.contains("p.toml:3:17") && said.contains("is longer than the longest"), "{said}");
     assert!(said.contains("p.toml:5:10") && said.contains("cannot be the name"), "{said}");
 }
+
+#[test]
+fn a_secret_inside_of_an_address_is_neither_printed_nor_quoted_nor_taken_back_as_its_mask() {
+    let text = "[app]\nn = 'postgres://me:hunter2@db/words'\nlist = ['https://h/?token=hunter2']\n";
+    let printed = validate(&[("p.toml", text)]).unwrap().to_string();
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("postgres://me:***@db/words"), "{printed}");
+    let said = message(&[("printed.toml", &printed)]);
+    assert!(said.contains("stands for a secret that was not printed"), "{said}");
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Own {
+        #[expect(dead_code, reason = "it is only read")]
+        n: u64,
+    }
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("p.toml", text);
+    let said = spec.app::<Own>().unwrap_err().to_string();
+    assert!(!said.contains("hunter2"), "{said}");
+    assert!(said.contains("p.toml:2:5"), "{said}");
+}
