@@ -142,7 +142,7 @@ impl Pace {
 }
 
 /// Whether a queue is as good as full.
-pub(super) fn is_full(stage: &StageSnapshot) -> bool {
+pub(super) fn is_nearly_full(stage: &StageSnapshot) -> bool {
     fill(stage) >= FULL
 }
 
@@ -216,7 +216,7 @@ mod tests {
         let pace = Pace::from(snapshot.clone());
         assert_eq!(pace.bottleneck(&shape), Some(1));
         assert_eq!(fill(&snapshot.stages[1]), 0.27, "what is shown is what is there");
-        assert!(!is_full(&snapshot.stages[1]));
+        assert!(!is_nearly_full(&snapshot.stages[1]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use comporta_runtime::StageSnapshot;
 
-use super::pace::{Pace, Shape, fill, is_full, sheds};
+use super::pace::{Pace, Shape, fill, is_nearly_full, sheds};
 use super::table::{Cell, Column, clip, paint, table, width};
 use super::units::{amount, clock, events, thousands};
 
@@ -191,7 +191,11 @@ fn sentence(pace: &Pace, shape: &Shape, hidden: usize, room: usize) -> String {
             (_, 0) => ", all its instances are busy",
             _ => "",
         };
-        let why = if is_full(stage) { "its queue is full" } else { "its senders wait for room" };
+        let why = match stage {
+            _ if stage.queued >= stage.capacity => "its queue is full",
+            _ if stage.outboxed > 0 => "its senders wait for room",
+            _ => "its queue is nearly full",
+        };
         let full = format!("`{name}` is the bottleneck: {why}");
         vec![
             format!("{full}{after}{busy}"),
@@ -204,7 +208,7 @@ fn sentence(pace: &Pace, shape: &Shape, hidden: usize, room: usize) -> String {
         let percent = (fill(stage) * 100.0).round();
         let sheds = match sheds(stage) {
             true => ", and it sheds",
-            false if is_full(stage) && pace.busy(at) == 0 => ", and it waits for a thread",
+            false if is_nearly_full(stage) && pace.busy(at) == 0 => ", and it waits for a thread",
             false => "",
         };
         vec![
@@ -253,7 +257,7 @@ mod tests {
                 "numbers     125 k                          1/1",
                 "work        124 k  ███████████▊   98/100   2/2",
                 "show       1.24 k  ▌···········    4/100   1/1",
-                "`work` is the bottleneck: its queue is full, what it sends is taken at once, all its instances are busy",
+                "`work` is the bottleneck: its queue is nearly full, what it sends is taken at once, all its instances are busy",
             ]
         );
     }
