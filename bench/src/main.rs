@@ -8,7 +8,7 @@
 //!    machine itself was away, made again
 //! 5. `stats`    medians, paired ratios, confidence intervals
 //! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
-//! 7. `report`   tables, bars and JSON; `against`, one build against another
+//! 7. `report`   tables, verdicts, bars and JSON; `against`, one build against another
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table;
 //!    `coroutine`, the event scheduler
@@ -87,7 +87,10 @@ fn main() -> ExitCode {
                 };
             }
             let report = (bench.run)(&options);
-            report.print_bars();
+            match options.bars {
+                true => report.print_bars(),
+                false => report.print_verdict(),
+            }
             if options.json {
                 report.print_json();
             }

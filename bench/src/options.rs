@@ -26,11 +26,12 @@ options:
   --seed N         shuffles the order of peers and drives the bootstrap (default 1)
   --against FILE   the same bench of another build of this program, in turn with this one: quick
                    runs of ours alone, `--rounds` pairs; every figure as this / other
+  --bars           end with the bars that this project holds itself to, pass or miss
   --json           one JSON object on the last line of stdout
   -h, --help       this page
 
-A ratio is printed as `median [low .. high]`, a 95 % bootstrap interval over the rounds. A bar
-is judged by the pessimistic end: the low end where more is better, the high end where less is.
+A ratio is printed as `median [low .. high]`, a 95 % bootstrap interval over the rounds. A run ends
+with what it found, a line for each comparison that matters. A bar is judged by the pessimistic end: the low end where more is better, the high end where less is.
 A run in which the machine itself stalled is made again (seen only by root). A missed bar does
 not change the exit code. Progress goes to stderr.
 ";
@@ -54,6 +55,8 @@ pub(crate) struct Parsed {
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) json: bool,
+    /// Ends with the bars.
+    pub(crate) bars: bool,
     pub(crate) rounds: usize,
     /// The same, if it was said: some benches have a default of their own.
     pub(crate) rounds_said: Option<usize>,
@@ -90,6 +93,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
     let mut options = Options {
         quick: false,
         json: false,
+        bars: false,
         rounds: 0,
         rounds_said: None,
         threads: cores,
@@ -106,6 +110,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
             Short('h') | Long("help") => return Ok(Parsed { command: Command::Help, options }),
             Long("quick") => options.quick = true,
             Long("json") => options.json = true,
+            Long("bars") => options.bars = true,
             Long("rounds") => {
                 options.rounds = positive(&mut parser, "--rounds")?;
                 options.rounds_said = Some(options.rounds);

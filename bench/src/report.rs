@@ -101,6 +101,34 @@ impl Report {
         }
     }
 
+    /// What was found, for people: a line for each figure that matters, and nothing to pass or miss.
+    pub(crate) fn print_verdict(&self) {
+        self.verdict().iter().for_each(|line| println!("{line}"));
+    }
+
+    fn verdict(&self) -> Vec<String> {
+        let figure = |name: &str| self.fields.get(name).and_then(Value::as_f64);
+        let mut lines = Vec::new();
+        for bar in self.bars {
+            let Some(bound) = figure(bar.name) else { continue };
+            let (side, about) = match bar.limit {
+                Limit::AtLeast(_) => ("at least", bar.about),
+                Limit::AtMost(_) => ("at most", bar.about),
+            };
+            lines.push(match figure(&format!("{}_median", bar.name)) {
+                Some(median) => format!("- {about}: {median:.2}, and {side} {bound:.2} at 95 %."),
+                None => format!("- {about}: {bound:.3}."),
+            });
+        }
+        if !lines.is_empty() {
+            let head = "In short, each as ours over the other's unless it says otherwise:";
+            lines.insert(0, format!("\n{head}"));
+            let quick = self.fields.get("quick").and_then(Value::as_bool) == Some(true);
+            lines.extend(quick.then(|| "This was a quick run: it decides nothing.".to_owned()));
+        }
+        lines
+    }
+
     pub(crate) fn print_bars(&self) {
         println!();
         let mut table = Table::new(&["bar", "limit", "figure", "verdict", "meaning"]);
@@ -216,6 +244,28 @@ mod tests {
         assert_eq!(report.fields["less"], json!(2.5));
         assert_eq!(report.fields["less_median"], json!(2.0));
         assert_eq!(report.fields["more_rounds"], json!([2.0]));
+    }
+
+    #[test]
+    fn a_verdict_is_told_in_sentences_and_a_bar_that_was_not_run_is_not() {
+        let crate::options::Parsed { options, .. } =
+            crate::options::parse(["bench".into(), "pipeline".into()]).unwrap();
+        const BARS: &[Bar] = &[
+            Bar { name: "more", limit: Limit::AtLeast(9.0), about: "events a second, against tea" },
+            Bar { name: "plain", limit: Limit::AtMost(1.0), about: "megabytes" },
+            Bar { name: "absent", limit: Limit::AtMost(1.0), about: "what was not run" },
+        ];
+        let ratio = Ratio { rounds: vec![2.0], median: 2.0, low: 1.5, high: 2.5 };
+        let mut report = Report::new("test", &options, BARS);
+        report.ratio("more", &ratio, Better::More);
+        report.figure("plain", 3.0);
+        assert_eq!(
+            report.verdict()[1..],
+            [
+                "- events a second, against tea: 2.00, and at least 1.50 at 95 %.",
+                "- megabytes: 3.000.",
+            ]
+        );
     }
 
     #[test]

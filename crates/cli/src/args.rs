@@ -14,6 +14,7 @@ use comporta_policy::Registry;
 
 use crate::compare::{self, By, Line, Loads, Policies, Threads};
 use crate::show::{When, exit_codes};
+use crate::stand_ins::{StandIns, stand_in};
 
 /// The top of the command line; the program's name and what it is for are put in.
 #[derive(Debug, Parser)]
@@ -109,6 +110,18 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = "How it runs")]
     pub(crate) limit: Option<Duration>,
 
+    /// Write events that fail to this file while it runs, after what is there: a line of JSON each,
+    /// with the reason
+    #[arg(id = "comporta-failures", long = "failures", value_name = "FILE")]
+    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) failures: Option<PathBuf>,
+
+    /// Feed the events of such a file back to the stages that failed them, in place of what sources
+    /// bring
+    #[arg(id = "comporta-replay", long = "replay", value_name = "FILE")]
+    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) replay: Option<PathBuf>,
+
     /// Print the summary as one JSON object on the last line of standard output
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
@@ -172,17 +185,21 @@ pub(crate) struct CompareArgs {
     #[arg(display_order = 7)]
     pub(crate) allow_effects: bool,
 
-    /// Write a chart into this file
-    #[arg(id = "comporta-svg-file", long = "svg", value_name = "FILE")]
+    /// Draw a chart, too (SVG); where to, `-o` says
+    #[arg(id = "comporta-svg", long = "svg", help_heading = "What it shows")]
+    pub(crate) svg: bool,
+
+    /// Draw a chart into this file; `-` is standard output, and the table goes to standard error
+    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
     #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
-    pub(crate) svg: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 
     /// Print every run and the verdict as one JSON object on the last line, in place of the table
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
 
-    /// Show progress: `auto` (if standard error is a terminal), `always` (without one, as a line for
-    /// each run) or `never`
+    /// Show progress on standard error: `auto` (in place on a terminal, else a line for each run) or
+    /// `never`
     #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
     #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
     #[arg(hide_default_value = true)]
@@ -199,14 +216,19 @@ pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 
-    /// As an SVG picture
+    /// As an SVG picture; meant where `-o` names a file that ends in `.svg`
     #[arg(id = "comporta-svg", long = "svg", conflicts_with = "comporta-dot")]
     #[arg(help_heading = "What it shows")]
     pub(crate) svg: bool,
 
-    /// As text for Graphviz
+    /// As text for Graphviz; meant where `-o` names a file that ends in `.dot` or `.gv`
     #[arg(id = "comporta-dot", long = "dot", help_heading = "What it shows")]
     pub(crate) dot: bool,
+
+    /// Draw into this file; `-` is standard output [default: -]
+    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
+    #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
 
     /// In letters any terminal has
     #[arg(id = "comporta-ascii", long = "ascii", help_heading = "What it shows")]
@@ -340,7 +362,7 @@ fn compare_help(name: &str) -> String {
         "Every combination is run once in every round, in an order that changes, each time as a \
          process of its own, which reads nothing from standard input and whose output is thrown \
          away. The table shows medians of the rounds. What cannot be told from the best with 95 % \
-         confidence is a tie. Ctrl-C ends it and shows what there is.\n\n\
+         confidence is a tie; with fewer than 6 rounds nothing is proven. Ctrl-C ends it and shows what there is.\n\n\
          Examples:\n  \
          {name} compare                                    all policies, as fast as it goes\n  \
          {name} compare --threads 1,2,4 --rounds 9         which policy, and how many threads\n  \
@@ -371,11 +393,20 @@ fn rename_clashing(command: Command, own: &Command) -> Command {
     })
 }
 
-/// What was asked for, and the program's own arguments if the verb takes them.
+/// What was asked for.
+pub(crate) struct Parsed<A> {
+    pub(crate) verb: Verb,
+    /// The program's own arguments, if the verb takes them.
+    pub(crate) own: Option<A>,
+    /// What stands in for those that were not given.
+    pub(crate) stand_ins: Option<StandIns>,
+}
+
+/// Reads the command line.
 pub(crate) fn parse<A: Args>(
     name: &str,
     args: impl Iterator<Item = OsString>,
-) -> Result<(Verb, Option<A>), clap::Error> {
+) -> Result<Parsed<A>, clap::Error> {
     let mut command = command::<A>(name);
     let mut args: Vec<OsString> = args.collect();
     let first = args.first().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
@@ -394,7 +425,10 @@ pub(crate) fn parse<A: Args>(
         args.insert(0, "run".into());
     }
     args.insert(0, name.into());
-    let matches = command.try_get_matches_from_mut(&args)?;
+    let (matches, stand_ins) = match command.try_get_matches_from_mut(&args) {
+        Ok(matches) => (matches, None),
+        Err(error) => stand_in::<A>(self::command::<A>(name), &args, error)?,
+    };
     let own = match matches.subcommand() {
         Some((verb, matches)) if ABOUT_PROGRAM.contains(&verb) => {
             Some(A::from_arg_matches(matches)?)
@@ -408,7 +442,7 @@ pub(crate) fn parse<A: Args>(
             compare.line = Line::new(from, run, &args[2..]);
         }
     }
-    Ok((verb, own))
+    Ok(Parsed { verb, own, stand_ins })
 }
 
 /// The verb that a first word was meant to be, if it is nearly one and no file.

@@ -1,22 +1,24 @@
 //! The command line that every program gets for nothing: `main(build)`.
 //!
 //! 1. `build`: what a program hands over.
-//! 2. `args`: what can be asked of it.
+//! 2. `args`: what can be asked of it; `stand_ins`: for arguments that only a run needs.
 //! 3. here: what is done then; plans are read by `comporta-plan`.
-//! 4. `show`: a run, its progress, its end.
+//! 4. `show`: a run, its progress, its end; `replay`: what failed before, once more.
 //! 5. `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 
 mod build;
 mod args;
+mod stand_ins;
 mod policies;
+mod replay;
 pub mod show;
 pub mod draw;
 mod compare;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
@@ -27,9 +29,10 @@ use comporta_runtime::{App, StartError};
 pub use build::{Build, IntoApp, Nothing};
 pub use show::Exit;
 
-use args::{GraphArgs, PlanArgs, RunArgs, ShowPlanArgs, Verb};
+use args::{GraphArgs, Parsed, PlanArgs, RunArgs, ShowPlanArgs, Verb};
 use compare::Asked;
 use draw::Picture;
+use stand_ins::StandIns;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
 /// `admissions`, `completions`, beside the program's own arguments. Without a command the program
@@ -64,7 +67,7 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
     let program = args.next().unwrap_or_default();
     let name = Path::new(&program).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| "program".to_owned());
-    let (verb, own) = match args::parse::<B::Args>(&name, args) {
+    let Parsed { verb, own, stand_ins } = match args::parse::<B::Args>(&name, args) {
         Ok(parsed) => parsed,
         Err(error) => {
             let printed = error.print().and_then(|()| std::io::stdout().flush());
@@ -88,6 +91,9 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         }
         (Verb::Plan(ShowPlanArgs { keys: true, .. }), _) => print(&known_keys()),
         (verb, Some(own)) => {
+            if let Some(stand_ins) = stand_ins {
+                return looked_at(about(verb, build, own), stand_ins);
+            }
             let json = match &verb {
                 Verb::Run(run) => run.json,
                 Verb::Compare(compare) => compare.json,
@@ -101,6 +107,20 @@ pub fn main<M, B: Build<M>>(build: B) -> Exit {
         (_, None) => Ok(Exit::Done), // every other verb is about the program
     };
     done.unwrap_or_else(Refusal::tell)
+}
+
+/// How it ends that a program was looked at for which values stand in.
+fn looked_at(done: Result<Exit, Refusal>, stand_ins: StandIns) -> Exit {
+    match done {
+        Err(Refusal::Build(_)) => {
+            let _ = stand_ins.missing.print();
+            Exit::Refused
+        }
+        done => {
+            tell(&stand_ins.told());
+            done.unwrap_or_else(Refusal::tell)
+        }
+    }
 }
 
 /// What can be chosen by name: in the program, if it can be built from nothing; else in the library.
@@ -160,6 +180,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
+    let replayed = match &verb {
+        Verb::Run(run) => replay(&app, run)?,
+        _ => None,
+    };
     let spec = flags(files.clone(), said, &app.plan());
     let validated = validate(&app, &spec);
     let warnings = app.check().map_err(|error| {
@@ -174,17 +198,19 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Verb::Run(run) => {
             if !run.quiet {
                 warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+                replayed.iter().for_each(|told| tell(told));
             }
             let options = show::Options {
                 json: run.json,
                 explain: run.explain,
                 quiet: run.quiet,
+                failures: run.failures,
                 limit: run.limit,
                 progress: run.progress.into(),
             };
             Ok(show::run(app, effective.plan(), &options))
         }
-        Verb::Compare(args) => Ok(Asked::new(&app, &files, *args)?.run()),
+        Verb::Compare(args) => Asked::new(&app, &files, *args)?.run(),
         Verb::Graph(args) => draw_graph(&app, &effective, &args),
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
@@ -215,6 +241,18 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             print(&text)
         }
     }
+}
+
+/// Has the program replay the failed events of a file, if that is asked for; returns what to say of it.
+fn replay(app: &App, run: &RunArgs) -> Result<Option<String>, Refusal> {
+    let Some(path) = &run.replay else { return Ok(None) };
+    let same = |other: &PathBuf| other.canonicalize().ok() == path.canonicalize().ok();
+    if run.failures.as_ref().is_some_and(same) {
+        let why =
+            "--failures and --replay name the same file: what fails again would be read again";
+        return Err(Refusal::Said(why.to_owned()));
+    }
+    replay::prepare(app, path).map(Some).map_err(|mistakes| Refusal::Graph(mistakes, None))
 }
 
 /// What policies would refuse, before anything runs.
@@ -268,14 +306,24 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
             node.notes.push("stub".to_owned());
         }
     }
-    let text = if args.svg {
+    let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
+    let named = |end: &str| file.is_some_and(|path| path.extension().is_some_and(|is| is == end));
+    let plain = args.svg || args.dot || args.ascii;
+    let text = if args.svg || !plain && named("svg") {
         draw::svg(&picture)
-    } else if args.dot {
+    } else if args.dot || !plain && (named("dot") || named("gv")) {
         draw::dot(&picture)
     } else {
-        draw::text(&picture, width(), args.ascii)
+        let wide = if file.is_some() { WIDE } else { width() };
+        draw::text(&picture, wide, args.ascii)
     };
-    print(&text)
+    match file {
+        None => print(&text),
+        Some(path) => match std::fs::write(path, text) {
+            Ok(()) => Ok(Exit::Done),
+            Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),
+        },
+    }
 }
 
 /// The line about stages that do something to the world outside, if there are any.
@@ -297,10 +345,13 @@ fn counted(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// How wide a line may be; where there is no terminal, as wide as people read with ease.
+/// How wide a line is where there is no terminal: as wide as people read with ease.
+const WIDE: usize = 100;
+
+/// How wide a line may be.
 fn width() -> usize {
     match show::wide() {
-        usize::MAX => 100,
+        usize::MAX => WIDE,
         wide => wide,
     }
 }

@@ -19,6 +19,9 @@ fn main() -> Exit {
         Ok("plain") => return comporta_cli::main(plain),
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
+        Ok("needy") => return comporta_cli::main(needy),
+        Ok("picky") => return comporta_cli::main(picky),
+        Ok("lines") => return comporta_cli::main(lines),
         Ok("compared") => return comporta_cli::main(compared),
         Ok(_) => return comporta_cli::main(squares),
         Err(_) => {}
@@ -49,6 +52,7 @@ fn main() -> Exit {
         "work" => plan = work(&app, plan),
         "hold" => hold(&app),
         "open" => open(&app),
+        "reads" => reads(&app),
         "fails" => fails(&app),
         "closed" => closed(&app),
         "misfit" => {
@@ -122,6 +126,89 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
         app.set_plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
+}
+
+#[derive(clap::Args)]
+struct Needy {
+    /// What to read
+    file: std::path::PathBuf,
+    /// How long to wait for it
+    #[arg(long, value_parser = humantime_of)]
+    wait: Duration,
+    /// Whose it is
+    #[arg(long)]
+    owner: String,
+    /// Read it before anything is built
+    #[arg(long)]
+    early: bool,
+}
+
+fn humantime_of(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').and_then(|n| n.parse().ok());
+    seconds.map(Duration::from_secs).ok_or_else(|| "seconds, as in `3s`".to_owned())
+}
+
+/// A program that cannot run without its arguments, but can be drawn.
+fn needy(args: Needy) -> comporta_model::error::Result<App> {
+    if args.early {
+        std::fs::read(&args.file)?;
+    }
+    let app = App::new("needy");
+    let lines = app.source("lines", move || {
+        say(&format!("{} {:?}", args.owner, args.wait));
+        comporta_runtime::sources::lines(args.file)
+    });
+    let show = app.sink("show", |_: String| ());
+    app.connect(lines, show);
+    Ok(app)
+}
+
+#[derive(clap::Args)]
+struct Picky {
+    /// Fail nothing
+    #[arg(long)]
+    mild: bool,
+}
+
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Word {
+    text: String,
+    length: Option<usize>,
+}
+
+/// `words -> measure -> count -> show`: `measure` takes its events and fails those with a `!`,
+/// `count` changes them in place and fails the long ones, `local` fails what no plan may copy.
+fn picky(args: Picky) -> App {
+    let mild = args.mild;
+    let app = App::new("picky");
+    let words = app.source("words", || {
+        ["one", "two!", "three", "four!", "seventeen"].map(str::to_owned).into_iter()
+    });
+    let measure =
+        app.process("measure", move |text: String, out| match text.contains('!') && !mild {
+            true => Err(Error::msg("it shouts")),
+            false => {
+                out.send(Word { text, length: None });
+                Ok(())
+            }
+        });
+    let count = app.map_in_place("count", move |word: &mut Word| {
+        word.length = Some(word.text.len());
+        if word.text.len() > 8 && !mild { Err(Error::msg("too long")) } else { Ok(()) }
+    });
+    let show = app.process("show", |word: Word, out| {
+        say(&word.text);
+        out.send(word.text);
+    });
+    let local = app.sink("local", move |text: String| match text.as_str() {
+        "one" if !mild => Err(Error::msg("not one")),
+        _ => Ok(()),
+    });
+    app.connect(words, measure);
+    app.connect(measure, count);
+    app.connect(count, show);
+    app.connect_local(show, local);
+    app
 }
 
 #[derive(clap::Args)]
@@ -271,6 +358,20 @@ fn open(app: &App) {
     });
     let show = app.sink("show", |_: u64| ());
     app.connect(numbers, show);
+}
+
+fn lines() -> App {
+    let app = App::new("lines");
+    reads(&app);
+    app
+}
+
+/// Handles the lines of standard input, and says each.
+fn reads(app: &App) {
+    let lines =
+        app.source("lines", || comporta_runtime::sources::lines_of("standard input", io::stdin()));
+    let show = app.sink("show", |line: String| say(&line));
+    app.connect(lines, show);
 }
 
 /// Its source breaks after ten events.

@@ -347,6 +347,10 @@
 //! An error may say that no other try would mend it ([`Error::permanent`]), or how long to wait
 //! ([`Error::retry_after`]).
 //!
+//! [`App::on_failure`] reports every event that fails while the program runs. A program run by `main`
+//! (feature `cli`) writes them to a file, `run --failures FILE`, a line of JSON each, and feeds them
+//! back to their stages in a later run, `run --replay FILE`.
+//!
 //! ```
 //! use comporta::{App, Error, Plan};
 //!
@@ -412,10 +416,12 @@ pub use comporta_model::port::{AsInput, AsPort, Out, Port};
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
+#[cfg(feature = "json")]
+pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
-    AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, Failure, Latency,
-    PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageFailures, StageOf,
-    StageRef, StageSnapshot, StartError, Summary, sources, testing,
+    AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, FailedEvent, Failure,
+    Latency, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageFailures,
+    StageOf, StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

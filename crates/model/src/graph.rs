@@ -175,6 +175,14 @@ pub enum GraphFault {
         /// Its length.
         length: usize,
     },
+    /// A name that means something else in the sets of stages of a plan.
+    #[error(
+        "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
+    )]
+    ReservedName {
+        /// The name.
+        name: Arc<str>,
+    },
     /// A stage without producers.
     #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]
     Unfed {
@@ -340,6 +348,9 @@ impl Graph {
             } else if !is_name(&name) {
                 faults.push(GraphFault::BadName { name: name.clone() });
             }
+            if reserved(&name).is_some() {
+                faults.push(GraphFault::ReservedName { name: name.clone() });
+            }
             if stage.kind == Kind::Stage && !fed && !stage.autostart {
                 faults.push(GraphFault::Unfed { name: name.clone() });
             }
@@ -454,6 +465,15 @@ fn too_long(name: &str) -> Option<GraphFault> {
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
+}
+
+/// What a word means in the sets of stages of a plan, if it is none that a stage could have.
+fn reserved(name: &str) -> Option<&'static str> {
+    match name {
+        "all" => Some("every stage"),
+        "none" => Some("no stage"),
+        _ => None,
+    }
 }
 
 /// Strongly connected components by Tarjan's algorithm, without recursion: a chain of ten thousand

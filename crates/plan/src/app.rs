@@ -1,6 +1,6 @@
 //! The section `[app]` belongs to the program and is read into its own struct with serde. A string
-//! that came from the environment also reads as a number or a truth value. An error is marked
-//! where it stands.
+//! that came from the environment also reads as a number or a truth value. Every error is marked where
+//! it stands.
 
 use std::fmt;
 
@@ -8,46 +8,106 @@ use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
+use comporta_model::plan::nearest;
+
+use crate::patches::{NO_TEXT, Patch, Patches};
 use crate::report::{Mistake, Report, Span};
-use crate::secrets::is_secret;
+use crate::schema::listed;
+use crate::secrets::{in_address, is_secret};
 use crate::spec::PlanSpec;
 use crate::tree::{Entry, Node, Table, Value};
+
+/// Mistakes of one section that are told: a bound against programs that find ever new ones.
+const MISTAKES_MAX: usize = 50;
 
 impl PlanSpec {
     /// The section `[app]`, read into the program's own struct; an empty one if there is none.
     ///
     /// # Errors
-    /// What does not fit, and where, beside what was found while reading.
+    /// All that does not fit, and where, beside what was found while reading.
     pub fn app<C: DeserializeOwned>(&self) -> Result<C, Report> {
-        C::deserialize(Section { entries: &self.app, secret: false }).map_err(|fault| {
-            let fault = fault.without_secrets(&self.app);
-            let at = fault.at.or_else(|| self.app.first().map(|entry| entry.key_span.clone()));
-            let help =
-                at.is_none().then(|| "it stands in the section `[app]` of a plan".to_owned());
-            let mistake = Mistake::new("the program cannot use `[app]`", at);
-            let mistake = mistake.label(&fault.message).help(help);
-            // Without a place a label has nothing to stand at.
-            let mistake = match mistake.at {
-                Some(_) => mistake,
-                None => {
-                    Mistake { title: format!("{}: {}", mistake.title, fault.message), ..mistake }
-                }
+        let mut patches = Patches::default();
+        let mut mistakes = Vec::new();
+        // serde stops at the first mistake: it is patched, and the section read again.
+        loop {
+            let section =
+                Section { entries: &self.app, secret: false, at: None, patches: &patches };
+            let fault = match C::deserialize(section) {
+                Ok(own) if mistakes.is_empty() => return Ok(own),
+                Ok(_) => break,
+                Err(fault) => fault.without_secrets(&self.app),
             };
-            self.report(vec![mistake])
-        })
+            let patch = patches.of(&fault, &self.app);
+            if patch != Patch::Follows && patch != Patch::FollowsNothing {
+                mistakes.push(self.app_mistake(&fault));
+            }
+            if matches!(patch, Patch::Nothing | Patch::FollowsNothing)
+                || mistakes.len() >= MISTAKES_MAX
+            {
+                break;
+            }
+        }
+        Err(self.report(mistakes))
+    }
+
+    fn app_mistake(&self, fault: &Fault) -> Mistake {
+        let at = fault.at.clone().or_else(|| self.app.first().map(|entry| entry.key_span.clone()));
+        let help = at.is_none().then(|| "it stands in the section `[app]` of a plan".to_owned());
+        let names = fault.names();
+        if let (Some(name), true) = (fault.unknown("field"), fault.at.is_some()) {
+            let label = match (nearest(name, names.iter().copied()), names.as_slice()) {
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, []) => "the program has no settings of its own".to_owned(),
+                (None, _) => "nothing of that name".to_owned(),
+            };
+            let are = if names.len() == 1 { "is" } else { "are" };
+            let help = (!names.is_empty()).then(|| format!("there {are} {}", listed(&names)));
+            let title = format!("`[app]` has no setting `{name}`");
+            return Mistake::new(title, at).label(label).help(help);
+        }
+        if let (Some(name), Some(_)) = (fault.missing(), &at) {
+            let mistake = Mistake::new(format!("`[app]` lacks the setting `{name}`"), at);
+            return mistake.label("it is not in this section").help(help);
+        }
+        let near = fault.unknown("variant").and_then(|name| nearest(name, names.iter().copied()));
+        let help = help.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
+        let mistake = Mistake::new("the program cannot use `[app]`", at);
+        let mistake = mistake.label(&fault.message).help(help);
+        // Without a place a label has nothing to stand at.
+        match mistake.at {
+            Some(_) => mistake,
+            None => Mistake { title: format!("{}: {}", mistake.title, fault.message), ..mistake },
+        }
     }
 }
 
 /// What does not fit. The innermost place is kept.
 #[derive(Debug)]
-struct Fault {
+pub(crate) struct Fault {
     message: String,
-    at: Option<Span>,
+    pub(crate) at: Option<Span>,
 }
 
 impl Fault {
     fn at(self, span: &Span) -> Self {
         Fault { at: self.at.or_else(|| Some(span.clone())), ..self }
+    }
+
+    /// The field that is missing, if that is it.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.message.strip_prefix("missing field `")?.strip_suffix('`')
+    }
+
+    /// The field or variant that is not there, if that is it.
+    fn unknown(&self, what: &str) -> Option<&str> {
+        let rest = self.message.strip_prefix("unknown ")?.strip_prefix(what)?;
+        rest.strip_prefix(" `")?.split_once('`').map(|(name, _)| name)
+    }
+
+    /// What there could have been, as serde lists it.
+    fn names(&self) -> Vec<&str> {
+        let expected = self.message.split_once(", expected ").map_or("", |(_, rest)| rest);
+        expected.split('`').skip(1).step_by(2).collect()
     }
 
     /// A struct with a flattened part, or one recognised by a tag, is read in two steps: an error of the
@@ -99,6 +159,9 @@ fn secrets_of(node: &Node, secret: bool, found: &mut Vec<String>) {
             found.push(text.clone());
             found.push(text.escape_debug().to_string());
         }
+        Value::Text(text, None) => {
+            found.extend(in_address(text).into_iter().map(|range| text[range].to_owned()));
+        }
         Value::Integer(n) if secret => found.push(n.to_string()),
         Value::Float(x) if secret => found.push(x.to_string()),
         Value::Datetime(text) if secret => found.push(text.clone()),
@@ -110,15 +173,30 @@ struct Section<'a> {
     entries: &'a [Entry],
     /// It stands in something that must not turn up in a message.
     secret: bool,
+    /// Its place, unless it is all of the section.
+    at: Option<&'a Span>,
+    patches: &'a Patches,
+}
+
+impl<'a> Section<'a> {
+    /// The entries, but for those that are left out, and what stands in for others.
+    fn entries(&self) -> impl Iterator<Item = &'a Entry> + use<'a> {
+        let (patches, at) = (self.patches, self.at);
+        let there = self.entries.iter();
+        let there = there.filter(|entry| !patches.dropped.contains(&entry.key_span));
+        let holes = patches.holes.iter().filter(move |(of, _)| of.as_ref() == at);
+        there.chain(holes.map(|(_, entry)| entry))
+    }
 }
 
 impl<'de> de::Deserializer<'de> for Section<'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_map(MapDeserializer::new(self.entries.iter().map(|entry| {
-            let secret = self.secret || is_secret(&entry.key);
-            (Key(entry), Item { node: &entry.node, secret })
+        let (secret, patches) = (self.secret, self.patches);
+        visitor.visit_map(MapDeserializer::new(self.entries().map(|entry| {
+            let secret = secret || is_secret(&entry.key);
+            (Key(entry), Item { node: &entry.node, secret, patches })
         })))
     }
 
@@ -127,9 +205,9 @@ impl<'de> de::Deserializer<'de> for Section<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.entries {
-            [] => visitor.visit_unit(),
-            _ => Err(de::Error::custom("the program has no settings of its own")),
+        match self.entries().next() {
+            None => visitor.visit_unit(),
+            Some(_) => Err(de::Error::custom("the program has no settings of its own")),
         }
     }
 
@@ -169,6 +247,14 @@ struct Item<'a> {
     node: &'a Node,
     /// It must not turn up in a message.
     secret: bool,
+    patches: &'a Patches,
+}
+
+impl Item<'_> {
+    /// Whether it stands in for a value that is not there.
+    fn is_hole(&self) -> bool {
+        self.node.span.text == NO_TEXT
+    }
 }
 
 impl<'de> IntoDeserializer<'de, Fault> for Item<'de> {
@@ -195,8 +281,12 @@ impl<'de> Item<'de> {
 
 /// Reads what came from the environment as the kind of value that is asked for.
 macro_rules! from_text {
-    ($($method:ident as $type:ty => $visit:ident),* $(,)?) => { $(
+    ($($method:ident as $type:ty => $visit:ident or $hole:expr),* $(,)?) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            if self.is_hole() {
+                // What fits most: not even a number that must not be 0 refuses it.
+                return visitor.$visit($hole).map_err(|fault| self.fault(fault));
+            }
             match self.node.variable().and_then(|text| text.parse::<$type>().ok()) {
                 Some(value) => visitor.$visit(value).map_err(|fault| self.fault(fault)),
                 None => self.deserialize_any(visitor),
@@ -209,22 +299,59 @@ impl<'de> de::Deserializer<'de> for Item<'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let secret = self.secret;
+        let (secret, patches) = (self.secret, self.patches);
         let result = match &self.node.value {
+            _ if self.is_hole() => visitor.visit_str("1"),
             Value::Text(text, _) => visitor.visit_str(text),
             Value::Datetime(text) => visitor.visit_str(text),
             Value::Integer(n) => visitor.visit_i64(*n),
             Value::Float(x) => visitor.visit_f64(*x),
             Value::Bool(truth) => visitor.visit_bool(*truth),
-            Value::List(items) => visitor
-                .visit_seq(SeqDeserializer::new(items.iter().map(|node| Item { node, secret }))),
-            Value::Table(entries) => Section { entries, secret }.deserialize_any(visitor),
+            Value::List(items) => {
+                let items = items.iter().map(|node| Item { node, secret, patches });
+                visitor.visit_seq(SeqDeserializer::new(items))
+            }
+            Value::Table(entries) => {
+                let at = Some(&self.node.span);
+                Section { entries, secret, at, patches }.deserialize_any(visitor)
+            }
         };
         result.map_err(|fault| self.fault(fault))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_some(self)
+        if self.is_hole() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.is_hole() {
+            true => visitor.visit_seq(SeqDeserializer::new(std::iter::empty::<Item<'de>>())),
+            false => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.is_hole() {
+            true => {
+                let none = std::iter::empty::<(Key<'de>, Item<'de>)>();
+                visitor.visit_map(MapDeserializer::new(none))
+            }
+            false => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        if !self.is_hole() {
+            return self.deserialize_any(visitor);
+        }
+        let Item { node, secret, patches } = self;
+        let holes = fields.iter().map(|field| (*field, Item { node, secret, patches }));
+        visitor.visit_map(MapDeserializer::new(holes))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -242,12 +369,18 @@ impl<'de> de::Deserializer<'de> for Item<'de> {
         visitor: V,
     ) -> Result<V::Value, Fault> {
         let result = match &self.node.value {
+            _ if self.is_hole() => {
+                let first: StrDeserializer<'_, Fault> =
+                    variants.first().copied().unwrap_or_default().into_deserializer();
+                first.deserialize_enum(name, variants, visitor)
+            }
             Value::Text(text, _) => {
                 let text: StrDeserializer<'_, Fault> = text.as_str().into_deserializer();
                 text.deserialize_enum(name, variants, visitor)
             }
             Value::Table(entries) if entries.len() == 1 => {
-                visitor.visit_enum(Variant { entry: &entries[0], secret: self.secret })
+                let Item { secret, patches, .. } = self;
+                visitor.visit_enum(Variant { entry: &entries[0], secret, patches })
             }
             _ => Err(de::Error::custom(format!("expected one of {}", variants.join(", ")))),
         };
@@ -255,17 +388,17 @@ impl<'de> de::Deserializer<'de> for Item<'de> {
     }
 
     from_text! {
-        deserialize_bool as bool => visit_bool,
-        deserialize_i8 as i8 => visit_i8, deserialize_i16 as i16 => visit_i16,
-        deserialize_i32 as i32 => visit_i32, deserialize_i64 as i64 => visit_i64,
-        deserialize_u8 as u8 => visit_u8, deserialize_u16 as u16 => visit_u16,
-        deserialize_u32 as u32 => visit_u32, deserialize_u64 as u64 => visit_u64,
-        deserialize_f32 as f32 => visit_f32, deserialize_f64 as f64 => visit_f64,
+        deserialize_bool as bool => visit_bool or false,
+        deserialize_i8 as i8 => visit_i8 or 1, deserialize_i16 as i16 => visit_i16 or 1,
+        deserialize_i32 as i32 => visit_i32 or 1, deserialize_i64 as i64 => visit_i64 or 1,
+        deserialize_u8 as u8 => visit_u8 or 1, deserialize_u16 as u16 => visit_u16 or 1,
+        deserialize_u32 as u32 => visit_u32 or 1, deserialize_u64 as u64 => visit_u64 or 1,
+        deserialize_f32 as f32 => visit_f32 or 1.0, deserialize_f64 as f64 => visit_f64 or 1.0,
     }
 
     forward_to_deserialize_any! {
-        i128 u128 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
-        struct identifier ignored_any
+        i128 u128 char str string bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        ignored_any
     }
 }
 
@@ -273,6 +406,7 @@ impl<'de> de::Deserializer<'de> for Item<'de> {
 struct Variant<'a> {
     entry: &'a Entry,
     secret: bool,
+    patches: &'a Patches,
 }
 
 impl<'de> de::EnumAccess<'de> for Variant<'de> {
@@ -283,7 +417,7 @@ impl<'de> de::EnumAccess<'de> for Variant<'de> {
         self,
         seed: V,
     ) -> Result<(V::Value, Item<'de>), Fault> {
-        let item = Item { node: &self.entry.node, secret: self.secret };
+        let item = Item { node: &self.entry.node, secret: self.secret, patches: self.patches };
         Ok((seed.deserialize(Key(self.entry))?, item))
     }
 }

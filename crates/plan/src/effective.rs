@@ -8,7 +8,7 @@ use comporta_model::plan::{Plan, Settings, StagePlan, StageSet};
 
 use crate::report::Span;
 use crate::schema::{self, Field, bare, quoted};
-use crate::secrets::is_secret;
+use crate::secrets::{in_address, is_secret};
 use crate::spec::PlanSpec;
 use crate::tree::{Table, Value};
 
@@ -368,8 +368,13 @@ fn masked(key: &str, value: &Value) -> String {
 /// A value as it was written, with the secrets in it masked or not.
 fn written(value: &Value, mask: bool) -> String {
     match value {
-        Value::Text(_, Some(raw)) => quoted(raw),
-        Value::Text(text, None) => quoted(text),
+        Value::Text(text, raw) => {
+            let mut text = raw.as_ref().unwrap_or(text).clone();
+            for range in in_address(&text).into_iter().rev().filter(|_| mask) {
+                text.replace_range(range, MASK);
+            }
+            quoted(&text)
+        }
         Value::Integer(n) => n.to_string(),
         Value::Float(x) if x.is_nan() => "nan".to_owned(),
         Value::Float(x) if x.is_infinite() => if *x > 0.0 { "inf" } else { "-inf" }.to_owned(),

@@ -4,7 +4,7 @@
 //! 2. `schema`: every key a plan may have, once: how it is read, shown and explained.
 //! 3. `secrets`: what no message shows.
 //! 4. `spec`: files and flags, one over the other, become a [`Plan`](comporta_model::plan::Plan).
-//! 5. `app`: the section that belongs to the program, read into its own struct.
+//! 5. `app`: the section that belongs to the program, read into its own struct; `patches`, past its mistakes.
 //! 6. `effective`: what holds in the end, and who said so; as text, and against another plan.
 //! 7. `report`: mistakes, each with its place in the text.
 //!
@@ -14,6 +14,7 @@ mod tree;
 mod schema;
 mod secrets;
 mod spec;
+mod patches;
 mod app;
 mod effective;
 mod report;

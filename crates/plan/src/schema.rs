@@ -138,14 +138,14 @@ impl Setting for i32 {
 /// Events a second; no bound is infinite.
 impl Setting for f64 {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
-        let wrong = || Wrong::kind(node, "a number above 0");
+        let wrong = || Wrong::kind(node, "a number above 0, or `\"unlimited\"`");
         match &node.value {
             Value::Integer(n) => Ok(*n as f64),
-            Value::Float(n) if n.is_finite() => Ok(*n),
+            Value::Float(n) if !n.is_nan() => Ok(*n), // `inf` is no bound
             Value::Text(text, _) if text.trim() == UNLIMITED => Ok(f64::INFINITY),
             Value::Text(text, Some(_)) => {
                 let number = text.trim().replace('_', "").parse().ok();
-                number.filter(|n: &f64| n.is_finite()).ok_or_else(wrong)
+                number.filter(|n: &f64| !n.is_nan()).ok_or_else(wrong)
             }
             _ => Err(wrong()),
         }

@@ -40,7 +40,46 @@ fn hide_in_string(text: &str, range: &Range<usize>, hidden: &mut Vec<Range<usize
     let string = text.get(range.clone()).unwrap_or_default();
     if let Some(from) = named_by_secret(string, true) {
         hidden.push(range.start + from..range.end);
+        return;
     }
+    hidden.extend(
+        in_address(string).into_iter().map(|at| range.start + at.start..range.start + at.end),
+    );
+}
+
+/// Where secrets stand in what may be an address: between `:` and `@` in `scheme://user:secret@host`, and
+/// after the name of a secret in `?token=secret&...`. In order.
+pub(crate) fn in_address(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find("://").map(|at| from + at + 3) {
+        let rest = &text[at..];
+        let end = at
+            + rest.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(rest.len());
+        let host_end = at + text[at..end].find(['/', '?', '#']).unwrap_or(end - at);
+        // A secret may hold an `@` that nobody has escaped: the last one ends it.
+        if let Some(host) = text[at..host_end].rfind('@').map(|host| at + host)
+            && let Some(colon) = text[at..host].find(':').map(|colon| at + colon + 1)
+            && colon < host
+        {
+            found.push(colon..host);
+        }
+        let mut part = host_end;
+        for piece in text[host_end..end].split_inclusive(['?', '&', '#', ';']) {
+            if let Some((name, said)) = piece.split_once('=') {
+                let said = said.trim_end_matches(['&', '#', ';']);
+                if is_secret(name) && !said.is_empty() {
+                    let start = part + name.len() + 1;
+                    found.push(start..start + said.len());
+                }
+            }
+            part += piece.len();
+        }
+        from = end;
+    }
+    // A variable is no secret: it names one.
+    found.retain(|range| !text[range.clone()].starts_with("${"));
+    found
 }
 
 /// Everything in a table whose name says that it is secret.
@@ -180,6 +219,20 @@ mod tests {
         assert_eq!(shown("token = '''\na\n''' c\nb"), "token = ***\n*\n*****\nb");
         assert_eq!(shown("token = \"a\nc\" d\nb"), "token = **\n****\nb");
         assert_eq!(shown("[app.secrets]\nu: é\n[b]\nc: 1"), "[app.secrets]\nu: **\n[b]\nc: 1");
+    }
+
+    #[test]
+    fn secrets_in_addresses_are_found() {
+        let hidden = |text: &str| -> Vec<String> {
+            in_address(text).into_iter().map(|range| text[range].to_owned()).collect()
+        };
+        assert_eq!(hidden("postgres://me:hunter2@db.example/words?ssl=on"), ["hunter2"]);
+        assert_eq!(hidden("amqp://me:p@ss@host"), ["p@ss"]);
+        assert_eq!(hidden("https://h/x?api_key=abc&n=1&token=d#e"), ["abc", "d"]);
+        assert_eq!(hidden("a redis://:one@h, then http://u:two@h"), ["one", "two"]);
+        for text in ["https://example.com:8080/a@b", "http://me@host", "a:b@c", "x://u:${PW}@h"] {
+            assert_eq!(hidden(text), Vec::<String>::new(), "{text}");
+        }
     }
 
     #[test]

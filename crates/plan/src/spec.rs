@@ -12,7 +12,7 @@ use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, neare
 use crate::effective::{Effective, MASK};
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
-use crate::secrets::{hidden_unread, hide_secrets, is_secret, without_hidden_keys};
+use crate::secrets::{hidden_unread, hide_secrets, in_address, is_secret, without_hidden_keys};
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// The texts of a plan, one over the other, until they are held against a program. Mistakes are
@@ -85,16 +85,29 @@ impl PlanSpec {
         });
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => self.text(name, text),
-            Ok(Err(_)) => {
-                self.unread = true;
-                self.mistakes.push(Mistake::new(format!("`{name}` is not UTF-8 text"), None));
-            }
+            Ok(Err(error)) => self.not_text(name, &error),
             Err(error) => {
                 self.unread = true;
                 let title = format!("the plan `{name}` cannot be read: {error}");
                 self.mistakes.push(Mistake::new(title, None));
             }
         }
+    }
+
+    /// Marks the first byte of a file that is no text.
+    fn not_text(&mut self, name: String, error: &std::string::FromUtf8Error) {
+        self.unread = true;
+        let at = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        // In its place stands a character that says so, which ends one that is valid.
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let range = at..at + char::REPLACEMENT_CHARACTER.len_utf8();
+        let span = Span { text: self.texts.len(), range };
+        let mistake = Mistake::new("a plan is UTF-8 text, and this is none", span);
+        let help = "it may be Latin-1 or UTF-16: save it as UTF-8".to_owned();
+        self.mistakes.push(mistake.label(format!("the byte 0x{byte:02x}")).help(help));
+        let hidden = hidden_unread(&text);
+        self.texts.push(Text { name, text, hidden, is_flag: false });
     }
 
     /// Reads a text over what was read before. `name` is used in messages.
@@ -163,7 +176,7 @@ impl PlanSpec {
         match &node.value {
             Value::Table(inner) => self.refuse_masks(inner),
             Value::List(items) => items.iter().for_each(|item| self.refuse_mask(key, item)),
-            Value::Text(text, _) if text == MASK => {
+            Value::Text(text, _) if is_masked(text) => {
                 let title = format!("`{key}` stands for a secret that was not printed");
                 let mistake = Mistake::new(title, node.span.clone());
                 let label = "expected the secret, or a variable that holds it: `${NAME}`";
@@ -344,6 +357,11 @@ impl PlanSpec {
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
     }
+}
+
+/// Whether the mask stands for a secret in a text.
+fn is_masked(text: &str) -> bool {
+    text == MASK || in_address(text).into_iter().any(|range| &text[range] == MASK)
 }
 
 /// What could have been chosen.

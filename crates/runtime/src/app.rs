@@ -28,11 +28,14 @@ use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
 use crate::core::Core;
 use crate::env::{Clock, cpus};
+use crate::failed_event::{AnyCodec, Codec, OnFailure};
 use crate::node::Node;
 use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::rehearse;
+#[cfg(feature = "json")]
+use crate::replay::Silent;
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
@@ -85,6 +88,7 @@ struct Inner {
     plan: Plan,
     registry: Registry,
     admissions: admission::Registry,
+    on_failure: Option<OnFailure>,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -98,6 +102,8 @@ struct Site<'a> {
     core: &'a Core,
     id: u32,
     extras: Extras,
+    /// Who is told of events that fail.
+    on_failure: Option<OnFailure>,
 }
 
 /// What is said of a stage beside its handler, with its type erased.
@@ -288,6 +294,11 @@ impl App {
                 tier: settings.tier,
                 within: settings.deadline,
             };
+            #[cfg(feature = "json")]
+            if !site.core.wiring.opens(id) {
+                let silent = || Ok(Silent::<<S::Source as Source>::Item>::new());
+                return SourceNode::new(id, name, limits, Box::new(silent));
+            }
             SourceNode::new(id, name, limits, Box::new(move || open().into_source()))
         });
         Port::of(key, 0)
@@ -333,13 +344,13 @@ impl App {
     /// everything there twice, which is a mistake of the graph unless it is
     /// [asked for](Self::connect_again).
     pub fn connect<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
-        self.join(from.as_port(), [to], Way::First, Some(T::clone));
+        self.join(from.as_port(), [to], Way::First, Some(Codec::new()));
     }
 
     /// Joins a port once more to a stage it is joined to: the stage then gets another copy of every
     /// event.
     pub fn connect_again<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
-        self.join(from.as_port(), [to], Way::Again, Some(T::clone));
+        self.join(from.as_port(), [to], Way::Again, Some(Codec::new()));
     }
 
     /// Joins a port to a stage that must share its process: any `Send` type, such as a socket.
@@ -353,7 +364,7 @@ impl App {
         from: impl AsPort<T>,
         to: impl IntoIterator<Item = S>,
     ) {
-        self.join(from.as_port(), to, Way::RoundRobin, Some(T::clone));
+        self.join(from.as_port(), to, Way::RoundRobin, Some(Codec::new()));
     }
 
     /// Joins a port to several stages, one of which is chosen by a key: equal keys, same stage.
@@ -364,7 +375,7 @@ impl App {
         to: impl IntoIterator<Item = S>,
     ) {
         let key = Arc::new(move |event: &T| key_hash(&key(event)));
-        self.join(from.as_port(), to, Way::ByKey(key), Some(T::clone));
+        self.join(from.as_port(), to, Way::ByKey(key), Some(Codec::new()));
     }
 
     /// As [`round_robin`](Self::round_robin), for events that cannot leave the process.
@@ -504,6 +515,41 @@ impl App {
         Ok(self.start(plan)?.wait())
     }
 
+    /// Joins what is fed back to a stage.
+    #[cfg(feature = "json")]
+    pub(crate) fn connect_coded<T: Send + 'static>(
+        &self,
+        from: Port<T>,
+        to: StageKey,
+        codec: Codec<T>,
+    ) {
+        self.join_all(from, vec![to], Way::First, Some(codec));
+    }
+
+    /// How the events of a stage are written and read.
+    #[cfg(feature = "json")]
+    pub(crate) fn codec(&self, stage: u32) -> Option<Arc<dyn AnyCodec>> {
+        self.inner.borrow().wiring.codecs.get(&stage).cloned()
+    }
+
+    /// The sources declared so far are not opened, unless they are those of a replay.
+    #[cfg(feature = "json")]
+    pub(crate) fn silence_sources(&self) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.wiring.opened_from == 0 {
+            inner.wiring.opened_from = u32::try_from(inner.entries.len()).unwrap_or(u32::MAX);
+        }
+    }
+
+    pub(crate) fn set_on_failure(&self, call: OnFailure) {
+        self.inner.borrow_mut().on_failure = Some(call);
+    }
+
+    #[cfg(feature = "json")]
+    pub(crate) fn key_of(&self, stage: StageId) -> StageKey {
+        StageKey { app: self.identity(), stage }
+    }
+
     /// Watches what a port sends; for tests.
     pub(crate) fn watch<T: Send + 'static>(&self, port: Port<T>, tap: Tap<T>) {
         let at = (port.of.stage.0, port.index);
@@ -533,9 +579,9 @@ impl App {
         let topology = self.topology()?;
         let settings = self.settings(plan)?;
         let warnings = topology.warnings.iter();
-        warnings
-            .for_each(|warning| tracing::warn!(app = %self.inner.borrow().graph.name, "{warning}"));
-        let Inner { graph, entries, wiring, registry, admissions, .. } = self.inner.into_inner();
+        warnings.for_each(|warning| crate::log::warn(&self.inner.borrow().graph.name, warning));
+        let Inner { graph, entries, wiring, registry, admissions, on_failure, .. } =
+            self.inner.into_inner();
         let named = (registry, admissions);
         let core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
         let core = Arc::new(core);
@@ -543,7 +589,7 @@ impl App {
             .zip(entries)
             .map(|(id, entry)| {
                 let Entry { build, extras } = entry;
-                build(Site { core: &core, id, extras })
+                build(Site { core: &core, id, extras, on_failure: on_failure.clone() })
             })
             .collect();
         core.set_nodes(nodes);
@@ -595,9 +641,20 @@ impl App {
         from: Port<T>,
         to: impl IntoIterator<Item = S>,
         way: Way<T>,
-        copy: Option<fn(&T) -> T>,
+        codec: Option<Codec<T>>,
     ) {
-        let ends: Vec<StageKey> = to.into_iter().map(|end| end.as_input()).collect();
+        let ends = to.into_iter().map(|end| end.as_input()).collect();
+        self.join_all(from, ends, way, codec);
+    }
+
+    fn join_all<T: Send + 'static>(
+        &self,
+        from: Port<T>,
+        ends: Vec<StageKey>,
+        way: Way<T>,
+        codec: Option<Codec<T>>,
+    ) {
+        let copy = codec.map(|codec| codec.copy);
         let mut inner = self.inner.borrow_mut();
         let own = self.identity();
         if from.of.app != own || ends.iter().any(|end| end.app != own) {
@@ -617,6 +674,10 @@ impl App {
         let at = (from.of.stage.0, from.index);
         if copy.is_some() {
             inner.copies.insert(at);
+        }
+        if let Some(codec) = codec {
+            let of = |end: &StageId| (end.0, Arc::new(codec) as Arc<dyn AnyCodec>);
+            inner.wiring.codecs.extend(to.iter().map(of));
         }
         let edge = Edge { to: to.clone(), route: edge_route, copy };
         inner.wiring.edges.entry(at).or_default().push(Box::new(edge));
@@ -652,7 +713,7 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, queue } } = site;
+    let Site { core, id, extras: Extras { first, retain, queue }, .. } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
@@ -662,9 +723,13 @@ fn stage_node<H: Handler>(
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;
+    let on_failed = site
+        .on_failure
+        .map(|call| Codec::reporter(core.wiring.codec_for::<H::Item>(id), spec.name.clone(), call));
+    let retries = retries || on_failed.is_some();
     let retain = match retain {
         Some(copy) => Some(*copy),
-        // What is always taken could never be tried again.
+        // What the handler takes, or changes, could not be tried again, nor be reported as it came.
         None => retries.then(|| core.wiring.copy_for::<H::Item>(id)).flatten(),
     };
     let controller = |choice| Controller::new(&core.admissions, choice);
@@ -680,6 +745,7 @@ fn stage_node<H: Handler>(
             last: core.wiring.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
             retain,
+            on_failed,
         },
         maker,
         group: group.map(|(events, wait)| GroupSize { events, wait }),

@@ -265,11 +265,21 @@ impl Control {
     }
 
     /// What the policy of a cluster has done lately, and why: the last 256 decisions, oldest first.
+    /// [`decisions_forgotten`](Self::decisions_forgotten) returns how many there were before them.
     ///
     /// # Errors
     /// For an unknown cluster.
     pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
         Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions())
+    }
+
+    /// How many decisions of the policy of a cluster are no longer among its
+    /// [`decisions`](Self::decisions).
+    ///
+    /// # Errors
+    /// For an unknown cluster.
+    pub fn decisions_forgotten(&self, cluster: &str) -> Result<u64, ControlError> {
+        Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions_forgotten())
     }
 
     /// Moves a stage to another cluster. The policies of both begin anew.

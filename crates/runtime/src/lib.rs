@@ -14,13 +14,14 @@
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
 //! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
-//! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
-//! | time, locks and threads, replaceable | `env`, `sync` |
+//! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
+//! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
 //! | the same program in a test, step by step | [`testing`] |
 
 mod sync;
 mod env;
+mod log;
 mod app;
 mod verbs;
 mod start_error;
@@ -38,6 +39,9 @@ mod timer;
 mod chunk_cache;
 mod cycle;
 mod failure;
+mod failed_event;
+#[cfg(feature = "json")]
+mod replay;
 mod snapshot;
 mod latency;
 mod running;
@@ -57,10 +61,13 @@ mod models;
 
 pub use app::{App, Replicate, StageOf, StageRef};
 pub use control::{Control, ControlError};
+pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
+#[cfg(feature = "json")]
+pub use replay::ReplayError;
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
 pub use stage::permits::Shed;

@@ -19,6 +19,7 @@ use comporta_policy::{Policy, TimerId};
 use crate::cluster_control::ClusterControl;
 use crate::cluster_state::{ClusterState, set_threads};
 use crate::core::Core;
+use crate::log;
 use crate::path::visit_order::Fired;
 use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, SeqCst, thread_local, wait};
 use crate::user;
@@ -40,7 +41,7 @@ pub(crate) struct PolicyHost {
     /// Why the policy is to be called.
     calls: Mutex<VecDeque<Call>>,
     choice: Mutex<Choice>,
-    decisions: Mutex<VecDeque<Decision>>,
+    decisions: Mutex<Decisions>,
 }
 
 struct Installed {
@@ -111,6 +112,23 @@ pub struct Decision {
     pub did: String,
 }
 
+/// The last decisions, oldest first.
+#[derive(Default)]
+struct Decisions {
+    last: VecDeque<Decision>,
+    /// How many there were before them.
+    forgotten: u64,
+}
+
+impl Decisions {
+    fn extend(&mut self, decided: Vec<Decision>) {
+        self.last.extend(decided);
+        let surplus = self.last.len().saturating_sub(DECISIONS_MAX);
+        self.last.drain(..surplus);
+        self.forgotten += surplus as u64;
+    }
+}
+
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { at, policy, call, why, did } = self;
@@ -144,7 +162,12 @@ impl PolicyHost {
     }
 
     pub(crate) fn decisions(&self) -> Vec<Decision> {
-        self.decisions.lock().iter().cloned().collect()
+        self.decisions.lock().last.iter().cloned().collect()
+    }
+
+    /// How many decisions are no longer remembered.
+    pub(crate) fn decisions_forgotten(&self) -> u64 {
+        self.decisions.lock().forgotten
     }
 
     /// Has another policy decide from now on. If it will not start, the one before goes on, from its
@@ -372,15 +395,15 @@ impl PolicyHost {
             return;
         }
         let at = core.clock.now();
-        let mut decisions = self.decisions.lock();
-        for (why, did) in state.acts.drain(..) {
-            tracing::debug!(app = %core.graph.name, cluster = %self.name, policy, call, ?why, "{did}");
-            if decisions.len() == DECISIONS_MAX {
-                decisions.pop_front();
-            }
+        let decided = state.acts.drain(..).map(|(why, did)| {
             let (policy, call) = (policy.to_owned(), call.to_owned());
-            decisions.push_back(Decision { at, policy, call, why, did });
+            Decision { at, policy, call, why, did }
+        });
+        let decided: Vec<Decision> = decided.collect();
+        for decision in &decided {
+            log::decided(&core.graph.name, &self.name, policy, decision);
         }
+        self.decisions.lock().extend(decided);
     }
 }
 

@@ -8,6 +8,7 @@ use comporta_model::stage::Host;
 
 use crate::core::Core;
 use crate::effects::Effects;
+use crate::log;
 use crate::sync::{Arc, MutexGuard, SeqCst, wait};
 use crate::timer::Alarm;
 use crate::user;
@@ -53,7 +54,7 @@ impl RunState {
     }
 }
 
-/// How long a drain waits for a source that does not return.
+/// How long a drain waits for a source that does not return, at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// How many problems are remembered; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
@@ -107,7 +108,9 @@ impl Core {
             node.close(self, &mut effects);
         }
         self.dispatch(effects);
-        self.timers.add(self.clock.now() + PATIENCE, Alarm::Leave);
+        // A short drain has time to end without them, too.
+        let patience = PATIENCE.min(self.settings.drain / 2);
+        self.timers.add(self.clock.now() + patience, Alarm::Leave);
     }
 
     /// Sources that were asked to end, and wait for events that may never come, are left: what they
@@ -124,7 +127,7 @@ impl Core {
 
     /// Something went wrong that costs no event and stops nothing.
     pub(crate) fn report(&self, problem: String) {
-        tracing::warn!(app = %self.graph.name, "{problem}");
+        log::warn(&self.graph.name, &problem);
         let mut run = self.run.lock();
         if run.problems.len() < PROBLEMS_MAX {
             run.problems.push(problem);

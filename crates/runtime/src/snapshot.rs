@@ -234,29 +234,99 @@ impl Snapshot {
 }
 
 impl fmt::Display for Snapshot {
-    /// A table: a line a stage.
+    /// A table: a line a stage, no column wider than what stands in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.stages.iter().map(|s| s.name.chars().count()).max().unwrap_or(0).max(5);
-        writeln!(
-            f,
-            "{:width$} {:>12} {:>12} {:>12} {:>8} {:>8} {:>8} {:>10}",
-            "stage", "arrived", "handled", "emitted", "shed", "failed", "left", "service"
-        )?;
-        for stage in &self.stages {
+        let heads = ["stage", "arrived", "handled", "emitted", "shed", "failed", "left", "service"];
+        let row = |stage: &StageSnapshot| {
             let c = &stage.counts;
-            writeln!(
-                f,
-                "{:width$} {:>12} {:>12} {:>12} {:>8} {:>8} {:>8} {:>10}",
-                stage.name,
-                c.arrived,
-                c.handled,
-                c.emitted,
-                c.shed_on_entry() + c.shed_later(),
-                c.failed,
-                c.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64,
-                format!("{:?}", stage.service()),
-            )?;
+            let left = c.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64;
+            let shed = c.shed_on_entry() + c.shed_later();
+            let numbers = [c.arrived, c.handled, c.emitted, shed, c.failed, left];
+            let [arrived, handled, emitted, shed, failed, left] = numbers.map(|n| n.to_string());
+            let service = format!("{:.3?}", stage.service());
+            [clipped(&stage.name), arrived, handled, emitted, shed, failed, left, service]
+        };
+        let rows: Vec<_> =
+            std::iter::once(heads.map(str::to_owned)).chain(self.stages.iter().map(row)).collect();
+        let wide: [usize; 8] =
+            std::array::from_fn(|at| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0));
+        for row in &rows {
+            let mut line = String::new();
+            for (at, (text, wide)) in row.iter().zip(wide).enumerate() {
+                let pad = " ".repeat(wide - columns(text));
+                match at {
+                    0 => line += &format!("{text}{pad}"),
+                    _ => line += &format!("  {pad}{text}"),
+                }
+            }
+            writeln!(f, "{line}")?;
         }
         Ok(())
+    }
+}
+
+/// The most columns of a name in a table.
+const NAME_MAX: usize = 40;
+
+/// A name, cut where it is too long for a table.
+fn clipped(name: &str) -> String {
+    if name.chars().count() <= NAME_MAX && columns(name) <= NAME_MAX {
+        return name.to_owned();
+    }
+    let mut left = NAME_MAX - 1;
+    let fits = |c: &char| {
+        let wide = column(*c);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    name.chars().take(NAME_MAX).take_while(fits).collect::<String>() + "…"
+}
+
+/// How many columns of a terminal a text takes.
+fn columns(text: &str) -> usize {
+    text.chars().map(column).sum()
+}
+
+/// Those of East Asian scripts, and pictures, take two; marks that are set on others take none. A
+/// table of the ranges that matter for names: not worth a dependency.
+fn column(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
+        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 => 2,
+        0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(names: &[&str]) -> Vec<String> {
+        let snapshot = Snapshot {
+            app: "shown".to_owned(),
+            elapsed: Duration::ZERO,
+            stages: names.iter().map(|name| StageSnapshot::blank(name, 0)).collect(),
+            pools: Vec::new(),
+        };
+        snapshot.to_string().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_table_is_aligned_by_columns_of_the_terminal_and_fits_eighty_of_them() {
+        let lines = shown(&["解析器", "b"]);
+        assert_eq!(lines[1], "解析器        0        0        0     0       0     0  0.000ns");
+        assert_eq!(lines[2], "b             0        0        0     0       0     0  0.000ns");
+        assert!(lines.iter().all(|line| columns(line) <= 80), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_name_of_any_length_is_shown_cut() {
+        for name in ["x".repeat(100_000), "解".repeat(100_000), "e\u{301}".repeat(50_000)] {
+            let lines = shown(&[&name]);
+            assert!(lines[1].contains('…') && columns(&lines[1]) <= 100, "{}", lines[1].len());
+        }
     }
 }

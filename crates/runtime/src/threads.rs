@@ -9,6 +9,7 @@ use comporta_model::event::Time;
 
 use crate::core::Core;
 use crate::effects::Effects;
+use crate::log;
 use crate::path::work::Worker;
 use crate::pool::Pool;
 use crate::run_state::PATIENCE;
@@ -185,9 +186,10 @@ impl Core {
         for workers in &self.worker_groups {
             let stuck = self.stages_visited(workers, now, bound);
             let stand_ins = workers.members().iter().filter(|handle| handle.stand_in).count();
-            for stage in stuck.iter().skip(stand_ins) {
+            for stage in stuck.iter().skip(stand_ins).filter(|stage| !self.is_source(**stage)) {
                 let name = &self.graph.stages[*stage as usize].name;
-                tracing::warn!(app = %self.graph.name, stage = %name, "a handler is stuck; another worker stands in");
+                let stuck = format!("a handler of `{name}` is stuck; another worker stands in");
+                log::warn(&self.graph.name, &stuck);
             }
             let mut ready = Vec::new();
             for pool in self.pools.iter().filter(|pool| pool.cluster == workers.cluster) {
@@ -203,13 +205,14 @@ impl Core {
         }
     }
 
-    /// The stages whose handlers have not returned for longer than `bound`.
+    /// The stages whose handlers have not returned for longer than `bound`. A source that does not
+    /// return waits for events, and is none of them.
     pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
         let now = self.clock.now();
         let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
         let late =
             self.worker_groups.iter().flat_map(|workers| self.stages_visited(workers, now, bound));
-        late.map(name).collect()
+        late.filter(|stage| !self.is_source(*stage)).map(name).collect()
     }
 
     fn stages_visited(&self, workers: &WorkerGroup, now: Time, bound: Duration) -> Vec<u32> {

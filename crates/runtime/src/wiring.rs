@@ -8,6 +8,7 @@ use comporta_model::graph::{Graph, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 
 use crate::cycle::Cycle;
+use crate::failed_event::{AnyCodec, Codec};
 use crate::path::route::{Edge, Tap};
 use crate::sync::{Arc, AtomicU64, Relaxed};
 
@@ -16,6 +17,11 @@ use crate::sync::{Arc, AtomicU64, Relaxed};
 pub(crate) struct Declared {
     pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn Any + Send + Sync>>>,
     pub(crate) taps: HashMap<(u32, usize), Box<dyn Any + Send + Sync>>,
+    /// How the events that come to a stage are written and read.
+    pub(crate) codecs: HashMap<u32, Arc<dyn AnyCodec>>,
+    /// Sources declared before this many stages are not opened: those of a replay come after.
+    #[cfg(feature = "json")]
+    pub(crate) opened_from: u32,
 }
 
 pub(crate) struct Wiring {
@@ -87,6 +93,18 @@ impl Wiring {
         let edges = self.declared.edges.values().flatten();
         let typed = edges.filter_map(|edge| edge.downcast_ref::<Edge<T>>());
         typed.filter(|edge| edge.to.contains(&StageId(stage))).find_map(|edge| edge.copy)
+    }
+
+    /// How the events that come to a stage are written and read, likewise.
+    pub(crate) fn codec_for<T: 'static>(&self, stage: u32) -> Option<Codec<T>> {
+        let codec: &dyn Any = &**self.declared.codecs.get(&stage)?;
+        codec.downcast_ref().copied()
+    }
+
+    /// Whether a source is opened.
+    #[cfg(feature = "json")]
+    pub(crate) fn opens(&self, source: u32) -> bool {
+        source >= self.declared.opened_from
     }
 
     /// For each of these edges and each of its ends, what happens at a full queue, where that is

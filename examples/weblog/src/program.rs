@@ -142,7 +142,7 @@ pub struct Args {
     #[arg(long, value_name = "LINES", default_value_t = 1_000)]
     window: usize,
 
-    /// Where to store segments [default: a new folder for temporary files]
+    /// Where to store segments [default: a new folder for temporary files, removed at the end]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -175,6 +175,7 @@ pub fn build(args: Args) -> Result<App> {
     if keep == 0 {
         return Err(Error::msg("--keep 0 would remove every segment: use at least 1"));
     }
+    let temporary = out.is_none();
     let folder = out.unwrap_or_else(new_folder);
     if let Some(segment) = persist::left_behind(&folder) {
         let folder = folder.display();
@@ -183,6 +184,7 @@ pub fn build(args: Args) -> Result<App> {
     }
     let verify = verify.then(|| (input.clone(), window));
     let show = Show::new(folder.clone(), verify);
+    let show = if temporary { show.temporary() } else { show };
     let app = app(Settings { input, window, folder, keep }, show);
     app.set_plan(plan());
     Ok(app)

@@ -75,6 +75,8 @@ impl Gathered {
 #[derive(Clone, Debug)]
 pub struct Show {
     folder: PathBuf,
+    /// The folder is removed at the end.
+    temporary: bool,
     /// What to read again, in windows of what size.
     verify: Option<(Input, usize)>,
     gathered: Gathered,
@@ -84,7 +86,13 @@ impl Show {
     /// Says that segments are in `folder`; compares with what a plain loop finds in `verify`.
     #[must_use]
     pub fn new(folder: PathBuf, verify: Option<(Input, usize)>) -> Self {
-        Show { folder, verify, gathered: Gathered::default() }
+        Show { folder, temporary: false, verify, gathered: Gathered::default() }
+    }
+
+    /// Removes the folder at the end.
+    #[must_use]
+    pub fn temporary(self) -> Self {
+        Show { temporary: true, ..self }
     }
 }
 
@@ -105,6 +113,10 @@ impl Stage for Show {
     fn finish(&mut self, (): &mut (), _: &Cx) -> Result {
         let mut out = io::stdout().lock();
         digest(&mut out, &self.gathered, &self.folder)?;
+        if self.temporary && self.folder.exists() {
+            std::fs::remove_dir_all(&self.folder)?; // those who stored there have finished
+            row(&mut out, "", "removed again: `--out DIR` keeps them".to_owned())?;
+        }
         let Gathered { found, stored } = &self.gathered;
         if stored.lines != found.report.totals.lines {
             let lost = grouped(found.report.totals.lines.saturating_sub(stored.lines));

@@ -9,7 +9,7 @@ use super::Comparison;
 use super::child::Numbers;
 use super::verdict::{By, ROUNDS_MIN, Ranking, Row, Standing};
 use crate::draw::escaped;
-use crate::show::table::clip;
+use crate::show::table::{clip, width};
 use crate::show::units::{amount, span};
 
 /// Classes may be restyled by whoever embeds the picture.
@@ -19,8 +19,8 @@ const MARGIN: f64 = 28.0;
 const TOP: f64 = 84.0;
 const ROW: f64 = 30.0;
 const BAR: f64 = 16.0;
-/// Above the rows of a load: its heading, what the panels show.
-const HEAD: f64 = 46.0;
+/// Above the rows of a load: its heading, the verdict, what the panels show.
+const HEAD: f64 = 66.0;
 /// Below them: the scales.
 const FOOT: f64 = 44.0;
 const PANEL: f64 = 330.0;
@@ -30,6 +30,7 @@ const LABEL: f64 = 58.0;
 /// A name is not longer than this.
 const NAME_MAX: usize = 36;
 const LETTER: f64 = 7.3;
+const SMALL_LETTER: f64 = 6.4;
 
 /// The comparison as a self-contained SVG document.
 pub(super) fn svg(of: &Comparison) -> String {
@@ -46,7 +47,7 @@ struct Frame {
 }
 
 fn write_svg(of: &Comparison, out: &mut String) -> fmt::Result {
-    let names = (0..of.combinations.len()).map(|at| name(of, at).chars().count());
+    let names = (0..of.combinations.len()).map(|at| width(&name(of, at)));
     let names = names.max().unwrap_or(0) as f64 * LETTER;
     let left = MARGIN + names + 12.0;
     let frame = Frame { left, right: left + PANEL + GAP, wide: left + 2.0 * PANEL + GAP + MARGIN };
@@ -60,9 +61,9 @@ fn write_svg(of: &Comparison, out: &mut String) -> fmt::Result {
     writeln!(out, "<title>{title}: policies compared</title>\n<style>\n{CSS}</style>")?;
     writeln!(out, r#"<rect class="page" width="100%" height="100%" rx="12"/>"#)?;
     writeln!(out, r#"<text class="title" x="{MARGIN}" y="40">{title}</text>"#)?;
-    let sure = if of.rounds < ROUNDS_MIN { "range of all" } else { "95 % interval of the median" };
-    let rounds = crate::counted(of.rounds, "round");
-    let about = format!("medians of {rounds}, ranked by {}; whiskers: {sure}", of.by.name());
+    let sure =
+        if of.rounds_run() < ROUNDS_MIN { "range of all" } else { "95 % interval of the median" };
+    let about = format!("{}; whiskers: {sure}", of.about());
     writeln!(out, r#"<text class="about" x="{MARGIN}" y="62">{}</text>"#, escaped(&about))?;
     let mut top = TOP;
     for ranking in &of.rankings {
@@ -85,6 +86,9 @@ fn write_ranking(
 ) -> fmt::Result {
     let load = ranking.load.told();
     writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
+    let letters = ((frame.wide - 2.0 * MARGIN) / SMALL_LETTER) as usize;
+    let verdict = escaped(&clip(&of.sentence(ranking), letters));
+    writeln!(out, r#"<text class="verdict" x="{MARGIN}" y="{:.1}">{verdict}</text>"#, top + 33.0)?;
     let rate_name = if of.by == By::Input { "events taken in/s" } else { "events/s" };
     let (begin, end) = (top + HEAD, top + HEAD + ranking.rows.len() as f64 * ROW);
     for (x, what) in
@@ -109,12 +113,7 @@ fn write_ranking(
     }
     for (row, at) in ranking.rows.iter().zip(0..) {
         let y = begin + (f64::from(at) + 0.5) * ROW;
-        let class = match row.standing {
-            Standing::Best => "best",
-            Standing::Tie(_) => "tie",
-            Standing::Worse(_) => "worse",
-            Standing::Failed => "failed",
-        };
+        let class = row.standing.word().replace(' ', "-");
         writeln!(out, r#"<g class="{class}">"#)?;
         let name = escaped(&name(of, row.combination));
         writeln!(
@@ -166,8 +165,8 @@ fn write_row(
     let mut text = amount(per_s);
     if row.standing == Standing::Failed {
         let _ = write!(text, ", failed {} of {}", row.failed.len(), row.runs);
-    } else if matches!(row.standing, Standing::Tie(_)) {
-        text += " (tie)";
+    } else if row.standing.is_open() {
+        let _ = write!(text, " ({})", row.standing.word());
     }
     writeln!(
         out,

@@ -16,6 +16,11 @@ use crate::show::signals::Word;
 /// A longer line is no report: a bound against programs that print without end.
 const LINE_MAX: usize = 16 << 20;
 
+/// Why a run says nothing: most likely the program reads its standard input.
+pub(super) const NO_INPUT: &str = "no event came into the program. Each run of a comparison has an \
+    empty standard input: a program that reads it cannot be compared, unless it takes the name of a \
+    file instead";
+
 /// What a run's report tells, as far as it is compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Numbers {
@@ -200,8 +205,9 @@ fn outcome(status: ExitStatus, stdout: &[u8], stderr: &str) -> Result<Numbers, S
         why => format!("{how}: {why}"),
     };
     match (status.code(), &report) {
+        (Some(0), Ok(report)) if report.events_in == 0 => Err(NO_INPUT.to_owned()),
         (Some(0), Ok(report)) if report.events_out == 0 => {
-            Err("no event left the program".to_owned())
+            Err(format!("no event left the program; {} came in", report.events_in))
         }
         (Some(0), Ok(report)) => Ok(numbers(report)),
         (Some(0), Err(_)) => Err("it printed no report: its last line is no JSON".to_owned()),
@@ -287,7 +293,9 @@ mod tests {
         assert_eq!(reason(1, "", ""), "exit code 1");
         assert!(reason(0, "hello", "").starts_with("it printed no report"));
         let none = report.replace(r#""events_out":8"#, r#""events_out":0"#);
-        assert_eq!(reason(0, &none, ""), "no event left the program");
+        assert_eq!(reason(0, &none, ""), "no event left the program; 10 came in");
+        let nothing = none.replace(r#""events_in":10"#, r#""events_in":0"#);
+        assert!(reason(0, &nothing, "").contains("standard input"));
         let problem = report.replace(r#""problems":[]"#, r#""problems":["the disk is full"]"#);
         assert_eq!(reason(1, &problem, "noise"), "exit code 1: the disk is full");
         let failures = r#""failures":[{"stage":"parse","reason":"no digit","count":7}]"#;

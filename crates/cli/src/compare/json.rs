@@ -14,6 +14,8 @@ struct All<'a> {
     app: &'a str,
     ranked_by: &'a str,
     rounds: usize,
+    /// Of these, in which all was run.
+    rounds_run: usize,
     /// A signal ended it before its time.
     stopped: bool,
     exit_code: u8,
@@ -35,8 +37,9 @@ struct Ranked<'a> {
 struct Ranking<'a> {
     policy: &'a str,
     threads: usize,
-    /// `best`, `tie` (it cannot be told from the best), `worse` or `failed`.
-    standing: &'static str,
+    /// `best`, `not_proven` (too few rounds to know), `tie` (it cannot be told from the best), `worse`
+    /// or `failed`.
+    standing: String,
     /// Its figure as a share of the best one's, and the interval of that at 95 %.
     ratio: Option<f64>,
     ratio_low: Option<f64>,
@@ -84,6 +87,7 @@ pub(super) fn json(of: &Comparison, exit: Exit) -> String {
         app: &of.app,
         ranked_by: of.by.word(),
         rounds: of.rounds,
+        rounds_run: of.rounds_run(),
         stopped: of.stopped.is_some(),
         exit_code: exit.code(),
         loads: ranked.collect(),
@@ -95,18 +99,15 @@ pub(super) fn json(of: &Comparison, exit: Exit) -> String {
 
 fn ranking_of<'a>(of: &'a Comparison, row: &'a Row) -> Ranking<'a> {
     let combination = &of.combinations[row.combination];
-    let (standing, versus) = match row.standing {
-        Standing::Best => ("best", Some(Versus { ratio: 1.0, interval: None })),
-        Standing::Tie(versus) if versus.interval.is_none() => ("not_proven", Some(versus)),
-        Standing::Tie(versus) => ("tie", Some(versus)),
-        Standing::Worse(versus) => ("worse", Some(versus)),
-        Standing::Failed => ("failed", None),
+    let versus = match row.standing {
+        Standing::Best => Some(Versus { ratio: 1.0, interval: None }),
+        standing => standing.versus(),
     };
     let interval = versus.and_then(|versus| versus.interval);
     Ranking {
         policy: &combination.policy,
         threads: combination.threads,
-        standing,
+        standing: row.standing.word().replace(' ', "_"),
         ratio: versus.map(|versus| versus.ratio),
         ratio_low: interval.map(|(low, _)| low),
         ratio_high: interval.map(|(_, high)| high),

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use super::Asked;
-use super::child::{Child, Numbers};
+use super::child::{Child, NO_INPUT, Numbers};
 use super::progress::{self, Moment};
 use super::runs::order;
 use super::verdict::Run;
@@ -32,7 +32,11 @@ enum End {
     Stopped(u8),
 }
 
-pub(super) fn all(asked: &Asked) -> Ran {
+/// Runs all.
+///
+/// # Errors
+/// If nothing can be told of any run, as the first shows.
+pub(super) fn all(asked: &Asked) -> Result<Ran, String> {
     let view = View::choose(asked);
     let (tell, told) = mpsc::channel();
     let signals = Signals::listen(tell.clone(), matches!(view, View::Picture(_)));
@@ -49,6 +53,10 @@ pub(super) fn all(asked: &Asked) -> Ran {
     for at in 0..life.todo.len() {
         let (round, combination) = life.todo[at];
         match life.one(at) {
+            End::Ended(Err(why)) if round.is_none() && why == NO_INPUT => {
+                life.view.clear();
+                return Err(why);
+            }
             End::Ended(end) => {
                 if let Some(round) = round {
                     ran.runs.push(Run { combination, round, end });
@@ -62,7 +70,7 @@ pub(super) fn all(asked: &Asked) -> Ran {
     }
     signals.stand(Stand::Over);
     life.view.clear();
-    ran
+    Ok(ran)
 }
 
 struct Life<'a> {
@@ -154,8 +162,8 @@ impl View {
     fn choose(asked: &Asked) -> Self {
         match asked.progress {
             When::Never => View::None,
-            When::Always => Terminal::find().map_or(View::Lines, View::Picture),
-            When::Auto => Terminal::find().map_or(View::None, View::Picture),
+            // It takes minutes: where there is no terminal, a line for each run tells that it goes on.
+            When::Always | When::Auto => Terminal::find().map_or(View::Lines, View::Picture),
         }
     }
 

@@ -60,9 +60,15 @@ pub(crate) struct Asked {
     limit: Option<Duration>,
     /// When a run is given up.
     patience: Option<Duration>,
-    svg: Option<(PathBuf, File)>,
+    chart: Option<Chart>,
     json: bool,
     progress: When,
+}
+
+/// Where the chart goes.
+enum Chart {
+    Stdout,
+    File(PathBuf, File),
 }
 
 /// A comparison that was run, as far as it came.
@@ -128,13 +134,7 @@ impl Asked {
                 }
             }
         }
-        let svg = match args.svg {
-            None => None,
-            Some(path) => match File::create(&path) {
-                Ok(file) => Some((path, file)),
-                Err(error) => return Err(Refusal::Said(format!("{}: {error}", path.display()))),
-            },
-        };
+        let chart = chart_of(&args)?;
         let patience = args.limit.map(|limit| limit + drain(settings.plan()) + GRACE);
         Ok(Asked {
             app: graph.name.to_string(),
@@ -147,7 +147,7 @@ impl Asked {
             by: args.by,
             limit: args.limit,
             patience,
-            svg,
+            chart,
             json: args.json,
             progress: args.progress.into(),
         })
@@ -158,9 +158,12 @@ impl Asked {
     }
 
     /// Runs it all, and tells.
-    pub(crate) fn run(mut self) -> Exit {
-        let svg = self.svg.take();
-        let life::Ran { runs, stopped } = life::all(&self);
+    ///
+    /// # Errors
+    /// If the first run shows that none can tell anything.
+    pub(crate) fn run(mut self) -> Result<Exit, Refusal> {
+        let chart = self.chart.take();
+        let life::Ran { runs, stopped } = life::all(&self).map_err(Refusal::Said)?;
         let failed = runs.iter().any(|run| run.end.is_err());
         let mut exit = match stopped {
             Some(signal) => Exit::Stopped(signal),
@@ -176,21 +179,45 @@ impl Asked {
             runs,
             stopped,
         );
-        if let Some((path, mut file)) = svg {
-            let written = file.write_all(chart::svg(&comparison).as_bytes());
-            if let Err(error) = written {
-                show::terminal::say(&format!("error: {}: {error}\n", path.display()));
-                exit = Exit::Problems;
+        match chart {
+            None => {}
+            Some(Chart::File(path, mut file)) => {
+                let written = file.write_all(chart::svg(&comparison).as_bytes());
+                if let Err(error) = written {
+                    show::terminal::say(&format!("error: {}: {error}\n", path.display()));
+                    exit = Exit::Problems;
+                }
+            }
+            Some(Chart::Stdout) => {
+                // The table is for people, who look elsewhere.
+                show::terminal::say(&table::text(&comparison, show::wide(), show::colours()));
+                return Ok(show::print_last(&chart::svg(&comparison), exit));
             }
         }
         if self.json {
-            show::print_last(&json::json(&comparison, exit), exit)
-        } else {
-            let terminal = std::io::stdout().is_terminal();
-            let wide = if terminal { show::wide() } else { usize::MAX };
-            let text = table::text(&comparison, wide, terminal && show::colours());
-            show::print_last(&text, exit)
+            return Ok(show::print_last(&json::json(&comparison, exit), exit));
         }
+        let terminal = std::io::stdout().is_terminal();
+        let wide = if terminal { show::wide() } else { usize::MAX };
+        let text = table::text(&comparison, wide, terminal && show::colours());
+        Ok(show::print_last(&text, exit))
+    }
+}
+
+/// Where the chart goes, if one is asked for; a file that cannot be written is found before hours of
+/// work.
+fn chart_of(args: &CompareArgs) -> Result<Option<Chart>, Refusal> {
+    let Some(path) = args.output.as_ref().filter(|path| path.as_os_str() != "-") else {
+        let wanted = args.svg || args.output.is_some();
+        if wanted && args.json {
+            let why = "the chart and `--json` cannot both go to standard output: give `-o FILE`";
+            return Err(Refusal::Said(why.to_owned()));
+        }
+        return Ok(wanted.then_some(Chart::Stdout));
+    };
+    match File::create(path) {
+        Ok(file) => Ok(Some(Chart::File(path.clone(), file))),
+        Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),
     }
 }
 
@@ -249,6 +276,21 @@ impl Comparison {
 
     fn name(&self, combination: usize) -> String {
         self.combinations[combination].name()
+    }
+
+    /// The rounds in which every combination was run.
+    fn rounds_run(&self) -> usize {
+        let ran = |round: &usize| self.runs.iter().filter(|run| run.round == *round).count();
+        (0..self.rounds).filter(|round| ran(round) == self.combinations.len()).count()
+    }
+
+    /// What its figures are.
+    fn about(&self) -> String {
+        let rounds = match (self.rounds_run(), crate::counted(self.rounds, "round")) {
+            (ran, all) if ran == self.rounds => all,
+            (ran, all) => format!("{ran} of {all}"),
+        };
+        format!("medians of {rounds}, ranked by {}", self.by.name())
     }
 
     fn sentence(&self, ranking: &Ranking) -> String {

@@ -9,7 +9,6 @@ use super::Comparison;
 use super::child::Numbers;
 use super::runs::Combination;
 use super::verdict::{By, Ranking, Row, Standing};
-use crate::counted;
 use crate::show::table::{Cell, Column, paint, table};
 use crate::show::units::{amount, span, thousands};
 
@@ -19,12 +18,8 @@ const FEW: u64 = 100;
 /// All of it, a line each.
 pub(super) fn text(of: &Comparison, wide: usize, colour: bool) -> String {
     let style = |style: Style| if colour { style } else { Style::new() };
-    let rounds = match of.stopped {
-        None => counted(of.rounds, "round"),
-        Some(_) => format!("what was run of {}", counted(of.rounds, "round")),
-    };
     let app = paint(&of.app, style(Style::new().bold()));
-    let mut lines = vec![format!("{app}: medians of {rounds}, ranked by {}", of.by.name())];
+    let mut lines = vec![format!("{app}: {}", of.about())];
     for ranking in &of.rankings {
         lines.push(String::new());
         if of.rankings.len() > 1 || ranking.load != super::runs::Load::Max {
@@ -66,10 +61,9 @@ fn cells(row: &Row, of: &Comparison, style: &impl Fn(Style) -> Style) -> Vec<Cel
     let Combination { policy, threads, .. } = &of.combinations[row.combination];
     let standing = match row.standing {
         Standing::Best => Cell::styled("the best", style(AnsiColor::Green.on_default())),
-        Standing::Tie(versus) if versus.interval.is_none() => {
-            Cell::from(format!("not proven: {}", versus.short()))
+        Standing::NotProven(versus) | Standing::Tie(versus) => {
+            Cell::from(format!("{}: {}", row.standing.word(), versus.short()))
         }
-        Standing::Tie(versus) => Cell::from(format!("a tie: {}", versus.short())),
         Standing::Worse(versus) => Cell::from(versus.short()),
         Standing::Failed if row.failed.is_empty() => Cell::from("not run to its end"),
         Standing::Failed => {
@@ -269,7 +263,7 @@ cluster.main.threads = 2
         let combinations = vec![combination("single", Load::Max)];
         let stopped = Comparison { stopped: Some(2), ..comparison(combinations, Vec::new()) };
         let text = text(&stopped, usize::MAX, false);
-        assert!(text.starts_with("words: medians of what was run of 6 rounds"), "{text}");
+        assert!(text.starts_with("words: medians of 0 of 6 rounds, ranked by"), "{text}");
         assert!(text.contains("not run to its end") && text.contains("there is no best"), "{text}");
     }
 }

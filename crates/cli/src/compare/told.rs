@@ -20,8 +20,7 @@ impl Ranking {
         let quoted = |row: &Row| format!("`{}`", name(row.combination));
         let best_name = quoted(best);
         let others = self.rows.iter().filter(|row| row.standing != Standing::Failed).skip(1);
-        let ties: Vec<&Row> =
-            others.clone().filter(|row| matches!(row.standing, Standing::Tie(_))).collect();
+        let ties: Vec<&Row> = others.clone().filter(|row| row.standing.is_open()).collect();
         let next = others.clone().find_map(|row| match row.standing {
             Standing::Worse(versus) => Some((row, versus)),
             _ => None,
@@ -68,15 +67,6 @@ impl Ranking {
                     listed(&names)
                 )
             }
-        }
-    }
-}
-
-impl Standing {
-    fn versus(self) -> Option<Versus> {
-        match self {
-            Standing::Best | Standing::Failed => None,
-            Standing::Tie(versus) | Standing::Worse(versus) => Some(versus),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! other round by round, since they ran within moments of each other, so that it does not matter if
 //! the machine grows slower. The best has the best median, unless another is surely better in
 //! that way. A row is worse if the interval of the
-//! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not, or if there
-//! are too few rounds to know. One that failed in any round comes last: nobody would choose it.
+//! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not. Where there are
+//! too few rounds to know, nothing is proven. One that failed in any round comes last: nobody would choose it.
 
 use comporta_stats::{median, sure_interval};
 
@@ -88,11 +88,41 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
     Best,
+    /// There are too few rounds to know.
+    NotProven(Versus),
     /// It cannot be told from the best.
     Tie(Versus),
     Worse(Versus),
     /// It failed in a round, or was not run.
     Failed,
+}
+
+impl Standing {
+    /// As table, chart and JSON call it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Standing::Best => "best",
+            Standing::NotProven(_) => "not proven",
+            Standing::Tie(_) => "tie",
+            Standing::Worse(_) => "worse",
+            Standing::Failed => "failed",
+        }
+    }
+
+    /// Whether it may be as good as the best.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Standing::NotProven(_) | Standing::Tie(_))
+    }
+
+    /// Against the best, if it can be held against it.
+    pub(super) fn versus(self) -> Option<Versus> {
+        match self {
+            Standing::NotProven(versus) | Standing::Tie(versus) | Standing::Worse(versus) => {
+                Some(versus)
+            }
+            Standing::Best | Standing::Failed => None,
+        }
+    }
 }
 
 /// A row's figure as a share of the best one's, and its interval if there are rounds enough.
@@ -142,6 +172,7 @@ impl Ranking {
             let versus = against(&rows[at], &rows[0]);
             rows[at].standing = match at {
                 0 => Standing::Best,
+                _ if versus.interval.is_none() => Standing::NotProven(versus),
                 _ if versus.is_sure(by, false) => Standing::Worse(versus),
                 _ => Standing::Tie(versus),
             };
@@ -309,7 +340,7 @@ pub(super) mod tests {
     fn five_rounds_are_too_few_and_of_nine_one_may_be_an_outlier() {
         let b = times(0.5);
         let five = ranking(By::Throughput, &runs(&[&A[..5], &b[..5]]));
-        assert!(matches!(five.rows[1].standing, Standing::Tie(Versus { interval: None, .. })));
+        assert!(matches!(five.rows[1].standing, Standing::NotProven(_)));
         let nine = |odd: f64| {
             let a = [1000.0; 9];
             let mut b = [900.0; 9];

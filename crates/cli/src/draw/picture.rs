@@ -88,7 +88,24 @@ impl Picture {
         });
         Self {
             title: graph.name.to_string(),
-            nodes: graph.stages.iter().map(node).collect(),
+            nodes: graph
+                .stages
+                .iter()
+                .enumerate()
+                .map(|(at, stage)| {
+                    let mut node = node(stage);
+                    // What is sent there is discarded: it is said where an edge would begin.
+                    let open = |port: &usize| {
+                        !connectors.keys().any(|(from, of)| from.index() == at && of == port)
+                    };
+                    let open = (0..stage.ports.len()).filter(open);
+                    node.notes.extend(open.map(|port| match stage.ports {
+                        [_] => "leads nowhere".to_owned(),
+                        ports => format!("{} leads nowhere", ports[port]),
+                    }));
+                    node
+                })
+                .collect(),
             groups: Vec::new(),
             edges: edges.collect(),
         }

@@ -19,7 +19,7 @@ pub enum Exit {
 }
 
 /// Every exit code, and what it says.
-pub const EXIT_CODES: [(u8, &str); 7] = [
+pub const EXIT_CODES: [(u8, &str); 8] = [
     (0, "the program came to its end, or was asked to end and everything in it settled"),
     (
         1,
@@ -27,6 +27,7 @@ pub const EXIT_CODES: [(u8, &str); 7] = [
     ),
     (2, "it was refused before anything ran: usage, graph or plan"),
     (3, "the time of the drain was up, and events were left"),
+    (129, "a SIGHUP as the second signal stopped it at once"),
     (130, "a second Ctrl-C (SIGINT) stopped it at once"),
     (141, "nobody reads its standard output any more (`... | head`)"),
     (143, "a second SIGTERM stopped it at once"),
@@ -76,6 +77,7 @@ mod tests {
             Exit::Problems,
             Exit::Refused,
             Exit::Left,
+            Exit::Stopped(1),
             Exit::Stopped(2),
             Exit::Stopped(13),
             Exit::Stopped(15),

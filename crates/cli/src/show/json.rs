@@ -1,7 +1,7 @@
 //! The report as one line of JSON, for programs. The fields are these structs, in this order; their
 //! names do not change, new ones may be added. Times are in seconds.
 
-use comporta_runtime::{Counts, Ended, Latency, PoolSnapshot, Shed, StageSnapshot, StartError};
+use comporta_runtime::{Counts, Ended, Latency, PoolSnapshot, Shed, StageSnapshot};
 use serde::{Serialize, Serializer};
 
 use super::exit::Exit;
@@ -39,8 +39,12 @@ struct Run<'a> {
     stuck: &'a [String],
     /// Why events failed, as far as it is still known.
     failures: Vec<Failure<'a>>,
+    /// What `--failures` has written.
+    failures_file: Option<FailuresFile<'a>>,
     /// What policies did, as far as it is still known.
     decisions: Vec<Decision<'a>>,
+    /// How many there were before these.
+    decisions_forgotten: u64,
 }
 
 #[derive(Serialize)]
@@ -144,6 +148,14 @@ struct Pool<'a> {
 }
 
 #[derive(Serialize)]
+struct FailuresFile<'a> {
+    path: &'a str,
+    written: u64,
+    /// Of these, without the event.
+    without_event: u64,
+}
+
+#[derive(Serialize)]
 struct Failure<'a> {
     stage: &'a str,
     reason: &'a str,
@@ -175,18 +187,14 @@ pub(super) fn json(report: &Report) -> String {
         problems: report.problems.clone(),
         stuck: &report.stuck,
         failures: failures.collect(),
-        decisions: report.decisions.iter().map(decision).collect(),
+        failures_file: report.kept.as_ref().map(|kept| FailuresFile {
+            path: &kept.path,
+            written: kept.written,
+            without_event: kept.missing.iter().map(|(_, _, n)| n).sum(),
+        }),
+        decisions: report.decisions.last.iter().map(decision).collect(),
+        decisions_forgotten: report.decisions.forgotten,
     })
-}
-
-/// The line of a program that did not start.
-pub(super) fn refusal(app: &str, error: &StartError, exit: Exit) -> String {
-    let problems = match error {
-        StartError::Graph(faults) => faults.iter().map(ToString::to_string).collect(),
-        StartError::Plan(faults) => faults.iter().map(ToString::to_string).collect(),
-        other => vec![other.to_string()],
-    };
-    refused(app, problems, exit)
 }
 
 /// The line of a program that is not even there: its name may not be known.
@@ -209,7 +217,9 @@ pub(super) fn refused(app: &str, problems: Vec<String>, exit: Exit) -> String {
         problems,
         stuck: &[],
         failures: Vec::new(),
+        failures_file: None,
         decisions: Vec::new(),
+        decisions_forgotten: 0,
     })
 }
 
@@ -307,7 +317,7 @@ mod tests {
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
-            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"decisions":[]}"#,
+            r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"failures_file":null,"decisions":[],"decisions_forgotten":0}"#,
             "\n"
         );
         assert_eq!(&text[text.len() - parse.len()..], parse);
@@ -327,7 +337,9 @@ mod tests {
         app.connect(numbers, app.sink("show", |_: u64| ()));
         let plan = comporta_model::plan::Plan::new().stage("a", |s| s).stage("b", |s| s);
         let error = app.start(&plan).unwrap_err();
-        let text = refusal("refused", &error, Exit::Refused);
+        let comporta_runtime::StartError::Plan(faults) = error else { panic!("{error}") };
+        let problems = faults.iter().map(ToString::to_string).collect();
+        let text = refused("refused", problems, Exit::Refused);
         assert!(text.contains(r#""ended":"refused""#), "{text}");
         assert!(
             text.contains("`a`") && text.contains(r#"","the program has no stage `b`"#),

@@ -5,11 +5,12 @@
 //! 3. `pace`: rates, queues and bottlenecks, from snapshots.
 //! 4. `progress`: the picture of a moment, as lines.
 //! 5. `terminal`: draws them in place, below what the program prints.
-//! 6. `report`: what is left of a run.
-//! 7. `summary`: the report as text.
-//! 8. `json`: the report as JSON.
-//! 9. `table`, `units`: columns that fit, and numbers people can read.
-//! 10. `exit`: what the process says when it leaves.
+//! 6. `failures`: failed events, written to a file while it runs.
+//! 7. `report`: what is left of a run.
+//! 8. `summary`: the report as text.
+//! 9. `json`: the report as JSON.
+//! 10. `table`, `units`: columns that fit, and numbers people can read.
+//! 11. `exit`: what the process says when it leaves.
 //!
 //! All that makes text is a pure function of snapshots, time and width; only `run`, `signals` and
 //! `terminal` touch the world.
@@ -19,6 +20,7 @@ pub(crate) mod signals;
 mod pace;
 pub(crate) mod progress;
 pub(crate) mod terminal;
+mod failures;
 mod report;
 mod summary;
 mod json;
@@ -28,6 +30,7 @@ mod exit;
 #[cfg(test)]
 mod samples;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use exit::{EXIT_CODES, Exit, exit_codes};
@@ -44,6 +47,8 @@ pub struct Options {
     pub explain: bool,
     /// Only what went wrong is told.
     pub quiet: bool,
+    /// Events that fail are written there, a line of JSON each.
+    pub failures: Option<PathBuf>,
     /// After this long it is drained.
     pub limit: Option<Duration>,
     /// When progress is shown.

@@ -96,8 +96,26 @@ impl Pace {
 
     /// How full the queue of a stage was lately, from 0 to 1.
     fn fill(&self, at: usize) -> f64 {
-        let sum: f64 = self.seen.iter().map(|snapshot| fill(&snapshot.stages[at])).sum();
-        sum / self.seen.len() as f64
+        self.mean(|snapshot| fill(&snapshot.stages[at]))
+    }
+
+    /// How much the queue of a stage held up its senders lately, from 0 to 1. It does while one waits
+    /// for room, and senders are not woken for every place that becomes free.
+    fn pressure(&self, at: usize) -> f64 {
+        self.mean(|snapshot| match &snapshot.stages[at] {
+            stage if stage.outboxed > 0 => 1.0,
+            stage => fill(stage),
+        })
+    }
+
+    /// How many instances of a stage were busy lately.
+    pub(super) fn busy(&self, at: usize) -> usize {
+        let busy = |stage: &StageSnapshot| stage.instances - stage.idle.min(stage.instances);
+        self.mean(|snapshot| busy(&snapshot.stages[at]) as f64).round() as usize
+    }
+
+    fn mean(&self, of: impl Fn(&Snapshot) -> f64) -> f64 {
+        self.seen.iter().map(of).sum::<f64>() / self.seen.len() as f64
     }
 
     /// The stage whose queue is the fullest, if one holds anything.
@@ -108,25 +126,30 @@ impl Pace {
         (fullest.1 > 0.0 && self.now().stages[fullest.0].queued > 0).then_some(fullest.0)
     }
 
-    /// The stage that plainly holds the others up: its queue is full, those it leads to are empty.
-    /// A queue that sheds holds nobody up, however full it is.
+    /// The stage that plainly holds the others up: it is busy, its queue is full, and those it leads
+    /// to are empty. A queue that sheds holds nobody up, however full it is; a stage that is not busy
+    /// waits for a thread.
     pub(super) fn bottleneck(&self, shape: &Shape) -> Option<usize> {
         let sheds = |at: usize| sheds(&self.now().stages[at]);
         let holds_up = |at: &usize| {
             let mut after = shape.next[*at].iter().filter(|next| *next != at);
-            let free = after.all(|next| self.fill(*next) <= EMPTY || sheds(*next));
-            self.fill(*at) >= FULL && !sheds(*at) && free
+            let free = after.all(|next| self.pressure(*next) <= EMPTY || sheds(*next));
+            self.pressure(*at) >= FULL && self.busy(*at) > 0 && !sheds(*at) && free
         };
         let found = (0..self.now().stages.len()).filter(holds_up);
-        found.max_by(|a, b| self.fill(*a).total_cmp(&self.fill(*b)))
+        found.max_by(|a, b| self.pressure(*a).total_cmp(&self.pressure(*b)))
     }
 }
 
-/// How full a queue is, from 0 to 1; full if others wait for room in it.
+/// Whether a queue is as good as full.
+pub(super) fn is_nearly_full(stage: &StageSnapshot) -> bool {
+    fill(stage) >= FULL
+}
+
+/// How full a queue is, from 0 to 1.
 pub(super) fn fill(stage: &StageSnapshot) -> f64 {
     match stage.capacity {
         0 => 0.0,
-        _ if stage.outboxed > 0 => 1.0,
         capacity => (stage.queued as f64 / capacity as f64).min(1.0),
     }
 }
@@ -180,8 +203,31 @@ mod tests {
         let mut snapshot = samples::queued(&lossy, &[0, 0, 4]);
         let pace = Pace::from(snapshot.clone());
         assert_eq!((pace.fullest(), pace.bottleneck(&shape)), (Some(2), None));
-        snapshot.stages[1].queued = snapshot.stages[1].capacity;
+        let spread = &mut snapshot.stages[1]; // it has ended, and its instances are gone
+        (spread.queued, spread.instances, spread.idle) = (spread.capacity, 1, 0);
         assert_eq!(Pace::from(snapshot).bottleneck(&shape), Some(1));
+    }
+
+    #[test]
+    fn a_stage_whose_senders_wait_is_a_bottleneck_though_its_queue_is_no_longer_full() {
+        let (shape, first) = samples::pipeline();
+        let mut snapshot = samples::queued(&first, &[0, 27, 0]);
+        snapshot.stages[1].outboxed = 5;
+        let pace = Pace::from(snapshot.clone());
+        assert_eq!(pace.bottleneck(&shape), Some(1));
+        assert_eq!(fill(&snapshot.stages[1]), 0.27, "what is shown is what is there");
+        assert!(!is_nearly_full(&snapshot.stages[1]));
+    }
+
+    #[test]
+    fn a_stage_that_is_idle_is_no_bottleneck_however_full_its_queue_is() {
+        let (shape, first) = samples::pipeline();
+        let mut snapshot = samples::queued(&first, &[0, 100, 0]);
+        assert_eq!(Pace::from(snapshot.clone()).bottleneck(&shape), Some(1));
+        snapshot.stages[1].idle = snapshot.stages[1].instances;
+        let pace = Pace::from(snapshot);
+        assert_eq!((pace.busy(1), pace.bottleneck(&shape)), (0, None));
+        assert_eq!(pace.fullest(), Some(1));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use comporta_runtime::StageSnapshot;
 
-use super::pace::{Pace, Shape, fill, sheds};
+use super::pace::{Pace, Shape, fill, is_nearly_full, sheds};
 use super::table::{Cell, Column, clip, paint, table, width};
 use super::units::{amount, clock, events, thousands};
 
@@ -108,7 +108,7 @@ fn row(pace: &Pace, shape: &Shape, at: usize, room: Room) -> Vec<Cell> {
     let stage = &pace.now().stages[at];
     let ended = room.style(if stage.ended { Style::new().dimmed() } else { Style::new() });
     let rate = amount(pace.stage_rate(shape, at));
-    let busy = stage.instances - stage.idle.min(stage.instances);
+    let busy = pace.busy(at);
     let (bar, queue) = match stage.capacity {
         0 => (Cell::default(), Cell::default()),
         capacity => {
@@ -191,7 +191,12 @@ fn sentence(pace: &Pace, shape: &Shape, hidden: usize, room: usize) -> String {
             (_, 0) => ", all its instances are busy",
             _ => "",
         };
-        let full = format!("`{name}` is the bottleneck: its queue is full");
+        let why = match stage {
+            _ if stage.queued >= stage.capacity => "its queue is full",
+            _ if stage.outboxed > 0 => "its senders wait for room",
+            _ => "its queue is nearly full",
+        };
+        let full = format!("`{name}` is the bottleneck: {why}");
         vec![
             format!("{full}{after}{busy}"),
             format!("{full}{after}"),
@@ -201,7 +206,11 @@ fn sentence(pace: &Pace, shape: &Shape, hidden: usize, room: usize) -> String {
     } else if let Some(at) = pace.fullest() {
         let stage = &now.stages[at];
         let percent = (fill(stage) * 100.0).round();
-        let sheds = if sheds(stage) { ", and it sheds" } else { "" };
+        let sheds = match sheds(stage) {
+            true => ", and it sheds",
+            false if is_nearly_full(stage) && pace.busy(at) == 0 => ", and it waits for a thread",
+            false => "",
+        };
         vec![
             format!("the fullest queue is that of `{}`: {percent} %{sheds}", stage.name),
             format!("fullest queue: `{}`, {percent} %", stage.name),
@@ -248,8 +257,28 @@ mod tests {
                 "numbers     125 k                          1/1",
                 "work        124 k  ███████████▊   98/100   2/2",
                 "show       1.24 k  ▌···········    4/100   1/1",
-                "`work` is the bottleneck: its queue is full, what it sends is taken at once, all its instances are busy",
+                "`work` is the bottleneck: its queue is nearly full, what it sends is taken at once, all its instances are busy",
             ]
+        );
+    }
+
+    #[test]
+    fn a_full_queue_is_told_only_of_one_that_is_full() {
+        let (shape, first) = samples::pipeline();
+        let mut snapshot = samples::queued(&first, &[0, 27, 0]);
+        snapshot.stages[1].outboxed = 5;
+        let told = |snapshot| sentence(&Pace::from(snapshot), &shape, 0, usize::MAX);
+        assert!(
+            told(snapshot.clone())
+                .starts_with("`work` is the bottleneck: its senders wait for room, "),
+            "{}",
+            told(snapshot)
+        );
+        let mut idle = samples::queued(&first, &[0, 100, 0]);
+        idle.stages[1].idle = idle.stages[1].instances;
+        assert_eq!(
+            told(idle),
+            "the fullest queue is that of `work`: 100 %, and it waits for a thread"
         );
     }
 

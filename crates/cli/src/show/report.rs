@@ -5,6 +5,7 @@ use std::time::Duration;
 use comporta_runtime::{Control, Decision, Ended, Reason, Snapshot, StageSnapshot, Summary};
 
 use super::exit::Exit;
+use super::failures::Kept;
 use super::signals;
 
 /// Who asked the run to end.
@@ -56,21 +57,32 @@ pub(super) struct Report {
     /// Processor time of the process.
     pub(super) cpu: Option<Duration>,
     pub(super) failed: Vec<Failed>,
-    /// What the policies did, each with its cluster.
-    pub(super) decisions: Vec<(String, Decision)>,
+    /// Where they were written.
+    pub(super) kept: Option<Kept>,
+    pub(super) decisions: Decisions,
 }
 
-/// What the policies of all clusters did, oldest first.
-pub(super) fn decisions(first: &Snapshot, control: &Control) -> Vec<(String, Decision)> {
+/// What the policies did.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    /// Each with its cluster, oldest first.
+    pub(super) last: Vec<(String, Decision)>,
+    /// How many there were before them.
+    pub(super) forgotten: u64,
+}
+
+/// What the policies of all clusters did, oldest first, and how much of it is forgotten.
+pub(super) fn decisions(first: &Snapshot, control: &Control) -> Decisions {
     let mut clusters: Vec<&str> = first.pools.iter().map(|pool| pool.cluster.as_str()).collect();
     clusters.sort_unstable(); // pools that policies made come after those of all clusters
     clusters.dedup();
     let of = |cluster: &&str| control.decisions(cluster).unwrap_or_default().into_iter();
     let all =
         clusters.iter().flat_map(|cluster| of(cluster).map(|did| ((*cluster).to_owned(), did)));
-    let mut all: Vec<_> = all.collect();
-    all.sort_by_key(|(_, decision)| decision.at);
-    all
+    let mut last: Vec<_> = all.collect();
+    last.sort_by_key(|(_, decision)| decision.at);
+    let forgotten = clusters.iter().filter_map(|cluster| control.decisions_forgotten(cluster).ok());
+    Decisions { last, forgotten: forgotten.sum() }
 }
 
 /// Which exit an end makes; `stopped` is the signal that stopped it at once.

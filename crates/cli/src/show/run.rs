@@ -9,6 +9,7 @@ use comporta_model::plan::{Plan, defaults};
 use comporta_runtime::{App, Running, StartError, Summary};
 
 use super::exit::Exit;
+use super::failures::FailureFile;
 use super::pace::{Pace, Shape};
 use super::progress::{Phase, line, picture};
 use super::report::{self, Asked, Report};
@@ -35,7 +36,7 @@ pub(crate) fn now() -> Instant {
 /// Starts `app` under `plan`, shows how it goes on standard error, obeys signals and says how it
 /// ended.
 ///
-/// The first SIGINT (Ctrl-C) or SIGTERM, or the end of `options.limit`, closes its sources and gives
+/// The first SIGINT (Ctrl-C), SIGTERM or SIGHUP, or the end of `options.limit`, closes its sources and gives
 /// what is in it as long to settle as the plan says; a signal during that stops it at once.
 ///
 /// ```
@@ -53,12 +54,21 @@ pub(crate) fn now() -> Instant {
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let shape = Shape::of(&app.graph(), &plan.clone().over(&app.plan()));
     let name = app.graph().name.to_string();
+    let failures =
+        match options.failures.as_deref().map(|path| (path, FailureFile::open(path, &app))) {
+            None => None,
+            Some((_, Ok(file))) => Some(file),
+            Some((path, Err(error))) => {
+                let problem = format!("{}: {error}", path.display());
+                return refuse(&name, vec![problem], Exit::Problems, options);
+            }
+        };
     let view = View::choose(options);
     let (tell, told) = mpsc::channel();
     let signals = Signals::listen(tell.clone(), matches!(view, View::Picture(_)));
     let running = match app.start(plan) {
         Ok(running) => running,
-        Err(error) => return refuse(&name, &error, options),
+        Err(error) => return refuse_start(&name, &error, options),
     };
     signals.stand(Stand::Running);
     signals::watch_reader(tell.clone());
@@ -82,8 +92,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         stuck: Vec::new(),
         shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
     };
-    let (summary, stopped) = life.live(running);
-    signals.stand(Stand::Over);
+    let (mut summary, stopped) = life.live(running, &signals);
 
     // It may have ended of it: what it could not print has failed.
     if life.told.try_iter().any(|word| word == Word::Unread) {
@@ -93,6 +102,11 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         Some(Asked::Unread) => Some(SIGPIPE),
         _ => stopped,
     };
+    let kept = failures.map(|file| {
+        let (kept, problem) = file.end();
+        summary.problems.extend(problem);
+        kept
+    });
     let (shape, exit) = (&life.shown.shape, report::exit(&summary, stopped));
     let decisions = report::decisions(&first, &control);
     let report = Report {
@@ -104,6 +118,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         left: shape.left(&summary.snapshot),
         cpu: report::cpu_time(),
         failed: report::failed(&summary.snapshot, &control),
+        kept,
         decisions,
         snapshot: summary.snapshot,
         problems: summary.problems,
@@ -131,14 +146,28 @@ fn tell_end(report: &Report, options: &Options) -> Exit {
     }
 }
 
-fn refuse(name: &str, error: &StartError, options: &Options) -> Exit {
-    let exit = match error {
-        StartError::Graph(_) | StartError::Plan(_) => Exit::Refused,
-        _ => Exit::Problems,
+fn refuse_start(name: &str, error: &StartError, options: &Options) -> Exit {
+    let (problems, exit): (Vec<String>, _) = match error {
+        StartError::Graph(faults) => {
+            (faults.iter().map(ToString::to_string).collect(), Exit::Refused)
+        }
+        StartError::Plan(faults) => {
+            (faults.iter().map(ToString::to_string).collect(), Exit::Refused)
+        }
+        other => (vec![other.to_string()], Exit::Problems),
     };
     say(&format!("{name}: {error}\n"));
+    refusal(name, problems, exit, options)
+}
+
+fn refuse(name: &str, problems: Vec<String>, exit: Exit, options: &Options) -> Exit {
+    problems.iter().for_each(|problem| say(&format!("{name}: {problem}\n")));
+    refusal(name, problems, exit, options)
+}
+
+fn refusal(name: &str, problems: Vec<String>, exit: Exit, options: &Options) -> Exit {
     match options.json {
-        true => print_last(&json::refusal(name, error, exit), exit),
+        true => print_last(&json::refused(name, problems, exit), exit),
         false => exit,
     }
 }
@@ -205,8 +234,9 @@ enum Last {
 
 impl Life<'_> {
     /// Lives until the end; says which signal stopped it at once, if one did.
-    fn live(&mut self, running: Running) -> (Summary, Option<u8>) {
-        let last = self.until_last(&running);
+    fn live(&mut self, running: Running, signals: &Signals) -> (Summary, Option<u8>) {
+        let last = self.until_last(&running, signals);
+        signals.stand(Stand::Over); // nobody waits for a word any more: the next signal leaves
         self.shown.clear(); // before the wait for handlers that do not return
         match last {
             Last::Wait => (running.wait(), None),
@@ -219,9 +249,13 @@ impl Life<'_> {
         }
     }
 
-    fn until_last(&mut self, running: &Running) -> Last {
+    fn until_last(&mut self, running: &Running, signals: &Signals) -> Last {
         loop {
-            match self.wait() {
+            let word = self.wait();
+            if let Some(Word::Signal(_)) = word {
+                signals.taken();
+            }
+            match word {
                 Some(Word::Ended) => return Last::Wait,
                 Some(Word::Signal(signal)) if self.draining.is_some() => return Last::Stop(signal),
                 Some(Word::Signal(signal)) => self.begin_drain(running, Asked::Signal(signal)),

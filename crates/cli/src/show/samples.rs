@@ -9,7 +9,7 @@ use comporta_runtime::{App, Ended, Snapshot};
 
 use super::exit::Exit;
 use super::pace::Shape;
-use super::report::{Asked, Failed, Report};
+use super::report::{Asked, Decisions, Failed, Report};
 
 /// A source `numbers`, then `work` (two instances) and `show`, with queues of 100.
 pub(super) fn pipeline() -> (Shape, Snapshot) {
@@ -92,8 +92,9 @@ pub(super) fn report() -> Report {
         problems: Vec::new(),
         stuck: Vec::new(),
         cpu: None,
-        decisions: Vec::new(),
+        decisions: Decisions::default(),
         failed: Vec::new(),
+        kept: None,
     }
 }
 
@@ -112,11 +113,12 @@ pub(super) fn lossy_report() -> Report {
         problems: vec!["`numbers`: the disk is full".to_owned()],
         stuck: vec!["parse".to_owned()],
         cpu: None,
-        decisions: Vec::new(),
+        decisions: Decisions::default(),
         failed: vec![Failed {
             stage: "parse".to_owned(),
             reasons: vec![(reason, 2)],
             forgotten: 0,
         }],
+        kept: None,
     }
 }

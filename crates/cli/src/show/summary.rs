@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use comporta_runtime::{Decision, Ended, Shed, StageSnapshot};
 
 use super::pace::per_second;
-use super::report::{Asked, Failed, Report, held_or_cancelled};
+use super::report::{Asked, Decisions, Failed, Report, held_or_cancelled};
 use super::table::{Cell, Column, paint, table};
 use super::units::{amount, events, span, thousands};
 
@@ -16,23 +16,31 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     let style = |style: Style| if colour { style } else { Style::new() };
     let app = paint(&report.snapshot.app, style(Style::new().bold()));
     let mut lines = vec![format!("{app}: {}", how(report)), through(report)];
+    lines.extend(taken(report));
     let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
     lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
     lines.extend(unrouted(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
     lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
+    lines.extend(kept(report));
     lines.extend(troubles(report).map(|line| paint(&line, red)));
     lines.join("\n") + "\n"
 }
 
 /// What the policies did, a line each.
 pub(super) fn decisions(report: &Report) -> String {
-    if report.decisions.is_empty() {
-        return "the policy changed nothing\n".to_owned();
-    }
+    let Decisions { last, forgotten } = &report.decisions;
     let line = |(cluster, decision): &(String, Decision)| format!("{cluster}: {decision}\n");
-    report.decisions.iter().map(line).collect()
+    let lines: String = last.iter().map(line).collect();
+    match (last.len() as u64, *forgotten) {
+        (0, 0) => "the policy changed nothing\n".to_owned(),
+        (_, 0) => lines,
+        (n, before) => {
+            let all = thousands(n + before);
+            format!("the last {} of {all} decisions:\n{lines}", thousands(n))
+        }
+    }
 }
 
 /// Only what went wrong: what is told when all else is to be quiet.
@@ -71,17 +79,17 @@ fn how(report: &Report) -> String {
 fn through(report: &Report) -> String {
     let rate = |n| amount(per_second(n, report.snapshot.elapsed));
     let (into, out) = (report.entered, report.left);
+    format!("{} in ({}/s), {} out ({}/s)", events(into), rate(into), thousands(out), rate(out))
+}
+
+/// How long it took, if anything has left the program.
+fn taken(report: &Report) -> Option<String> {
     let latency = report.snapshot.latency();
-    let taken = match latency.count() {
-        0 => String::new(),
-        _ => {
-            let quantile = |share| span(latency.quantile(share));
-            let (p50, p99, max) = (quantile(0.5), quantile(0.99), span(latency.max()));
-            format!("; in the program p50 {p50}, p99 {p99}, max {max}")
-        }
-    };
-    let (through, out) = (format!("{} in ({}/s)", events(into), rate(into)), thousands(out));
-    format!("{through}, {out} out ({}/s){taken}", rate(report.left))
+    let quantile = |share| span(latency.quantile(share));
+    (latency.count() > 0).then(|| {
+        let (p50, p99, max) = (quantile(0.5), quantile(0.99), span(latency.max()));
+        format!("time in the program: p50 {p50}, p99 {p99}, max {max}")
+    })
 }
 
 fn columns() -> [Column; 8] {
@@ -161,6 +169,23 @@ fn failed(failed: &Failed) -> Vec<String> {
     lines
 }
 
+/// Where the failed events are, and where not, and why.
+fn kept(report: &Report) -> Vec<String> {
+    if report.failed.is_empty() {
+        return Vec::new();
+    }
+    let Some(kept) = &report.kept else {
+        return vec!["failed events are kept by `--failures FILE`".to_owned()];
+    };
+    let path = &kept.path;
+    let (n, there) = (events(kept.written), if kept.written == 1 { "is" } else { "are" });
+    let mut lines = vec![format!("{n} that failed {there} in {path} (`--replay {path}`)")];
+    lines.extend(kept.missing.iter().map(|(stage, why, n)| {
+        format!("without the event: {} of `{stage}`: {why}", thousands(*n))
+    }));
+    lines
+}
+
 fn troubles(report: &Report) -> impl Iterator<Item = String> {
     let problems = report.problems.iter().map(|problem| format!("problem: {problem}"));
     let mut stuck: Vec<&String> = report.stuck.iter().collect();
@@ -196,6 +221,29 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
     }
 
     #[test]
+    fn a_summary_fits_eighty_columns_whatever_its_names_and_numbers() {
+        let mut report = samples::report();
+        let many = 9_999_999_999_999;
+        (report.entered, report.left) = (many, many);
+        for stage in &mut report.snapshot.stages {
+            stage.name = "解析".repeat(20);
+            stage.latency = samples::lossy().2.stages[2].latency.clone();
+            (stage.counts.arrived, stage.counts.handled) = (many, many);
+        }
+        let text = summary(&report, 80, false);
+        assert!(text.contains("time in the program: "), "{text}");
+        assert!(text.lines().all(|line| crate::show::table::width(line) <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_is_forgotten_of_decisions_is_told() {
+        let mut report = samples::report();
+        assert_eq!(decisions(&report), "the policy changed nothing\n");
+        report.decisions.forgotten = 1_000;
+        assert_eq!(decisions(&report), "the last 0 of 1,000 decisions:\n");
+    }
+
+    #[test]
     fn a_run_that_had_its_time_says_how_long_that_was() {
         let limit = std::time::Duration::from_millis(1_500);
         let report = Report { asked: Some(Asked::Limit(limit)), ..samples::report() };
@@ -206,13 +254,14 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
     fn what_was_shed_and_what_failed_is_told_with_reasons_and_problems_come_last() {
         let report = samples::lossy_report();
         let text = summary(&report, usize::MAX, false);
-        let lines: Vec<_> = text.lines().skip(5).collect();
+        let lines: Vec<_> = text.lines().skip(6).collect();
         assert_eq!(
             lines,
             [
                 "parse         10        2        0     6       2     0",
                 "shed at `parse`: 6 drop-oldest",
                 "failed at `parse`: 2 × invalid digit found in string",
+                "failed events are kept by `--failures FILE`",
                 "problem: `numbers`: the disk is full",
                 "stuck: a handler of `parse` has not returned",
             ]

@@ -2,6 +2,7 @@
 //! first when there is no room for all.
 
 use anstyle::Style;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -37,9 +38,9 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// How wide a text is, if no character is wider than one.
+/// How many columns of a terminal a text takes: some characters take two, and some none.
 pub(crate) fn width(text: &str) -> usize {
-    text.chars().count()
+    text.width()
 }
 
 /// The text, with `…` for what does not fit.
@@ -47,7 +48,14 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
     }
-    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
+    let mut left = room.saturating_sub(1);
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or(0);
+        let fits = wide <= left;
+        left = left.saturating_sub(wide);
+        fits
+    };
+    let mut short: String = text.chars().take_while(fits).collect();
     if room > 0 {
         short.push('…');
     }
@@ -124,6 +132,21 @@ mod tests {
         let row = |cells: [&str; 4]| cells.map(Cell::from).to_vec();
         let rows = [row(["split", "1,024", "", "fine"]), row(["a-long-name", "7", "", ""])];
         table(&columns, &rows, Style::new(), room)
+    }
+
+    #[test]
+    fn what_takes_two_columns_is_counted_and_clipped_as_two() {
+        assert_eq!((width("解析"), width("e\u{301}"), width("abc")), (4, 1, 3));
+        assert_eq!((clip("解析器", 5), clip("解析器", 4)), ("解析…".to_owned(), "解…".to_owned()));
+        let columns = [("stage", false), ("n", true)].map(|(head, right)| Column {
+            head,
+            right,
+            least: 0,
+            rank: 0,
+        });
+        let rows = [["解析器", "1"], ["b", "20"]].map(|row| row.map(Cell::from).to_vec());
+        let lines = table(&columns, &rows, Style::new(), 80);
+        assert_eq!(lines, ["stage    n", "解析器   1", "b       20"]);
     }
 
     #[test]

@@ -12,8 +12,12 @@ struct Done {
 }
 
 fn squares(args: &[&str]) -> Done {
+    shown("squares", args)
+}
+
+fn shown(program: &str, args: &[&str]) -> Done {
     let output = Command::new(env!("CARGO_BIN_EXE_shown"))
-        .env("COMPORTA_SHOWN", "squares")
+        .env("COMPORTA_SHOWN", program)
         .env("SQUARES", "4")
         .env_remove("NO_SUCH")
         .args(args)
@@ -74,7 +78,7 @@ fn the_programs_own_section_reaches_the_program() {
     assert_eq!((done.code, done.out.as_str()), (Some(0), "7\n"), "{}", done.err);
     let done = squares(&["--set", "app.tims=7"]);
     assert_eq!(done.code, Some(2));
-    assert!(done.err.contains("unknown field `tims`, expected `times`"), "{}", done.err);
+    assert!(done.err.contains("did you mean `times`?"), "{}", done.err);
 }
 
 #[test]
@@ -320,4 +324,41 @@ fn a_report_that_nobody_reads_ends_as_other_output_does() {
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.as_str()), (Some(141), ""));
+}
+
+#[test]
+fn a_drawing_goes_where_it_is_told_and_the_name_of_the_file_tells_its_kind() {
+    let svg = file("drawn.svg", "");
+    let to = |args: &[&str], path: &PathBuf| {
+        let done = squares(&[&["graph"], args, &["-o", path.to_str().unwrap()]].concat());
+        assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "", ""));
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert_eq!(to(&[], &svg), squares(&["graph", "--svg"]).out);
+    assert_eq!(to(&["--dot"], &svg), squares(&["graph", "--dot"]).out, "what is said goes first");
+    assert_eq!(to(&[], &file("drawn.dot", "")), squares(&["graph", "--dot"]).out);
+    assert_eq!(to(&[], &file("drawn.txt", "")), squares(&["graph"]).out);
+    assert_eq!(squares(&["graph", "-o", "-"]).out, squares(&["graph"]).out);
+    let done = squares(&["graph", "-o", "/no/such/folder/a.svg"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.starts_with("error: /no/such/folder/a.svg: "), "{}", done.err);
+}
+
+#[test]
+fn a_program_is_drawn_and_checked_without_the_arguments_that_only_a_run_needs() {
+    for verb in ["graph", "check", "plan"] {
+        let done = shown("needy", &[verb, "--owner", "me"]);
+        assert_eq!(done.code, Some(0), "{verb}: {}", done.err);
+        assert!(done.out.contains(if verb == "check" { "needy" } else { "lines" }), "{}", done.out);
+        let note = "note: arguments are missing; these stand in: `/dev/null/FILE` for <FILE>, `1s` for --wait <WAIT>\n";
+        assert_eq!(done.err, note, "{verb}");
+    }
+    assert_eq!(shown("needy", &["graph", "a", "--wait", "2s", "--owner", "me"]).err, "");
+    for args in [&["graph", "--early"][..], &[], &["compare"], &["graph", "--wait", "late"]] {
+        let done = shown("needy", args);
+        assert_eq!((done.code, done.out.as_str()), (Some(2), ""), "{args:?}: {}", done.err);
+    }
+    let early = shown("needy", &["graph", "--early", "--owner", "me"]).err;
+    assert!(early.contains("required arguments were not provided"), "{early}");
+    assert!(early.contains("<FILE>") && early.contains("--wait"), "{early}");
 }

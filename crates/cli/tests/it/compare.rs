@@ -48,7 +48,7 @@ fn two_policies_are_run_round_by_round_and_ranked() {
         "2",
         "--stub",
         "save",
-        "--svg",
+        "-o",
         svg_name,
         "--progress",
         "always",
@@ -67,10 +67,52 @@ fn two_policies_are_run_round_by_round_and_ranked() {
     assert!(out.contains("\ncluster.main.threads = "), "{out}");
     let svg = std::fs::read_to_string(svg).unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap();
-    let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    let elements = document.descendants().filter(|node| node.is_element());
+    let texts: Vec<&str> = elements.filter_map(|node| node.text()).collect();
     for text in ["compared", "srpt, 1 thread", "single, 2 threads", "as fast as it goes"] {
         assert!(texts.contains(&text), "{text}: {texts:?}");
     }
+    // One verdict: what the table says the chart says, too.
+    let verdict = lines.iter().find(|line| line.contains("cannot prove it")).unwrap();
+    assert!(texts.contains(verdict), "{verdict}: {texts:?}");
+    let bars = texts.iter().filter(|text| text.ends_with("(not proven)")).count();
+    assert_eq!(bars, 3, "{texts:?}");
+    let about = "medians of 2 rounds, ranked by throughput; whiskers: range of all";
+    assert!(texts.contains(&about), "{texts:?}");
+}
+
+#[test]
+fn a_chart_can_go_to_standard_output_and_the_table_goes_to_standard_error() {
+    for args in [&["--svg"][..], &["-o", "-"]] {
+        let common =
+            ["--count=100", "--policies", "srpt,single", "--rounds", "1", "--stub", "save"];
+        let (out, err, code) = compare(&[&common[..], args].concat());
+        assert_eq!(code, Some(0), "{err}");
+        assert!(roxmltree::Document::parse(&out).is_ok(), "{out}");
+        assert!(err.contains("medians of 1 round, ranked by throughput"), "{err}");
+        assert!(err.starts_with("compared: warming up with "), "progress, a line each: {err}");
+    }
+}
+
+#[test]
+fn a_chart_and_a_report_cannot_both_go_to_standard_output() {
+    let (json, code) = json(&["--svg", "--stub", "save"]);
+    assert_eq!((code, &json["ended"]), (Some(2), &"refused".into()));
+    let why = json["problems"][0].as_str().unwrap();
+    assert!(why.starts_with("the chart and `--json` cannot both go to standard output"), "{why}");
+}
+
+#[test]
+fn a_program_that_reads_standard_input_is_refused_with_a_sentence_after_one_run() {
+    let output = Command::new(env!("CARGO_BIN_EXE_shown"))
+        .env("COMPORTA_SHOWN", "lines")
+        .args(["compare", "--policies", "srpt,single"])
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert_eq!(err.lines().count(), 2, "{err}");
+    assert!(err.contains("\nerror: no event came into the program. Each run of a comparison has an empty standard input"), "{err}");
 }
 
 #[test]
@@ -150,7 +192,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--threads", "0"], "expected 1 to 1,024"),
         (&["--load", "fast"], "`fast` is no load: use `max` or events a second"),
         (&["--rounds", "0"], "use 1 to 1000"),
-        (&["--svg", "/no/such/folder/chart.svg"], "/no/such/folder/chart.svg: "),
+        (&["-o", "/no/such/folder/chart.svg"], "/no/such/folder/chart.svg: "),
         (&["--plan", "/dev/null"], "`/dev/null` is no file: every run reads the plan anew"),
     ] {
         let (out, err, code) = compare(&[args, &["--stub", "save"]].concat());
@@ -175,7 +217,7 @@ fn ctrl_c_ends_the_run_under_way_and_prints_what_there_is() {
     assert_eq!(output.status.code(), Some(130));
     assert!(test_kill_process(of(run)).is_err(), "the run still lives");
     let out = String::from_utf8(output.stdout).unwrap();
-    assert!(out.starts_with("compared: medians of what was run of 6 rounds"), "{out}");
+    assert!(out.starts_with("compared: medians of 0 of 6 rounds, ranked by"), "{out}");
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod draw;
 #[cfg(unix)]
 mod show;
 mod commands;
+mod failures;
 #[cfg(unix)]
 mod compare;

@@ -17,8 +17,8 @@ type Case = (&'static str, fn(&App), &'static str);
 
 #[test]
 // Long because it is a table of cases.
-fn ten_bad_graphs_each_get_their_message() {
-    let cases: [Case; 10] = [
+fn bad_graphs_each_get_their_message() {
+    let cases: [Case; 11] = [
         ("nothing in it", |_| {}, "the program `bad` has no stages"),
         (
             "nothing to start it",
@@ -47,6 +47,15 @@ fn ten_bad_graphs_each_get_their_message() {
                 app.connect(numbers, a);
             },
             "`all the numbers` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one",
+        ),
+        (
+            "a name that means something else in plans",
+            |app| {
+                let numbers = app.source("all", || 0..3u64);
+                let a = app.sink("a", |_: u64| ());
+                app.connect(numbers, a);
+            },
+            "`all` cannot be the name of a stage: in plans it stands for every stage",
         ),
         (
             "a stage that nothing is sent to",

@@ -299,7 +299,7 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
         (control.set_capacity("count", 0), "the queue capacity of `count` is 0: use at least 1"),
         (
             control.set_instances("count", 0),
-            "the number of instances of `count` is 0: use 1 to 1,048,576",
+            "the number of instances of `count` is 0: use 1 to 16,384",
         ),
         (
             control.set_instances("count", 2),

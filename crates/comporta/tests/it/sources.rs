@@ -779,7 +779,7 @@ fn a_drain_leaves_a_source_that_waits_for_input_and_finishes_what_it_has_sent() 
         assert!(summary.snapshot.adds_up(), "{summary}");
         let end = stage(&summary.snapshot, "end").counts;
         assert_eq!(end.handled, 2, "the window that was not full leaves when the drain ends it");
-        assert_eq!(summary.stuck, ["lines"]);
+        assert!(summary.stuck.is_empty(), "it waits for input: {summary}");
         gate.open();
     }
 }

@@ -26,4 +26,4 @@ pub const RATE_MIN: f64 = 1e-6;
 /// See [`RATE_MIN`].
 pub const RATE_MAX: f64 = 1e9;
 /// The most instances of a stage, likewise.
-pub const INSTANCES_MAX: usize = 1 << 20;
+pub const INSTANCES_MAX: usize = 1 << 14;

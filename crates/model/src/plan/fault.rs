@@ -89,6 +89,20 @@ pub enum PlanFault {
         /// Its key.
         key: String,
     },
+    /// A first wait before another try that is longer than the longest.
+    #[error(
+        "the first wait {of}, {backoff}, is longer than the longest, `backoff_max`, {backoff_max}"
+    )]
+    BackoffOverMax {
+        /// Whose.
+        of: String,
+        /// The first wait.
+        backoff: String,
+        /// The longest.
+        backoff_max: String,
+        /// The key of the first.
+        key: String,
+    },
     /// More instances than a stage may have.
     #[error("the stage `{name}` is stateful and has one instance: it cannot have {instances}")]
     Stateful {
@@ -182,6 +196,7 @@ impl PlanFault {
         match self {
             PlanFault::NoStage { key, .. }
             | PlanFault::OutOfRange { key, .. }
+            | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }
             | PlanFault::NoParam { key, .. }
             | PlanFault::BadParam { key, .. }

@@ -87,7 +87,7 @@ pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault
     in_range((what, key), threads, defaults::THREADS_MAX, "1 to 1,024")
 }
 
-const INSTANCES: &str = "1 to 1,048,576";
+const INSTANCES: &str = "1 to 16,384";
 const RATES: &str = "0.000001 to 1,000,000,000 events a second";
 
 /// How many instances a stage may have.
@@ -189,13 +189,43 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     if every.tries.take_if(|tries| *tries == 0).is_some() {
         refuse("the number of tries", "retry.tries", "0".to_owned(), "at least 1");
     }
+    let retry = Retry {
+        tries: 1,
+        backoff: every.backoff.unwrap_or_default(),
+        backoff_max: backoff_max(&every),
+        jitter: true,
+    };
+    if retry.backoff > retry.backoff_max {
+        (every.backoff, every.backoff_max) = (None, None);
+    }
     if every.deadline.take_if(|deadline| deadline.is_zero()).is_some() {
         refuse("the deadline", "deadline", "0s".to_owned(), "more");
     }
     if let Some(rate) = every.rate.take_if(|rate| !is_rate(*rate)) {
         refuse("the rate", "rate", rate.to_string(), RATES);
     }
+    if retry.backoff > retry.backoff_max {
+        let key = "every.retry.backoff".to_owned();
+        faults.push(backoff_over_max("of every stage", retry, key));
+    }
     every
+}
+
+/// The longest wait before another try. A first wait that is longer than the default makes it longer,
+/// too, if nothing else is said.
+fn backoff_max(said: &StagePlan) -> Duration {
+    let default = Retry::default().backoff_max;
+    said.backoff_max.unwrap_or_else(|| default.max(said.backoff.unwrap_or_default()))
+}
+
+fn backoff_over_max(of: &str, retry: Retry, key: String) -> PlanFault {
+    let told = |time| humantime::format_duration(time).to_string();
+    PlanFault::BackoffOverMax {
+        of: of.to_owned(),
+        backoff: told(retry.backoff),
+        backoff_max: told(retry.backoff_max),
+        key,
+    }
 }
 
 /// The clusters of a plan, validated, and the number of the cluster of each stage.
@@ -445,10 +475,14 @@ impl Plan {
         let retry = Retry {
             tries: said.tries.unwrap_or(once.tries),
             backoff: said.backoff.unwrap_or(once.backoff),
-            backoff_max: said.backoff_max.unwrap_or(once.backoff_max),
+            backoff_max: backoff_max(&said),
             jitter: said.jitter.unwrap_or(once.jitter),
         };
         note(number("the number of tries", "retry.tries", retry.tries as usize));
+        if retry.backoff > retry.backoff_max {
+            let key = format!("stage.{}.retry.backoff", spec.name);
+            faults.push(backoff_over_max(&format!("of `{}`", spec.name), retry, key));
+        }
         if own.capacity.is_some() || own.when_full.is_some() {
             faults.extend(has_queue(spec).err());
         }
@@ -611,7 +645,7 @@ mod tests {
         for instances in [0, 99_999_999, usize::MAX] {
             let plan = Plan::new().every(|every| every.instances(instances));
             let fault = format!("the number of instances of every stage is {}", number(instances));
-            assert_eq!(mistakes(&plan), [format!("every.instances: {fault}: use 1 to 1,048,576")]);
+            assert_eq!(mistakes(&plan), [format!("every.instances: {fault}: use 1 to 16,384")]);
         }
         let plan = Plan::new()
             .every(|every| every.batch(0).capacity(0).tries(0).rate(0.0).deadline(Duration::ZERO))
@@ -626,6 +660,23 @@ mod tests {
         let settings = stateful.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.instances).collect();
         assert_eq!(of, [1, 3, 1], "it does not hold for the stage that cannot have it");
+    }
+
+    #[test]
+    fn a_first_wait_longer_than_the_longest_is_refused_and_one_longer_than_the_default_raises_it() {
+        let seconds = Duration::from_secs;
+        let over = |stage: StagePlan| stage.backoff(seconds(10)).backoff_max(seconds(1));
+        assert_eq!(
+            mistakes(&Plan::new().stage("split", over)),
+            [
+                "stage.split.retry.backoff: the first wait of `split`, 10s, is longer than the longest, `backoff_max`, 1s"
+            ]
+        );
+        assert_eq!(mistakes(&Plan::new().every(over)).len(), 1, "once for all stages");
+        let long = Plan::new().stage("split", |split| split.backoff(seconds(100)));
+        let settings = long.validate(&graph(false), &catalogue(), 1).unwrap();
+        assert_eq!(settings.stages[1].retry.backoff_max, seconds(100));
+        assert_eq!(Retry::new(2, seconds(100)).backoff_max, seconds(100));
     }
 
     #[test]

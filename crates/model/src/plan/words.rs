@@ -45,10 +45,12 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// `tries` in all, `backoff` before the second, doubling up to a minute, with jitter.
+    /// `tries` in all, `backoff` before the second, doubling up to a minute, or to `backoff` if that is
+    /// longer, with jitter.
     #[must_use]
     pub fn new(tries: u32, backoff: Duration) -> Self {
-        Retry { tries, backoff, backoff_max: Duration::from_secs(60), jitter: true }
+        let backoff_max = backoff.max(Duration::from_secs(60));
+        Retry { tries, backoff, backoff_max, jitter: true }
     }
 
     /// Sets the longest wait.

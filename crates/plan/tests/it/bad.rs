@@ -268,3 +268,114 @@ fn what_is_expected_would_be_taken() {
         assert!(set(&least.to_string()).is_ok(), "{key}");
     }
 }
+
+/// Settings with everything that can go wrong with them.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is only read")]
+struct Wide {
+    times: u64,
+    names: Vec<String>,
+    kind: Kind,
+    inner: Inner,
+    least: std::num::NonZeroU32,
+    address: Option<std::net::IpAddr>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Small,
+    Large,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is only read")]
+struct Inner {
+    depth: u8,
+    width: u8,
+}
+
+#[test]
+fn all_mistakes_of_the_programs_own_section_are_told_at_once() {
+    let text = "[app]\ntimse = 3\nnames = ['a', 7]\nkind = 'smal'\naddress = 'here'\n\
+                [app.inner]\ndepth = 300\nheight = 1\n";
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("p.toml", text);
+    let report = spec.app::<Wide>().unwrap_err();
+    let said = report.to_string();
+    for (place, label) in [
+        ("p.toml:2:1", "did you mean `times`?"),
+        ("p.toml:3:15", "invalid type: integer `7`, expected a string"),
+        ("p.toml:4:8", "unknown variant `smal`"),
+        ("p.toml:5:11", "invalid IP address syntax"),
+        ("p.toml:7:9", "invalid value: integer `300`, expected u8"),
+        ("p.toml:8:1", "nothing of that name"),
+    ] {
+        assert!(said.contains(place) && said.contains(label), "{place} {label}:\n{said}");
+    }
+    assert!(said.contains("help: did you mean `small`?"), "{said}");
+    let titles: Vec<&str> = report.mistakes().iter().map(|mistake| mistake.title()).collect();
+    for lacking in ["times", "least", "width"] {
+        let title = format!("`[app]` lacks the setting `{lacking}`");
+        assert!(titles.contains(&title.as_str()), "{title}: {titles:#?}");
+    }
+    assert_eq!(titles.len(), 9, "and no others: {titles:#?}");
+}
+
+#[test]
+fn a_plan_that_is_no_text_is_marked_at_its_first_bad_byte() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("latin.toml");
+    fs::write(&path, b"drain = '1s'\n# caf\xe9\n[stage.split]\ninstances = 2\n").unwrap();
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.file(&path);
+    let said = spec.check().unwrap_err().to_string();
+    assert!(said.contains("latin.toml:2:6"), "{said}");
+    assert!(said.contains("the byte 0xe9") && said.contains("save it as UTF-8"), "{said}");
+    assert!(!spec.is_read());
+}
+
+#[test]
+fn a_rate_without_end_is_no_bound_and_one_that_is_no_number_is_refused() {
+    for rate in ["inf", "'unlimited'"] {
+        let text = format!("[every]\nrate = 5\n[stage.read]\nrate = {rate}");
+        let effective = validate(&[("p.toml", &text)]).unwrap();
+        assert!(effective.settings().stages[0].rate.is_infinite(), "{rate}");
+    }
+    for (rate, place) in [("nan", "p.toml:2:8"), ("-inf", "p.toml:2:8"), ("0", "p.toml:2:8")] {
+        let said = message(&[("p.toml", &format!("[stage.read]\nrate = {rate}"))]);
+        assert!(said.contains(place), "{rate}: {said}");
+    }
+}
+
+#[test]
+fn a_first_wait_over_the_longest_and_a_cluster_without_a_name_are_marked() {
+    let said = message(&[(
+        "p.toml",
+        "[stage.split]\nretry.tries = 3\nretry.backoff = '10s'\nretry.backoff_max = '1s'\n[cluster.'']\nthreads = 2",
+    )]);
+    assert!(said.contains("p.toml:3:17") && said.contains("is longer than the longest"), "{said}");
+    assert!(said.contains("p.toml:5:10") && said.contains("cannot be the name"), "{said}");
+}
+
+#[test]
+fn a_secret_inside_of_an_address_is_neither_printed_nor_quoted_nor_taken_back_as_its_mask() {
+    let text = "[app]\nn = 'postgres://me:hunter2@db/words'\nlist = ['https://h/?token=hunter2']\n";
+    let printed = validate(&[("p.toml", text)]).unwrap().to_string();
+    assert!(!printed.contains("hunter2"), "{printed}");
+    assert!(printed.contains("postgres://me:***@db/words"), "{printed}");
+    let said = message(&[("printed.toml", &printed)]);
+    assert!(said.contains("stands for a secret that was not printed"), "{said}");
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Own {
+        #[expect(dead_code, reason = "it is only read")]
+        n: u64,
+    }
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("p.toml", text);
+    let said = spec.app::<Own>().unwrap_err().to_string();
+    assert!(!said.contains("hunter2"), "{said}");
+    assert!(said.contains("p.toml:2:5"), "{said}");
+}

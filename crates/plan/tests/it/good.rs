@@ -316,11 +316,11 @@ fn the_programs_own_section_is_read_into_its_own_struct() {
     let mode = Mode::File { path: "x".to_owned() };
     assert_eq!(read(&[text, over]).unwrap().mode, mode);
     let wrong = read(&[text, "[app]\nprot = 1"]).unwrap_err();
-    assert!(wrong.contains("own.toml:2:1") && wrong.contains("unknown field `prot`"), "{wrong}");
+    assert!(wrong.contains("own.toml:2:1") && wrong.contains("did you mean `port`?"), "{wrong}");
     let wrong = read(&[text, "[app]\nport = 70000"]).unwrap_err();
     assert!(wrong.contains("own.toml:2:8") && wrong.contains("70000"), "{wrong}");
     let wrong = read(&["[app]\nname = 'x'"]).unwrap_err();
-    assert!(wrong.contains("missing field `mode`"), "{wrong}");
+    assert!(wrong.contains("lacks the setting `mode`"), "{wrong}");
 }
 
 proptest! {

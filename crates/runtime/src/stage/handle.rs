@@ -498,6 +498,9 @@ impl<H: Handler> Stage<H> {
         let now = core.clock.now();
         for slot in failed {
             let event = slot.take();
+            if let Some(on_failed) = &self.rules.on_failed {
+                on_failed(&reason, attempts, now, event.as_ref());
+            }
             let forgotten = self.failures.lock().push(reason.clone(), attempts, now, event, meta);
             user::discard(forgotten);
         }

@@ -36,6 +36,7 @@ use comporta_model::stage::{Cx, Handler};
 use crate::core::Core;
 use crate::cycle::Cycle;
 use crate::effects::Effects;
+use crate::failed_event::Reporter;
 use crate::failure::Failures;
 use crate::latency::Latency;
 use crate::path::ready::{Task, Token};
@@ -86,6 +87,8 @@ pub(crate) struct Rules<T> {
     pub(crate) stub: bool,
     /// How to copy an event, if the stage retains.
     pub(crate) retain: Option<CopyFn<T>>,
+    /// Called for each event that has failed for good.
+    pub(crate) on_failed: Option<Reporter<T>>,
 }
 
 /// What a stage is made of.

@@ -226,3 +226,17 @@ fn a_sigterm_in_the_middle_lets_what_is_begun_be_finished_and_every_event_is_acc
     assert_eq!(count("window", "emitted"), count("persist", "handled"));
     has(&rest, &["sessions", "stored"]); // the digest of what was seen
 }
+
+#[test]
+fn what_is_stored_in_a_folder_for_temporary_files_is_removed_again() {
+    let temporary = scratch("temporary");
+    fs::create_dir_all(&temporary).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weblog"))
+        .args(["--lines", "2000", "--quiet"])
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(&text(&output.stdout), &["removed again: `--out DIR` keeps them\n"]);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}

@@ -188,7 +188,7 @@ fn a_picture_of_a_graph_tells_what_its_stages_declare() {
     graph.stages[1].batched = Some((500, Duration::from_secs(1)));
     let picture = Picture::of(&graph);
     assert_eq!((picture.title.as_str(), picture.nodes[0].kind), ("app", Kind::Source));
-    assert_eq!(picture.nodes[1].notes, ["stateful", "batched 500/1s"]);
+    assert_eq!(picture.nodes[1].notes, ["stateful", "batched 500/1s", "hit leads nowhere"]);
     let edges: Vec<_> = picture
         .edges
         .iter()

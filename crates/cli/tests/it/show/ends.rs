@@ -12,7 +12,9 @@ fn a_program_that_comes_to_its_end_tells_what_failed_and_leaves_with_1_for_it() 
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert!(lines[0].starts_with("shown: complete after "), "{lines:#?}");
     assert!(lines[1].starts_with("1,000 events in ("), "{lines:#?}");
-    assert_eq!(lines.last(), Some(&"failed at `show`: 10 × no sevens"));
+    let last: Vec<_> = lines.iter().rev().take(2).collect();
+    assert_eq!(last[1], &"failed at `show`: 10 × no sevens");
+    assert_eq!(last[0], &"failed events are kept by `--failures FILE`");
     assert!(!outcome.stderr.contains('\x1b'), "a pipe is not drawn on: {lines:#?}");
 
     let json = start(&["end", "--json"]).end().json();

@@ -1,10 +1,11 @@
 //! What signals do: the first drains, the second stops at once.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::started::{stage, start};
+use super::started::{stage, start, start_with};
 
 #[test]
 fn the_first_signal_drains_and_every_event_is_accounted_for() {
@@ -81,4 +82,49 @@ fn a_second_signal_while_it_starts_ends_the_process() {
     shown.signal(Signal::INT);
     let outcome = shown.end();
     assert_eq!(outcome.status.signal(), Some(2));
+}
+
+#[test]
+fn a_program_that_waits_for_standard_input_drains_with_0_and_nothing_is_stuck() {
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")] {
+        let mut shown = start(&["reads", "--json", "--stuck", "20"]);
+        for line in ["one", "two"] {
+            shown.write(line);
+            shown.until_said(line);
+        }
+        shown.signal(signal);
+        let outcome = shown.end();
+        assert_eq!(outcome.code(), Some(0), "{}", outcome.stderr);
+        let json = outcome.json();
+        assert_eq!((&json["ended"], &json["asked_by"]), (&"drained".into(), &name.into()));
+        assert_eq!(json["stuck"].as_array().map(Vec::len), Some(0), "{json}");
+        assert_eq!(stage(&json, "show")["handled"], 2);
+        assert!(!outcome.stderr.contains("has not returned"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_drain_shorter_than_the_patience_with_sources_is_a_drain() {
+    let mut shown = start(&["reads", "--json", "--drain", "200"]);
+    shown.write("one");
+    shown.until_said("one");
+    shown.signal(Signal::TERM);
+    let outcome = shown.end();
+    let json = outcome.json();
+    assert_eq!((outcome.code(), &json["ended"]), (Some(0), &"drained".into()), "{json}");
+}
+
+#[test]
+fn a_hangup_that_was_ignored_from_the_start_is_not_heard() {
+    let mut shown = start_with(
+        Command::new("nohup").arg(env!("CARGO_BIN_EXE_shown")).args(["reads", "--json"]),
+    );
+    shown.write("one");
+    shown.until_said("one");
+    shown.signal(Signal::HUP);
+    shown.write("two");
+    shown.until_said("two");
+    shown.let_go();
+    let outcome = shown.end();
+    assert_eq!((outcome.code(), &outcome.json()["ended"]), (Some(0), &"complete".into()));
 }

@@ -1,6 +1,6 @@
 //! A program that a test has started: what it says is read as it comes.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,7 +29,13 @@ pub(crate) fn command(args: &[&str]) -> Command {
 
 /// Starts the program, its output in pipes.
 pub(crate) fn start(args: &[&str]) -> Started {
-    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    start_with(&mut command(args))
+}
+
+/// Starts a command, its input and output in pipes.
+pub(crate) fn start_with(command: &mut Command) -> Started {
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
     let stderr = BufReader::new(child.stderr.take().unwrap());
     Started { child, stdout, stderr }
@@ -54,6 +60,11 @@ impl Started {
 
     pub(crate) fn signal(&self, which: Signal) {
         signal(&self.child, which);
+    }
+
+    /// Writes a line to its standard input, which stays open.
+    pub(crate) fn write(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Ends its standard input.
