@@ -398,8 +398,8 @@ pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, Failure, Latency,
-    PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf, StageRef,
-    StageSnapshot, StartError, Summary, sources, testing,
+    PolicyWarning, PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf,
+    StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

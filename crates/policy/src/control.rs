@@ -41,6 +41,10 @@ pub struct StageInfo {
     pub depth: usize,
     /// Whether it may have one instance only.
     pub stateful: bool,
+    /// Whether the program says that what it sends leaves in the order its events came.
+    pub ordered: bool,
+    /// Whether the plan, or a person since, says how many instances it has.
+    pub instances_said: bool,
     /// How many events its queue must hold at least: as many as it is handed at once.
     pub capacity_min: usize,
 }
@@ -49,7 +53,16 @@ impl StageInfo {
     /// A stage as described; for mocks.
     #[must_use]
     pub fn new(id: StageId, name: impl Into<String>, kind: Kind, depth: usize) -> Self {
-        StageInfo { id, name: name.into(), kind, depth, stateful: false, capacity_min: 1 }
+        StageInfo {
+            id,
+            name: name.into(),
+            kind,
+            depth,
+            stateful: false,
+            ordered: false,
+            instances_said: false,
+            capacity_min: 1,
+        }
     }
 
     /// Whether events wait in front of it.

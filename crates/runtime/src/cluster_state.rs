@@ -126,6 +126,7 @@ fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
     let mut stages = stage_infos(&core.graph, &core.depths, own);
     for stage in &mut stages {
         stage.capacity_min = core.node(stage.id.0).capacity_min();
+        stage.instances_said = core.assignments[stage.id.index()].base.lock().instances_said;
     }
     stages
 }
@@ -142,6 +143,7 @@ pub(crate) fn stage_infos(
         .map(|((spec, depth), id)| {
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
+            info.ordered = spec.ordered;
             info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
             info
         })

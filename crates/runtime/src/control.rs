@@ -133,7 +133,8 @@ impl Control {
         let set = self.core.node(id.0).set_instances(&self.core, instances, &mut effects);
         self.core.dispatch(effects);
         set.map_err(ControlError::Instance)?;
-        self.core.assignments[id.index()].base.lock().instances = instances;
+        let mut base = self.core.assignments[id.index()].base.lock();
+        (base.instances, base.instances_said) = (instances, true);
         Ok(())
     }
 

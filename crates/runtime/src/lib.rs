@@ -60,6 +60,7 @@ pub use failure::{Failure, Reason};
 pub use latency::Latency;
 pub use path::push::{Push, PushError};
 pub use policy_host::Decision;
+pub use rehearse::PolicyWarning;
 pub use running::{Ended, Running, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
 pub use stage::permits::Shed;

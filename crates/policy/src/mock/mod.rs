@@ -221,6 +221,29 @@ impl Mock {
         self
     }
 
+    /// With this stage, which is there already, ordered: what it sends leaves as its events came.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn ordered(mut self, name: &str) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].ordered = true;
+        self
+    }
+
+    /// With this stage, which is there already, planned to have so many instances.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn planned(mut self, name: &str, instances: usize) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].instances_said = true;
+        self.stages[place].instances = instances;
+        self
+    }
+
     /// With this stage, which is there already, handed so many events at once: its queue holds as
     /// many at least.
     ///

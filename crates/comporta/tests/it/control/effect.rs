@@ -1,0 +1,106 @@
+//! What each controller is chosen for, seen on the real runtime: on threads where they matter, else on
+//! virtual time.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use comporta::testing::Kit;
+use comporta::{App, Plan, PolicyWarning};
+
+use super::{STALLED, ended, handled};
+use crate::seen::stage;
+
+/// Where handlers meet: so many must be there at once before any of them goes on.
+#[derive(Clone)]
+struct Meeting(Arc<(Mutex<usize>, Condvar)>, usize);
+
+impl Meeting {
+    fn of(n: usize) -> Self {
+        Meeting(Arc::default(), n)
+    }
+
+    /// Waits for the others; returns `false` if they do not come.
+    fn join(&self) -> bool {
+        let (came, all) = &*self.0;
+        let mut came = came.lock().unwrap();
+        *came += 1;
+        all.notify_all();
+        let came = all.wait_timeout_while(came, STALLED, |came| *came < self.1).unwrap();
+        !came.1.timed_out()
+    }
+}
+
+/// Runs four events through a stage under a policy, and returns whether its handlers were all in it at
+/// once.
+fn four_at_once(policy: &str, plan: impl FnOnce(Plan) -> Plan) -> bool {
+    let app = App::new("four");
+    let met = Arc::new(Mutex::new(true));
+    let (meeting, all_met) = (Meeting::of(4), met.clone());
+    let numbers = app.source("numbers", || 0..4_u64);
+    let work = app.sink("work", move |_: u64| {
+        let here = meeting.join();
+        *all_met.lock().unwrap() &= here;
+    });
+    app.connect(numbers, work);
+    let plan = plan(Plan::new().threads(1).policy(crate::admission::choice(policy)));
+    let summary = ended(app.start(&plan.every(|s| s.batch(1))).unwrap(), &policy);
+    assert_eq!(handled(&summary.snapshot, "work"), 4);
+    *met.lock().unwrap()
+}
+
+#[test]
+fn a_stage_of_seda_uses_all_its_threads_without_being_told_to() {
+    assert!(four_at_once("seda(threads=4)", |plan| plan));
+}
+
+#[test]
+fn instances_follow_the_threads_unless_somebody_says_otherwise() {
+    let program = || {
+        let app = App::new("said");
+        let numbers = app.source("numbers", || 0..9_u64);
+        let plain = app.map("plain", |n: u64| n);
+        let planned = app.map("planned", |n: u64| n);
+        let state = app.map("state", |n: u64| n).stateful();
+        let order = app.map("order", |n: u64| n).ordered();
+        let store = app.sink("store", |_: u64| ());
+        app.connect(numbers, plain);
+        app.connect(plain, planned);
+        app.connect(planned, state);
+        app.connect(state, order);
+        app.connect(order, store);
+        app
+    };
+    let names = ["plain", "planned", "state", "order", "store"];
+    let instances = |kit: &Kit| names.map(|name| stage(&kit.snapshot(), name).instances);
+    let plan = |policy| Plan::new().policy(crate::admission::choice(policy));
+    for (policy, expected) in [
+        ("seda(threads=4)", [4, 3, 1, 1, 4]),
+        ("seda-dynamic", [10, 3, 1, 1, 10]),
+        ("thread-stealing", [10, 3, 1, 1, 10]),
+        ("single", [1, 3, 1, 1, 1]),
+    ] {
+        let plan = plan(policy).stage("planned", |s| s.instances(3));
+        let given_up: Vec<_> = program()
+            .rehearse(&plan)
+            .unwrap()
+            .into_iter()
+            .map(|warning| match warning {
+                PolicyWarning::OrderGivenUp { stage, instances, .. } => (stage, instances),
+                other => panic!("{other}"),
+            })
+            .collect();
+        let mut kit = Kit::new(program(), &plan).unwrap();
+        assert_eq!(instances(&kit), expected, "{policy}");
+        let more = ["plain", "store"].map(|name| (name.to_owned(), expected[0]));
+        assert_eq!(given_up, if expected[0] > 1 { more.to_vec() } else { Vec::new() }, "{policy}");
+        // What a person says since holds under the next policy too; the plan's word does as well.
+        kit.control().set_instances("plain", 2).unwrap();
+        kit.control().set_policy("main", "seda(threads=5)").unwrap();
+        assert_eq!(instances(&kit), [2, 3, 1, 1, 5]);
+        kit.control().set_policy("main", "single").unwrap();
+        assert_eq!(instances(&kit), [2, 3, 1, 1, 1]);
+        assert!(kit.run());
+    }
+    // `every` says it of all stages.
+    let kit = Kit::new(program(), &plan("seda(threads=4)").every(|s| s.instances(1))).unwrap();
+    assert_eq!(instances(&kit), [1; 5]);
+}
