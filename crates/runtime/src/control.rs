@@ -305,7 +305,9 @@ impl Control {
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
         self.core.assignments[id.index()].base.lock().enabled = enabled;
-        self.core.node(id.0).set_enabled(enabled);
+        let mut effects = Effects::default();
+        self.core.node(id.0).set_enabled(&self.core, enabled, &mut effects);
+        self.core.dispatch(effects);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
 use crate::cluster_state::stage_infos;
-use crate::env::cpus;
+use crate::env::CpuMeter;
 use crate::start_error::StartError;
 use crate::user;
 
@@ -86,7 +86,9 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, cluster: usize
         info.instances_said = settings.stages[info.id.index()].instances_said;
     }
     let pool = &settings.pools[cluster];
-    let mut mock = Mock::cluster(&pool.name, infos).with_threads(pool.threads).with_cpus(cpus(), 0);
+    let mut mock = Mock::cluster(&pool.name, infos)
+        .with_threads(pool.threads)
+        .with_cpus(CpuMeter::begin().processors(), 0);
     for (spec, settled) in graph.stages.iter().zip(&settings.stages) {
         if settled.pool == cluster {
             let stage = mock.at_mut(&spec.name);

@@ -59,6 +59,7 @@ use comporta_model::plan::{WhenFull, defaults};
 
 use crate::control::{PoolId, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
+use crate::steal_queue::StealQueue;
 
 /// The number of the first stage: not 0, so that a policy that takes a stage's place for its number
 /// is found out.
@@ -75,6 +76,7 @@ pub struct Mock {
     stages: Vec<MockStage>,
     /// Threads of each pool; the first is the main one.
     pools: Vec<usize>,
+    steals: StealQueue,
     now: Time,
     cpus: usize,
     cpu_usage: u32,
@@ -94,13 +96,13 @@ pub struct Mock {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MockStage {
-    /// Events that wait. Set by the test.
+    /// Events that wait for an instance. Set by the test.
     pub queued: usize,
     /// Events that arrived since the statistics were reset. Set by the test.
     pub arrived: u64,
     /// Events processed since then. Set by the test.
     pub processed: u64,
-    /// Instances that are not free. Set by the test.
+    /// Instances that are paired with an event, and not free. Set by the test.
     pub busy: usize,
     /// Instances in all.
     pub instances: usize,
@@ -161,6 +163,7 @@ impl Mock {
             infos: Vec::new(),
             stages: Vec::new(),
             pools: vec![THREADS],
+            steals: StealQueue::default(),
             now: Time::ZERO,
             cpus: THREADS,
             cpu_usage: 0,
@@ -294,6 +297,7 @@ impl Mock {
         self.started = false;
         self.queues = Queues::One;
         self.order.clear();
+        self.steals.clear();
         let outcome = policy.start(self);
         self.started = true;
         outcome
