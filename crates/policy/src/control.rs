@@ -43,7 +43,8 @@ pub struct StageInfo {
     pub stateful: bool,
     /// Whether the program says that what it sends leaves in the order its events came.
     pub ordered: bool,
-    /// Whether the plan, or a person since, says how many instances it has.
+    /// Whether the plan, or a person since, says how many instances it has, or the program, of a
+    /// stateful one.
     pub instances_said: bool,
     /// How many events its queue must hold at least: as many as it is handed at once.
     pub capacity_min: usize,

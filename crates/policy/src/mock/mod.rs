@@ -220,6 +220,7 @@ impl Mock {
     pub fn stateful(mut self, name: &str) -> Self {
         let place = self.place_of(name);
         self.infos[place].stateful = true;
+        self.infos[place].instances_said = true;
         self.stages[place].instances = 1;
         self
     }
@@ -281,6 +282,7 @@ impl Mock {
         let place = self.infos.partition_point(|info| (info.depth, info.has_queue()) <= rank);
         let mut info = StageInfo::new(id, name, kind, depth);
         info.stateful = kind != Kind::Stage;
+        info.instances_said = info.stateful;
         self.infos.insert(place, info);
         self.stages.insert(place, MockStage::new());
         self

@@ -32,7 +32,9 @@ fn calls(seed: u64, control: &mut dyn Control) -> Vec<String> {
 
 /// What is known of a stage beforehand, but for its number.
 fn described(stage: &StageInfo) -> String {
-    format!("{:?}", StageInfo { id: STRANGER, ..stage.clone() })
+    let mut stage = stage.clone();
+    stage.id = STRANGER;
+    format!("{stage:?}")
 }
 
 fn one(
