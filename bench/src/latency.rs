@@ -1,8 +1,8 @@
 //! `latency`: end-to-end time per event under an open load of 10, 50 and 90 % of capacity.
 //! Capacity is the lowest closed-loop throughput of ours and `tokio_mpsc` through the same
-//! pipeline and the same door, measured first in the same run; every peer then gets the same
+//! pipeline and the same input, measured first in the same run; every peer then gets the same
 //! absolute rate from the same pacer (`pacer`), which competes with all of them for the cores.
-//! (Through the same door, because the figure of the `pipeline` bench, whose source lives inside the
+//! (Through the same input, because the figure of the `pipeline` bench, whose source lives inside the
 //! runtime, is out of reach from outside: at 90 % of it `tokio_mpsc` is overrun, 84 ms at p50, and
 //! the comparison would say nothing about latency.)
 //! Latency counts from an event's scheduled time, so a stalled program cannot hide its stall.

@@ -69,11 +69,12 @@ fn run_once(case: &Case, choice: &Choice) -> Outcome {
 
 /// Whether a policy has threads walk a visit order: it is asked, on a cluster that is not there.
 fn walks(entry: &Entry, choice: &Choice) -> bool {
-    let settled = entry.offer.settle(choice, "policy").expect("the choice is one that is offered");
+    let validated =
+        entry.offer.validate(choice, "policy").expect("the choice is one that is offered");
     let mut mock = (0..STAGES)
         .fold(Mock::new().source("source"), |mock, number| mock.stage(&format!("stage{number}")));
-    mock.start(&mut *entry.make(&settled)).expect("a chain suits every policy");
-    mock.queues() == Queues::Private
+    mock.start(&mut *entry.make(&validated)).expect("a chain suits every policy");
+    mock.queues() == Queues::PerStage
 }
 
 pub(crate) fn run(options: &Options) -> Report {

@@ -123,7 +123,7 @@ impl Drop for Watch {
     }
 }
 
-/// Has this thread run before all ordinary ones; says whether it may.
+/// Has this thread run before all ordinary ones; returns whether it may.
 fn goes_first() -> bool {
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
     ThreadPriorityValue::try_from(1_u8).is_ok_and(|lowest| {

@@ -7,7 +7,7 @@
 //! in the service times or round trips of their papers; where a parameter has no unit, it is the
 //! published one unless it says why below.
 
-use comporta::{Choice, Push};
+use comporta::{Choice, Sender};
 use std::time::Duration;
 
 /// How the stage is guarded.
@@ -102,11 +102,15 @@ impl Controller {
     }
 
     /// The handles that events are pushed through in turn.
-    pub(crate) fn doors<T: Send + 'static>(&self, push: Push<T>, mean: Duration) -> Vec<Push<T>> {
+    pub(crate) fn senders<T: Send + 'static>(
+        &self,
+        sender: Sender<T>,
+        mean: Duration,
+    ) -> Vec<Sender<T>> {
         match self.with {
-            With::Nothing => vec![push],
-            With::TwoTiers => vec![push.clone().tier(1), push.tier(0)],
-            With::Deadline(times) => vec![push.within(mean * times)],
+            With::Nothing => vec![sender],
+            With::TwoTiers => vec![sender.clone().tier(1), sender.tier(0)],
+            With::Deadline(times) => vec![sender.within(mean * times)],
         }
     }
 
@@ -132,7 +136,7 @@ mod tests {
             let row = CONTROLLERS.iter().find(|row| row.name == offer.name).expect(offer.name);
             for (mean, capacity) in [(10, 9e4), (1000, 990.0)] {
                 let choice = row.choice(Duration::from_micros(mean), capacity);
-                offer.settle(&choice, "admission").unwrap();
+                offer.validate(&choice, "admission").unwrap();
             }
         }
     }

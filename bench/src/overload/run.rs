@@ -1,7 +1,7 @@
 //! One run: a program of one stage and one worker, and a load that does not wait for it.
 //!
 //! The pacer has a thread of its own and spins on the clock: it hands each event over when it is
-//! due, one by one, and never waits (`try_push`: what is refused comes back at once). So a machine
+//! due, one by one, and never waits (`try_send`: what is refused comes back at once). So a machine
 //! of two cores has one for the load and one for the stage, and 0.9 is 0.9: what the load costs
 //! takes nothing from what serves it. One worker on larger machines as well: with several, almost
 //! nobody waits at 0.7 load, and there would be no level to come back to.
@@ -18,7 +18,7 @@
 
 use super::controllers::Controller;
 use crate::stats::Dice;
-use comporta::{App, Cx, Ev, Plan, Push, PushError, Result, Running, Stage, WhenFull};
+use comporta::{App, Cx, Ev, Plan, Result, Running, SendError, Sender, Stage, WhenFull};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -121,9 +121,9 @@ impl Stage for Serve {
     }
 }
 
-fn start(plan: &Plan) -> (Push<Event>, Running, Arc<Watch>) {
+fn start(plan: &Plan) -> (Sender<Event>, Running, Arc<Watch>) {
     let app = App::new("overload");
-    let (push, input) = app.input::<Event>("input");
+    let (sender, input) = app.input::<Event>("input");
     let watch = Arc::new(Watch {
         epoch: Instant::now() + LEAD_IN,
         done: AtomicU64::new(0),
@@ -134,7 +134,7 @@ fn start(plan: &Plan) -> (Push<Event>, Running, Arc<Watch>) {
     let serve = app.stage_with("serve", move |_| Ok(Serve(seen.clone())));
     app.connect_local(input, serve);
     let running = app.start(plan).expect("one stage is a valid graph");
-    (push, running, watch)
+    (sender, running, watch)
 }
 
 fn plan(controller: &Controller, mean: Duration, capacity: f64) -> Plan {
@@ -169,13 +169,13 @@ impl Chance {
 
 /// Events a second that the stage handles while it always has some.
 pub(crate) fn capacity(mean: Duration, lasting: Duration, seed: u64) -> f64 {
-    let (push, running, watch) = start(&plan(&super::controllers::CONTROLLERS[0], mean, 0.0));
+    let (sender, running, watch) = start(&plan(&super::controllers::CONTROLLERS[0], mean, 0.0));
     let mut chance = Chance::new(seed);
     let (mut pushed, mut now) = (0, 0);
     while now < lasting.as_nanos() as u64 {
         if pushed - watch.done.load(Relaxed) < CLOSED {
             let event = Event { due: now, service: chance.service(mean) };
-            push.try_push(event).expect("fewer are inside than there are places");
+            sender.try_send(event).expect("fewer are inside than there are places");
             pushed += 1;
         } else {
             spin_loop();
@@ -220,8 +220,8 @@ pub(crate) fn open(
     phases: &[Phase],
     seed: u64,
 ) -> Outcome {
-    let (push, running, watch) = start(&plan(controller, mean, capacity));
-    let doors = controller.doors(push, mean);
+    let (sender, running, watch) = start(&plan(controller, mean, capacity));
+    let senders = controller.senders(sender, mean);
     let mut outcome = Outcome::default();
     let mut chance = Chance::new(seed);
     let (mut begin, mut now) = (0.0, 0);
@@ -232,7 +232,7 @@ pub(crate) fn open(
         let mut due = begin + chance.exponential() * gap;
         while due < end {
             let event = Event { due: due as u64, service: chance.service(mean) };
-            // What was handed over in between never takes long: nobody waits at the door.
+            // What was handed over in between never takes long: nobody waits to enter.
             loop {
                 let then = std::mem::replace(&mut now, watch.now());
                 watch.gone(now - then);
@@ -242,12 +242,12 @@ pub(crate) fn open(
                 spin_loop();
             }
             outcome.late.push(now - event.due);
-            let door = &doors[outcome.due.len() % doors.len()];
+            let sender = &senders[outcome.due.len() % senders.len()];
             outcome.due.push(event.due);
-            match door.try_push(event) {
+            match sender.try_send(event) {
                 Ok(()) => {}
-                Err(PushError::Refused(..)) => outcome.shed += 1,
-                Err(PushError::Full(_)) => outcome.full += 1,
+                Err(SendError::Refused(..)) => outcome.shed += 1,
+                Err(SendError::Full(_)) => outcome.full += 1,
                 Err(other) => panic!("the stage takes events until the load ends: {other}"),
             }
             due += chance.exponential() * gap;

@@ -6,7 +6,7 @@ use super::Paced;
 use crate::load::{BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Sink, Source, handle};
 use crate::pacer::{LatencySink, Pacer};
 use crate::wake::{Probe, Program};
-use comporta::{App, Choice, Cx, Ev, Plan, Port, Push, Result, Running, Stage};
+use comporta::{App, Choice, Cx, Ev, Plan, Port, Result, Running, Sender, Stage};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
@@ -63,17 +63,17 @@ pub(crate) fn run_under<E: BenchEvent>(case: &Case, policy: Option<&Choice>) -> 
 
 pub(crate) fn paced(case: &Case, pacer: Pacer) -> Paced {
     let app = App::new("paced");
-    let (push, input) = app.input::<Event64>("input");
+    let (sender, input) = app.input::<Event64>("input");
     let sink = pacer.sink();
     let accept = |sink: &mut LatencySink, event: &Event64| sink.accept(event);
     let back = chain(&app, input, case, sink, accept);
     let running = app.start(&plan(case)).expect("the pipeline is a valid graph");
     let pace = pacer.run(|clump| {
         for event in clump {
-            push.push(event).expect("the stages take events until the pacer ends");
+            sender.send(event).expect("the stages take events until the pacer ends");
         }
     });
-    drop(push);
+    drop(sender);
     let _ = running.wait();
     Paced { pace, sink: back.recv().expect("the sink finishes") }
 }
@@ -91,7 +91,8 @@ fn chain<E: BenchEvent, S: Send + 'static>(
 ) -> Receiver<S> {
     let work = case.work;
     for number in 0..case.stages {
-        let stage = app.update(format!("stage{number}"), move |event: &mut E| handle(event, work));
+        let stage =
+            app.map_in_place(format!("stage{number}"), move |event: &mut E| handle(event, work));
         app.connect(from, stage);
         from = *stage;
     }
@@ -117,13 +118,13 @@ pub(crate) fn collect<E: BenchEvent, S: Send + 'static>(
 }
 
 struct Up {
-    push: Push<u64>,
+    sender: Sender<u64>,
     running: Option<Running>,
 }
 
 impl Program for Up {
     fn push(&mut self, pushed_ns: u64) {
-        self.push.push(pushed_ns).expect("the program runs until it is dropped");
+        self.sender.send(pushed_ns).expect("the program runs until it is dropped");
     }
 }
 
@@ -137,9 +138,9 @@ impl Drop for Up {
 
 pub(crate) fn up(threads: usize, probe: Arc<Probe>) -> Box<dyn Program> {
     let app = App::new("wake");
-    let (push, input) = app.input::<u64>("input");
+    let (sender, input) = app.input::<u64>("input");
     let stage = app.sink("stage", move |pushed_ns: u64| probe.handled(pushed_ns));
     app.connect(input, stage);
     let running = app.start(&Plan::new().threads(threads)).expect("one stage is a valid graph");
-    Box::new(Up { push, running: Some(running) })
+    Box::new(Up { sender, running: Some(running) })
 }

@@ -79,23 +79,23 @@ fn stages<E: BenchEvent>(runtime: &Runtime, case: &Case) -> (Sender<E>, Receiver
 }
 
 struct Waiting {
-    door: Sender<u64>,
+    sender: Sender<u64>,
     _runtime: Runtime,
 }
 
 impl Program for Waiting {
     fn push(&mut self, pushed_ns: u64) {
-        self.door.try_send(pushed_ns).expect("the task drained the queue before this push");
+        self.sender.try_send(pushed_ns).expect("the task drained the queue before this push");
     }
 }
 
 pub(crate) fn up(threads: usize, probe: Arc<Probe>) -> Box<dyn Program> {
     let runtime = runtime(threads);
-    let (door, mut queue) = channel(CAPACITY);
+    let (sender, mut queue) = channel(CAPACITY);
     runtime.spawn(async move {
         while let Some(pushed_ns) = queue.recv().await {
             probe.handled(pushed_ns);
         }
     });
-    Box::new(Waiting { door, _runtime: runtime })
+    Box::new(Waiting { sender, _runtime: runtime })
 }

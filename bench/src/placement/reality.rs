@@ -68,10 +68,10 @@ fn measured_ms(arrivals: &[f64]) -> f64 {
     // Events are the moments at which they are due, in nanoseconds from here.
     let began = Instant::now() + Duration::from_millis(50);
     let app = App::new("stages");
-    let (push, input) = app.input::<u64>("input");
+    let (sender, input) = app.input::<u64>("input");
     let mut from = input;
     for number in 0..STAGES {
-        let stage = app.update(format!("stage{number}"), move |_: &mut u64| {
+        let stage = app.map_in_place(format!("stage{number}"), move |_: &mut u64| {
             let began = Instant::now();
             while began.elapsed() < SERVICE {
                 std::hint::spin_loop();
@@ -93,9 +93,9 @@ fn measured_ms(arrivals: &[f64]) -> f64 {
     for arrival in arrivals {
         let due = Duration::from_secs_f64(*arrival);
         thread::sleep((began + due).saturating_duration_since(Instant::now()));
-        push.push(due.as_nanos() as u64).expect("the stages take events until the last");
+        sender.send(due.as_nanos() as u64).expect("the stages take events until the last");
     }
-    drop(push);
+    drop(sender);
     let _ = running.wait();
     let (sum, count) = *took.lock().expect("nobody panics with it");
     assert_eq!(count as usize, arrivals.len(), "no event is lost");

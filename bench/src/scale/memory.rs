@@ -36,7 +36,7 @@ pub(super) fn run(shape: Program, report: &mut Report) {
 struct Idle {
     heap: f64,
     rss: f64,
-    _program: (comporta::Push<crate::load::Event64>, comporta::Running),
+    _program: (comporta::Sender<crate::load::Event64>, comporta::Running),
 }
 
 fn idle(program: Program) -> Idle {

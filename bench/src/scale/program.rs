@@ -6,7 +6,7 @@ use crate::load::{
     BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Source, Work, expected_checksum, handle,
 };
 use crate::peers::comporta::collect;
-use comporta::{App, Plan, Port, Push, Running, Snapshot};
+use comporta::{App, Plan, Port, Running, Sender, Snapshot};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -64,21 +64,22 @@ impl Program {
     }
 
     /// Starts it with an input that nobody pushes into. Dropping either half ends it.
-    pub(super) fn idle(&self) -> (Push<Event64>, Running) {
+    pub(super) fn idle(&self) -> (Sender<Event64>, Running) {
         let app = App::new("idle");
-        let (push, input) = app.input::<Event64>("input");
+        let (sender, input) = app.input::<Event64>("input");
         let end = self.chain(&app, input);
         for sink in 0..self.sinks {
             let sink = app.sink(format!("sink{sink}"), drop::<Event64>);
             app.connect(end, sink);
         }
-        (push, app.start(&self.plan()).expect("the program is a valid graph"))
+        (sender, app.start(&self.plan()).expect("the program is a valid graph"))
     }
 
     fn chain(&self, app: &App, mut from: Port<Event64>) -> Port<Event64> {
         let work = self.work;
         for number in 0..self.stages {
-            let stage = app.update(stage_name(number), move |event: &mut _| handle(event, work));
+            let stage =
+                app.map_in_place(stage_name(number), move |event: &mut _| handle(event, work));
             app.connect(from, stage);
             from = *stage;
         }

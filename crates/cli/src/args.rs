@@ -323,7 +323,7 @@ pub(crate) fn command<A: Args>(name: &str) -> Command {
     for verb in ABOUT_PROGRAM {
         top = top.mut_subcommand(verb, |command| {
             let said = command.get_about().cloned();
-            let command = give_way(command, &own);
+            let command = rename_clashing(command, &own);
             let command = A::augment_args(command.next_help_heading(Resettable::Reset));
             // What the program says of itself must not take the place of what the verb does.
             match said {
@@ -350,7 +350,7 @@ fn compare_help(name: &str) -> String {
 
 /// Where the program has an option of the same name, its own is meant: ours goes without its letter,
 /// and is called `--comporta-NAME`.
-fn give_way(command: Command, own: &Command) -> Command {
+fn rename_clashing(command: Command, own: &Command) -> Command {
     let longs: Vec<&str> = own
         .get_arguments()
         .flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default())

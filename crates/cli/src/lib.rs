@@ -159,8 +159,8 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Ok(()) => Refusal::Build(error),
         Err(report) => Refusal::Plan(report),
     })?;
-    let spec = flags(files.clone(), said, &app.own_plan());
-    let settled = settle(&app, &spec);
+    let spec = flags(files.clone(), said, &app.plan());
+    let validated = validate(&app, &spec);
     let warnings = app.check().map_err(|error| {
         let faults = match error {
             StartError::Graph(faults) => faults.iter().map(ToString::to_string).collect(),
@@ -168,7 +168,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         };
         Refusal::Graph(faults, spec.check().err())
     })?;
-    let effective = settled.map_err(Refusal::Plan)?;
+    let effective = validated.map_err(Refusal::Plan)?;
     match verb {
         Verb::Run(run) => {
             if !run.quiet {
@@ -191,7 +191,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
             over.file(&other);
-            let other = settle(&app, &over).map_err(Refusal::Plan)?;
+            let other = validate(&app, &over).map_err(Refusal::Plan)?;
             let differences = effective.differences(&other);
             let text: String = differences.iter().map(ToString::to_string).collect();
             print(if text.is_empty() { "the plans are alike\n" } else { &text })
@@ -213,7 +213,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
                 graph.name,
                 counted(graph.stages.len(), "stage"),
                 counted(graph.connectors.len(), "connector"),
-                counted(effective.settings().pools.len(), "cluster"),
+                counted(effective.settings().clusters.len(), "cluster"),
             );
             print(&text)
         }
@@ -226,9 +226,9 @@ fn rehearse(app: &App, effective: &Effective) -> Result<Vec<PolicyWarning>, Refu
         .map_err(|refused| Refusal::Graph(refused.iter().map(ToString::to_string).collect(), None))
 }
 
-fn settle(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
+fn validate(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    spec.settle(&app.graph(), &app.own_plan(), &app.catalogue(), cpus)
+    spec.validate(&app.graph(), &app.plan(), &app.catalogue(), cpus)
 }
 
 /// Read once: a file may be a pipe.
@@ -261,13 +261,13 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
     let graph = app.graph();
     let mut picture = Picture::of(&graph);
     let settings = effective.settings();
-    picture.groups = settings.pools.iter().map(|pool| pool.name.clone()).collect();
-    for (node, settled) in picture.nodes.iter_mut().zip(&settings.stages) {
-        node.group = Some(settled.pool);
-        if settled.instances > 1 {
-            node.notes.insert(0, format!("x{}", settled.instances));
+    picture.groups = settings.clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    for (node, validated) in picture.nodes.iter_mut().zip(&settings.stages) {
+        node.group = Some(validated.cluster);
+        if validated.instances > 1 {
+            node.notes.insert(0, format!("x{}", validated.instances));
         }
-        if settled.stub {
+        if validated.stub {
             node.notes.push("stub".to_owned());
         }
     }
@@ -285,8 +285,8 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
 fn effects(graph: &Graph, settings: &Settings) -> String {
     let stages = graph.stages.iter().zip(&settings.stages).filter(|(spec, _)| spec.effects);
     let told: Vec<_> = stages
-        .map(|(spec, settled)| {
-            let stub = if settled.stub { " (a stub stands in for it)" } else { "" };
+        .map(|(spec, validated)| {
+            let stub = if validated.stub { " (a stub stands in for it)" } else { "" };
             format!("`{}`{stub}", spec.name)
         })
         .collect();

@@ -117,9 +117,9 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     let show = app.sink("show", |n: u64| say(&n.to_string()));
     app.connect(numbers, square);
     app.connect(square, show);
-    app.policy(Entry::new(MINE, |_| Single));
+    app.register_policy(Entry::new(MINE, |_| Single));
     if std::env::var_os("COMPORTA_SHOWN_FAST").is_some() {
-        app.plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
+        app.set_plan(Plan::new().cluster("fast", |fast| fast.threads(1)));
     }
     Ok(app)
 }
@@ -157,7 +157,7 @@ fn compared(args: Compared) -> App {
         say(&args.words.join(" "));
         0..args.count.unwrap_or(u64::MAX)
     });
-    let work = app.each("work", move |n: u64, out| {
+    let work = app.process("work", move |n: u64, out| {
         if crashes {
             std::process::abort();
         }
@@ -221,7 +221,7 @@ fn work(app: &App, plan: Plan) -> Plan {
         thread::sleep(time);
     };
     let numbers = app.source("numbers", || 0..u64::MAX);
-    let parse = app.each("parse", |n: u64, out| match n % 1_000 {
+    let parse = app.process("parse", |n: u64, out| match n % 1_000 {
         7 => Err(Error::msg("no sevens")),
         _ => {
             out.send(n);

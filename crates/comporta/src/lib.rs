@@ -23,7 +23,7 @@
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
 //! | gather events | [Windows](#windows), [`windows`], [`batched`] |
-//! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Push`] |
+//! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |
@@ -35,7 +35,7 @@
 //!
 //! # Stages
 //!
-//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::each`], [`App::sink`]) or a type
+//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::process`], [`App::sink`]) or a type
 //! with [`Stage`]. A type may keep state, and has a say when an instance begins and ends. The event
 //! is lent to it as an [`Ev`]: it reads it, or takes it.
 //!
@@ -144,23 +144,23 @@
 //! # Sources and inputs
 //!
 //! A source is pulled when there is room for its events: any iterator, one of [`sources`], or your
-//! own [`Source`]. An input is a [`Push`] handle for threads and tasks outside the program; it says
+//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside the program; it says
 //! so when there is no room.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan};
 //!
 //! let app = App::new("doubles");
-//! let (push, numbers) = app.input::<u64>("numbers");
+//! let (sender, numbers) = app.input::<u64>("numbers");
 //! let double = app.map("double", |n: u64| n * 2);
 //! let show = app.sink("show", |n: u64| println!("{n}"));
 //! app.connect(numbers, double);
 //! app.connect(double, show);
 //!
 //! let running = app.start(&Plan::new())?;
-//! push.push(20)?; // waits for room; `try_push` gives the event back, `push_async` is a future
-//! push.push(21)?;
-//! drop(push); // no more handles: the input ends, and after it the program
+//! sender.send(20)?; // waits for room; `try_send` gives the event back, `send_async` is a future
+//! sender.send(21)?;
+//! drop(sender); // no more handles: the input ends, and after it the program
 //! let summary = running.wait();
 //! assert_eq!(summary.ended, Ended::Complete);
 //! assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 2);
@@ -184,7 +184,7 @@
 //! # Plans
 //!
 //! Nothing in a plan is needed; everything in it can be left out. It is checked against the graph
-//! before anything runs, and all mistakes are told at once.
+//! before anything runs, and all mistakes are reported at once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -226,8 +226,8 @@
 //! A policy decides how the threads of a cluster choose what to do next. It is chosen by name, with
 //! parameters or without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`;
 //! another can take over while events flow ([`Control::set_policy`]). What there is, is listed in
-//! [`policy::policies`]; a new one is a small program on [`policy::Control`], registered with
-//! [`App::policy`]. The repository's `docs/writing-a-policy.md` shows how.
+//! [`policy::policies`]; a new one is a small program on [`policy::PolicyControl`], registered with
+//! [`App::register_policy`]. The repository's `docs/writing-a-policy.md` shows how.
 //!
 //! # Admission
 //!
@@ -235,25 +235,25 @@
 //! controller lets fewer in: by length, rate, waiting time or response time, tier or deadline. A plan
 //! chooses one for a stage by name; another can take over while events flow
 //! ([`Control::set_admission`]). Whom it does not let in is counted under its name ([`Shed`]), or comes
-//! back to who pushed it. What there is, is listed in [`policy::admission`]; a program registers its
-//! own with [`App::admission`].
+//! back to the sender. What there is, is listed in [`policy::admission`]; a program registers its
+//! own with [`App::register_admission`].
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::{App, Choice, Plan, PushError, Shed};
+//! use comporta::{App, Choice, Plan, SendError, Shed};
 //!
 //! let app = App::new("quotes");
-//! let (push, asked) = app.input::<u32>("asked");
+//! let (sender, asked) = app.input::<u32>("asked");
 //! let quote = app.sink("quote", |_: u32| ());
 //! app.connect(asked, quote);
 //! let plan = Plan::new()
 //!     .stage("asked", |asked| asked.deadline(Duration::from_millis(50)))
 //!     .stage("quote", |quote| quote.admission(Choice::new("token-bucket").with("burst", 1).with("rate", 0.1)));
 //! let running = app.start(&plan)?;
-//! push.push(1)?;
-//! let urgent = push.clone().tier(9).within(Duration::from_millis(5));
-//! assert_eq!(urgent.push(2), Err(PushError::Refused(2, Shed::TokenBucket)));
-//! # drop((push, urgent));
+//! sender.send(1)?;
+//! let urgent = sender.clone().tier(9).within(Duration::from_millis(5));
+//! assert_eq!(urgent.send(2), Err(SendError::Refused(2, Shed::TokenBucket)));
+//! # drop((sender, urgent));
 //! # running.wait();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -267,7 +267,7 @@
 //! [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments
 //! (`clap::Args`), or of
 //! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
-//! of one. What the program thinks of how it should run, it says with [`App::plan`]; files and flags
+//! of one. What the program thinks of how it should run, it says with [`App::set_plan`]; files and flags
 //! go over it. Where the program has an option of the same name, its own is meant, and ours is called
 //! `--comporta-NAME`.
 //!
@@ -300,7 +300,7 @@
 //! use comporta::{App, Ended, Plan};
 //!
 //! # let app = App::new("live");
-//! # let (push, numbers) = app.input::<u64>("numbers");
+//! # let (sender, numbers) = app.input::<u64>("numbers");
 //! # let work = app.sink("work", |_: u64| ());
 //! # app.connect(numbers, work);
 //! let running = app.start(&Plan::new().threads(1))?;
@@ -311,7 +311,7 @@
 //! control.set_policy("main", "single")?;
 //! assert!(control.set_capacity("wrok", 1).is_err());
 //!
-//! # (0..100).try_for_each(|n| push.push(n))?;
+//! # (0..100).try_for_each(|n| sender.send(n))?;
 //! let snapshot = running.snapshot();
 //! assert!(snapshot.adds_up()); // every event is accounted for, at any moment
 //! assert_eq!(snapshot.stage("work").unwrap().instances, 3);
@@ -337,7 +337,7 @@
 //!
 //! let app = App::new("picky");
 //! let numbers = app.source("numbers", || 0..10_u64);
-//! let check = app.each("check", |n: u64, out| match n {
+//! let check = app.process("check", |n: u64, out| match n {
 //!     7 => Err(Error::msg("no sevens")),
 //!     n => {
 //!         out.send(n);
@@ -357,12 +357,12 @@
 //!
 //! # Tests
 //!
-//! [`testing`] runs one stage ([`Probe`](testing::Probe)) or a whole graph
-//! ([`Kit`](testing::Kit)) on the thread of the test, step by step, on virtual time.
+//! [`testing`] runs one stage ([`StageTester`](testing::StageTester)) or a whole graph
+//! ([`TestRuntime`](testing::TestRuntime)) on the thread of the test, step by step, on virtual time.
 //!
 //! ```
 //! use std::time::Duration;
-//! use comporta::testing::{Kit, record};
+//! use comporta::testing::{TestRuntime, record};
 //! use comporta::{App, Plan, Retry, sources};
 //!
 //! let app = App::new("clockwork");
@@ -372,21 +372,22 @@
 //! let counted = record(&app, count);
 //!
 //! let plan = Plan::new().stage("count", |s| s.retry(Retry::new(2, Duration::from_secs(60))));
-//! let mut kit = Kit::new(app, &plan)?.seeded(7); // the same seed, the same run
-//! kit.fail_next("count", "out of ink");
-//! kit.advance(Duration::from_secs(3600));
+//! let mut runtime = TestRuntime::new(app, &plan)?.seeded(7); // the same seed, the same run
+//! runtime.fail_next("count", "out of ink");
+//! runtime.advance(Duration::from_secs(3600));
 //! assert!(counted.take().is_empty()); // it failed, and waits for its second try
-//! kit.advance(Duration::from_secs(2 * 3600));
+//! runtime.advance(Duration::from_secs(2 * 3600));
 //! assert_eq!(counted.take(), [1, 2, 3]);
-//! assert_eq!(kit.snapshot().stage("count").unwrap().counts.retried, 1);
+//! assert_eq!(runtime.snapshot().stage("count").unwrap().counts.retried, 1);
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 
 #[cfg(feature = "cli")]
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
+pub use comporta_model::ack::{Obligation, Settled};
 pub use comporta_model::error::{Error, Outcome, Result};
-pub use comporta_model::event::{Ev, Event, Settled, Time};
+pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{
     Choice, ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Retry, SetFault, StagePlan,
@@ -398,7 +399,7 @@ pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, Failure, Latency,
-    PolicyWarning, PoolSnapshot, Push, PushError, Reason, Running, Shed, Snapshot, StageOf,
+    PolicyWarning, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageOf,
     StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 

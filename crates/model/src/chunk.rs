@@ -1,10 +1,14 @@
 //! A chunk: the unit in which events move from stage to stage, never copied on the way.
 //! Each slot is an `Option`, so that a handler is lent the event in place and may take it.
-//! Invariant: slots before `head` are spent; those from `head` on hold events.
+//! Invariants: slots before `head` are spent; those from `head` on hold events, and a row of each column
+//! each. Where a column tells what is owed for each event, what `meta` tells of it does not hold.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
+use std::ops::Range;
 
+use crate::ack::Fate;
+use crate::column::{Columns, Duties, Duty, join};
 use crate::event::Meta;
 
 /// The storage of a chunk, used again and again.
@@ -29,6 +33,7 @@ pub const fn chunk_capacity<T>() -> usize {
 pub struct Chunk<T> {
     /// What they share.
     pub meta: Meta,
+    columns: Columns,
     slots: Slots<T>,
     head: usize,
 }
@@ -37,7 +42,51 @@ impl<T> Chunk<T> {
     /// A chunk of all that `slots` holds.
     #[must_use]
     pub fn new(meta: Meta, slots: Slots<T>) -> Self {
-        Chunk { meta, slots, head: 0 }
+        Chunk { meta, columns: Columns::default(), slots, head: 0 }
+    }
+
+    /// A chunk of all that `slots` holds, with what each event carries of its own.
+    #[must_use]
+    pub fn with_columns(mut meta: Meta, columns: Columns, slots: Slots<T>) -> Self {
+        if columns.duties().is_some() {
+            meta.duty = Duty::default();
+        }
+        Chunk { columns, ..Chunk::new(meta, slots) }
+    }
+
+    /// What each event carries of its own.
+    #[inline]
+    #[must_use]
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// As [`slots_mut`](Self::slots_mut), with what each event carries of its own.
+    #[inline]
+    pub fn parts_mut(&mut self) -> (&mut [Option<T>], &Columns) {
+        (&mut self.slots[self.head..], &self.columns)
+    }
+
+    /// All of its events have ended.
+    pub fn settle(&self, fate: Fate) {
+        self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
+    }
+
+    /// These events have ended, before the others.
+    pub fn settle_some(&mut self, ended: Range<usize>, fate: Fate) {
+        if self.meta.duty.ack.is_none() && self.columns.duties().is_none() {
+            return; // nobody waits for any of them
+        }
+        let len = self.len();
+        self.columns.spread(self.meta.duty.clone(), len);
+        self.columns.settle_some(ended, fate);
+    }
+
+    /// What is owed for the first event, and for how many after it that is the same.
+    #[must_use]
+    pub fn first_duty(&self) -> (&Duty, usize) {
+        let each = self.columns.duties().and_then(|duties| duties.first());
+        each.unwrap_or((&self.meta.duty, self.len()))
     }
 
     /// Events in it.
@@ -61,47 +110,45 @@ impl<T> Chunk<T> {
         self.slots.capacity() - self.slots.len()
     }
 
-    /// The events, to be lent one after the other; tell [`advance`](Self::advance) how many were spent.
+    /// The events, to be lent one after the other; tell [`spend`](Self::spend) how many were spent.
     #[inline]
     pub fn slots_mut(&mut self) -> &mut [Option<T>] {
         &mut self.slots[self.head..]
     }
 
-    /// The first `n` events are spent.
-    #[inline]
-    pub fn advance(&mut self, n: usize) {
+    /// The first `n` events are spent. Returns what is owed for them.
+    pub fn spend(&mut self, n: usize) -> Duties {
         self.head += n;
         debug_assert!(self.head <= self.slots.len(), "spent more events than the chunk had");
+        Duties::new(self.meta.duty.clone(), self.columns.split_front(n), n)
     }
 
-    /// Adds an event at the end.
+    /// Drops what it holds and takes this event in its place, if it is one, with what it carries.
     #[inline]
-    pub fn push(&mut self, event: T) {
-        self.slots.push(Some(event));
-    }
-
-    /// Drops what it holds and takes this event in its place, if it is one.
-    #[inline]
-    pub fn reset(&mut self, event: Option<T>) {
+    pub fn reset(&mut self, next: Option<(T, Columns)>) {
         self.slots.clear();
         self.head = 0;
-        self.slots.extend(event.map(Some));
+        self.columns = Columns::default();
+        if let Some((event, columns)) = next {
+            self.slots.push(Some(event));
+            self.columns = columns;
+        }
     }
 
-    /// Takes the oldest event.
-    pub fn pop_front(&mut self) -> Option<T> {
-        let event = self.slots.get_mut(self.head)?.take();
+    /// Takes the oldest event, and what it carries of its own.
+    pub fn pop_front(&mut self) -> Option<(T, Columns)> {
+        let event = self.slots.get_mut(self.head)?.take()?;
         self.head += 1;
-        event
+        Some((event, self.columns.split_front(1)))
     }
 
-    /// Takes the newest event.
-    pub fn pop_back(&mut self) -> Option<T> {
-        if self.is_empty() { None } else { self.slots.pop().flatten() }
-    }
-
-    /// Moves all of `more` to the end, leaving it empty with its storage.
-    pub fn append(&mut self, more: &mut Slots<T>) {
+    /// Adds events at the end, leaving their storage empty.
+    pub fn append(&mut self, meta: &Meta, mut columns: Columns, more: &mut Slots<T>) {
+        let (len, n) = (self.len(), more.len());
+        self.meta.absorb(meta);
+        let own = &mut self.meta.duty;
+        join(own, &mut self.columns, len, meta.duty.clone(), &mut columns, n);
+        self.columns.append(len, columns, n);
         self.slots.append(more);
     }
 
@@ -110,13 +157,23 @@ impl<T> Chunk<T> {
     pub fn split_front(&mut self, n: usize, mut into: Slots<T>) -> Chunk<T> {
         into.extend(self.slots[self.head..self.head + n].iter_mut().map(Option::take));
         self.head += n;
-        Chunk::new(self.meta.clone(), into)
+        Chunk::with_columns(self.meta.clone(), self.columns.split_front(n), into)
     }
 
-    /// Its first `n` events as a chunk's storage, without the slots that are empty. The chunk keeps
-    /// the rest.
+    /// Splits off the last `n` events into `into`, which must be empty storage.
     #[must_use]
-    pub fn take_front(&mut self, n: usize, holes: bool) -> Slots<T> {
+    fn split_back(&mut self, n: usize, mut into: Slots<T>) -> Chunk<T> {
+        into.extend(self.slots.drain(self.slots.len() - n..));
+        let front = self.columns.split_front(self.len());
+        let back = std::mem::replace(&mut self.columns, front);
+        Chunk::with_columns(self.meta.clone(), back, into)
+    }
+
+    /// Its first `n` events as a chunk's storage, and what is owed for them. Slots that are empty stay
+    /// so. The chunk keeps the rest.
+    #[must_use]
+    pub fn take_front(&mut self, n: usize) -> (Slots<T>, Duties) {
+        let duties = Duties::new(self.meta.duty.clone(), self.columns.split_front(n), n);
         let mut front = if n == self.len() {
             std::mem::take(&mut self.slots)
         } else {
@@ -127,10 +184,7 @@ impl<T> Chunk<T> {
             front.drain(..self.head);
             self.head = 0;
         }
-        if holes {
-            front.retain(Option::is_some);
-        }
-        front
+        (front, duties)
     }
 
     /// Its storage, emptied.
@@ -145,6 +199,13 @@ impl<T> Chunk<T> {
     pub fn into_events(mut self) -> Slots<T> {
         self.slots.drain(..self.head);
         self.slots
+    }
+
+    /// Its parts, without what is spent.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Meta, Columns, Slots<T>) {
+        self.slots.drain(..self.head);
+        (self.meta, self.columns, self.slots)
     }
 }
 
@@ -196,39 +257,24 @@ impl<T> ChunkQueue<T> {
     /// Adds events at the end: into the last chunk where few fit there (so that memory stays near
     /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with,
     /// from the free list if it is `short` of any.
-    pub fn push(&mut self, meta: &Meta, mut slots: Slots<T>, short: bool) -> Slots<T> {
+    pub fn push(
+        &mut self,
+        meta: &Meta,
+        columns: Columns,
+        mut slots: Slots<T>,
+        short: bool,
+    ) -> Slots<T> {
         self.len += slots.len();
         if let Some(tail) = self.chunks.back_mut()
             && slots.len() * 4 <= chunk_capacity::<T>()
             && tail.spare() >= slots.len()
             && tail.meta.mixes_with(meta, self.spread_ns)
         {
-            tail.meta.absorb(meta);
-            tail.append(&mut slots);
+            tail.append(meta, columns, &mut slots);
             return slots;
         }
-        self.chunks.push_back(Chunk::new(meta.clone(), slots));
+        self.chunks.push_back(Chunk::with_columns(meta.clone(), columns, slots));
         if short { self.storage() } else { Slots::new() }
-    }
-
-    /// Adds one event at the end.
-    pub fn push_one(&mut self, meta: &Meta, event: T) {
-        self.len += 1;
-        if let Some(tail) = self.chunks.back_mut()
-            && tail.spare() > 0
-            && tail.meta.mixes_with(meta, self.spread_ns)
-        {
-            tail.meta.absorb(meta);
-            tail.push(event);
-            return;
-        }
-        let mut slots = self.storage();
-        // A lone event must not cost a whole chunk: most queues of a large graph hold few events.
-        if slots.capacity() == 0 {
-            slots.reserve_exact(4);
-        }
-        slots.push(Some(event));
-        self.chunks.push_back(Chunk::new(meta.clone(), slots));
     }
 
     /// Puts a chunk back at the front.
@@ -261,10 +307,8 @@ impl<T> ChunkQueue<T> {
             return self.chunks.pop_back();
         }
         self.len -= max;
-        let mut storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
-        let back = self.chunks.back_mut()?;
-        storage.extend(back.slots.drain(back.slots.len() - max..));
-        Some(Chunk::new(back.meta.clone(), storage))
+        let storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
+        self.chunks.back_mut().map(|back| back.split_back(max, storage))
     }
 
     /// Puts a chunk back at the end.
@@ -275,40 +319,6 @@ impl<T> ChunkQueue<T> {
             self.len += chunk.len();
             self.chunks.push_back(chunk);
         }
-    }
-
-    /// Takes the oldest event and what travelled with it.
-    pub fn pop_oldest(&mut self) -> Option<(Meta, T)> {
-        self.pop_end(VecDeque::front_mut, Chunk::pop_front, VecDeque::pop_front)
-    }
-
-    /// Takes the newest event and what travelled with it.
-    pub fn pop_newest(&mut self) -> Option<(Meta, T)> {
-        self.pop_end(VecDeque::back_mut, Chunk::pop_back, VecDeque::pop_back)
-    }
-
-    fn pop_end(
-        &mut self,
-        end: impl FnOnce(&mut VecDeque<Chunk<T>>) -> Option<&mut Chunk<T>>,
-        take: impl FnOnce(&mut Chunk<T>) -> Option<T>,
-        remove: impl FnOnce(&mut VecDeque<Chunk<T>>) -> Option<Chunk<T>>,
-    ) -> Option<(Meta, T)> {
-        let chunk = end(&mut self.chunks)?;
-        let event = take(chunk)?;
-        let meta = chunk.meta.clone();
-        self.len -= 1;
-        if chunk.is_empty()
-            && let Some(spent) = remove(&mut self.chunks)
-        {
-            self.recycle(spent.into_storage());
-        }
-        Some((meta, event))
-    }
-
-    /// When the oldest event entered the program.
-    #[must_use]
-    pub fn oldest(&self) -> Option<&Meta> {
-        self.chunks.front().map(|chunk| &chunk.meta)
     }
 
     /// The oldest events that share one `Meta`.
@@ -337,10 +347,20 @@ mod tests {
     use super::*;
     use crate::event::Time;
 
+    fn push(queue: &mut ChunkQueue<u32>, slots: Slots<u32>) -> Slots<u32> {
+        queue.push(&Meta::default(), Columns::default(), slots, true)
+    }
+
+    fn push_one(queue: &mut ChunkQueue<u32>, meta: &Meta, event: u32) {
+        let mut slots = Vec::with_capacity(8);
+        slots.push(Some(event));
+        let _ = queue.push(meta, Columns::default(), slots, false);
+    }
+
     fn drain(queue: &mut ChunkQueue<u32>, max: usize) -> Vec<u32> {
         let mut seen = Vec::new();
         while let Some(mut chunk) = queue.pop(max) {
-            while let Some(event) = chunk.pop_front() {
+            while let Some((event, _)) = chunk.pop_front() {
                 seen.push(event);
             }
             queue.recycle(chunk.into_storage());
@@ -354,10 +374,10 @@ mod tests {
         let waits = |guarded| {
             let mut queue = ChunkQueue::default();
             queue.set_guarded(guarded);
-            queue.push_one(&at(0), 1);
-            queue.push_one(&at(20_000), 2);
-            queue.push_one(&at(40_000), 3);
-            queue.push_one(&at(44_000), 4);
+            push_one(&mut queue, &at(0), 1);
+            push_one(&mut queue, &at(20_000), 2);
+            push_one(&mut queue, &at(40_000), 3);
+            push_one(&mut queue, &at(44_000), 4);
             std::iter::from_fn(|| queue.pop(1)).map(|one| one.meta.enqueued).collect::<Vec<_>>()
         };
         assert_eq!(waits(false), [0; 4].map(Time::from_nanos));
@@ -367,13 +387,12 @@ mod tests {
     #[test]
     fn few_events_join_the_last_chunk_and_many_travel_whole() {
         let mut queue = ChunkQueue::default();
-        let meta = Meta::default();
         let mut first = Vec::with_capacity(256);
         first.extend((0..100).map(Some));
-        let _ = queue.push(&meta, first, true);
-        let returned = queue.push(&meta, vec![Some(100)], true);
+        let _ = push(&mut queue, first);
+        let returned = push(&mut queue, vec![Some(100)]);
         assert_eq!((returned.capacity(), queue.chunks.len()), (1, 1));
-        let _ = queue.push(&meta, (101..300).map(Some).collect(), true);
+        let _ = push(&mut queue, (101..300).map(Some).collect());
         assert_eq!((queue.chunks.len(), queue.len()), (2, 300));
         assert_eq!(drain(&mut queue, 7), (0..300).collect::<Vec<_>>());
         assert!(queue.is_empty());
@@ -383,22 +402,24 @@ mod tests {
     fn what_is_put_back_comes_first() {
         let mut queue = ChunkQueue::default();
         for event in 0..5 {
-            queue.push_one(&Meta::default(), event);
+            push_one(&mut queue, &Meta::default(), event);
         }
         let mut chunk = queue.pop(3).unwrap();
-        chunk.advance(1);
+        let _ = chunk.spend(1);
         queue.push_front(chunk);
         assert_eq!(queue.len(), 4);
-        assert_eq!(queue.pop_newest().unwrap().1, 4);
-        assert_eq!(drain(&mut queue, 2), [1, 2, 3]);
+        assert_eq!(drain(&mut queue, 2), [1, 2, 3, 4]);
     }
 
     #[test]
     fn the_newest_are_taken_from_the_end_and_can_be_put_back_there() {
         let mut queue = ChunkQueue::default();
-        let _ = queue.push(&Meta::default(), (0..6).map(Some).collect(), true);
+        let _ = push(&mut queue, (0..6).map(Some).collect());
         let mut newest = queue.pop_last(3).unwrap();
-        assert_eq!((newest.pop_front(), newest.len(), queue.len()), (Some(3), 2, 3));
+        assert_eq!(
+            (newest.pop_front().map(|(n, _)| n), newest.len(), queue.len()),
+            (Some(3), 2, 3)
+        );
         queue.push_last(newest);
         assert_eq!(queue.len(), 5);
         let last = queue.pop_last(9).unwrap();
@@ -411,18 +432,52 @@ mod tests {
     #[test]
     fn events_of_different_tiers_never_share_a_chunk() {
         let mut queue = ChunkQueue::default();
-        queue.push_one(&Meta::default(), 1);
-        queue.push_one(&Meta { tier: 1, ..Meta::default() }, 2);
+        push_one(&mut queue, &Meta::default(), 1);
+        push_one(&mut queue, &Meta { tier: 1, ..Meta::default() }, 2);
         assert_eq!(queue.pop(9).unwrap().len(), 1);
     }
 
+    fn due(ns: u64) -> Meta {
+        let deadline = Some(Time::from_nanos(ns));
+        Meta { duty: Duty { deadline, ack: None }, ..Meta::default() }
+    }
+
+    fn deadlines(chunk: &Chunk<u32>) -> Vec<u64> {
+        let mut seen = Vec::new();
+        chunk.columns().for_duties(&chunk.meta.duty, chunk.len(), |duty, n| {
+            seen.extend(std::iter::repeat_n(duty.deadline.map_or(0, Time::as_nanos), n));
+        });
+        seen
+    }
+
     #[test]
-    fn events_of_different_groups_never_share_a_chunk() {
+    fn events_that_owe_different_things_share_a_chunk_and_each_keeps_its_own() {
         let mut queue = ChunkQueue::default();
-        let late = Meta { deadline: Some(crate::event::Time::from_nanos(5)), ..Meta::default() };
-        queue.push_one(&Meta::default(), 1);
-        queue.push_one(&late, 2);
-        assert_eq!(queue.pop(9).unwrap().len(), 1);
-        assert_eq!(queue.pop(9).unwrap().meta.deadline, late.deadline);
+        for (event, ns) in [(1, 0), (2, 5), (3, 5), (4, 9)] {
+            let meta = if ns == 0 { Meta::default() } else { due(ns) };
+            push_one(&mut queue, &meta, event);
+        }
+        let mut last = queue.pop_last(1).unwrap();
+        assert_eq!((deadlines(&last), last.pop_front().map(|(n, _)| n)), (vec![9], Some(4)));
+        let mut chunk = queue.pop(9).unwrap();
+        assert_eq!((deadlines(&chunk), chunk.first_duty().1), (vec![0, 5, 5], 1));
+        assert_eq!(chunk.meta.duty, Duty::default());
+        let _ = chunk.spend(1);
+        assert_eq!((deadlines(&chunk), chunk.first_duty().1), (vec![5, 5], 2));
+        queue.push_front(chunk);
+        push_one(&mut queue, &due(7), 5);
+        let first = queue.pop(1).unwrap();
+        assert_eq!(deadlines(&first), [5]);
+        assert_eq!(deadlines(&queue.pop(9).unwrap()), [5, 7]);
+    }
+
+    #[test]
+    fn events_that_owe_the_same_need_no_column() {
+        let mut queue = ChunkQueue::default();
+        push_one(&mut queue, &due(5), 1);
+        push_one(&mut queue, &due(5), 2);
+        let chunk = queue.pop(9).unwrap();
+        assert!(chunk.columns().is_none());
+        assert_eq!((chunk.len(), deadlines(&chunk)), (2, vec![5, 5]));
     }
 }

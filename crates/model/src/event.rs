@@ -1,19 +1,16 @@
-//! An event as a handler sees it (`Ev`), what travels with it (`Meta`), and the group through
-//! which a source learns that everything an event led to has settled (`AckGroup`).
-//! Invariant of a group: its count reaches zero once, after the last event it covers settled.
+//! An event as a handler sees it (`Ev`), or keeps it (`Held`), and what the events of a chunk share
+//! (`Meta`). What is owed for an event is in `ack`, what each carries of its own in `column`.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
-#[cfg(shuttle)]
-use shuttle::sync::atomic::AtomicU64; // its interleavings are explored with the runtime's
-#[cfg(not(shuttle))]
-use std::sync::atomic::AtomicU64;
-
 use serde::{Serialize, de::DeserializeOwned};
+
+use crate::ack::{AckGroup, Obligation};
+use crate::column::Duty;
 
 /// What `connect` asks of an event, so that any plan may separate the two stages or make the
 /// queue between them durable. `connect_local` asks for `Send` only.
@@ -47,7 +44,7 @@ impl Time {
 
     /// How long after `earlier` this is; zero if it is not.
     #[must_use]
-    pub const fn since(self, earlier: Time) -> Duration {
+    pub const fn duration_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
@@ -63,6 +60,65 @@ impl std::ops::Add<Duration> for Time {
 /// The runtime still has what was not taken, and can retry it or set it aside.
 pub struct Ev<'a, T> {
     slot: &'a mut Option<T>,
+    origin: Option<&'a Origin>,
+}
+
+/// Where the event that a handler is lent comes from: behind [`Cx`](crate::stage::Cx).
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) ingress: Cell<Time>,
+    pub(crate) tier: Cell<u8>,
+    pub(crate) deadline: Cell<Option<Time>>,
+    ack: RefCell<Option<Arc<AckGroup>>>,
+}
+
+impl Origin {
+    pub(crate) fn set_duty(&self, duty: &Duty) {
+        self.deadline.set(duty.deadline);
+        let mut ack = self.ack.borrow_mut();
+        if ack.is_some() || duty.ack.is_some() {
+            ack.clone_from(&duty.ack);
+        }
+    }
+}
+
+/// An event that a handler keeps beyond its call, together with what is owed for it: whoever waits for the
+/// event waits until what is made of it has been handled too.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::{ack::Obligation, error::Result, event::{Ev, Held}, port::Out, stage::{Cx, Stage}}; }
+/// use comporta::{Cx, Ev, Held, Obligation, Out, Result, Stage};
+///
+/// /// Sends pairs.
+/// #[derive(Clone, Default)]
+/// struct Pairs {
+///     first: Option<Held<u64>>,
+/// }
+///
+/// impl Stage for Pairs {
+///     type In = u64;
+///     type Ports = Out<(u64, u64)>;
+///     const STATEFUL: bool = true;
+///
+///     fn handle(&mut self, event: Ev<'_, u64>, out: &mut Self::Ports, _: &Cx) -> Result {
+///         let event = event.hold();
+///         match self.first.take() {
+///             None => self.first = Some(event),
+///             Some(first) => {
+///                 let owed = Obligation::all([first.obligation, event.obligation]);
+///                 out.send_for(owed, (first.event, event.event));
+///             }
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Held<T> {
+    /// The event.
+    pub event: T,
+    /// What is owed for it.
+    pub obligation: Obligation,
 }
 
 const LENT: &str = "an event is lent only while its slot holds one, and `take` consumes the loan";
@@ -73,7 +129,13 @@ impl<'a, T> Ev<'a, T> {
     #[must_use]
     pub fn lend(slot: &'a mut Option<T>) -> Self {
         assert!(slot.is_some(), "{LENT}");
-        Ev { slot }
+        Ev { slot, origin: None }
+    }
+
+    /// As [`lend`](Self::lend), of an event that came through the runtime.
+    #[inline(always)]
+    pub(crate) fn lend_of(slot: &'a mut Option<T>, origin: &'a Origin) -> Self {
+        Ev { origin: Some(origin), ..Ev::lend(slot) }
     }
 
     /// Moves the event out. If the handler fails afterwards the event itself can be neither
@@ -82,6 +144,17 @@ impl<'a, T> Ev<'a, T> {
     #[must_use]
     pub fn take(self) -> T {
         self.slot.take().expect(LENT)
+    }
+
+    /// Moves the event out, as [`take`](Self::take) does, together with what is owed for it: a source that
+    /// waits for the event to be acknowledged waits until the obligation is dropped, and until what it was
+    /// [carried on](crate::port::Out::send_for) to has been handled.
+    #[inline]
+    #[must_use]
+    pub fn hold(self) -> Held<T> {
+        let group = self.origin.and_then(|origin| origin.ack.borrow().clone());
+        let obligation = Obligation::of(group.as_ref());
+        Held { event: self.take(), obligation }
     }
 }
 
@@ -112,21 +185,19 @@ impl<T: fmt::Display> fmt::Display for Ev<'_, T> {
     }
 }
 
-/// What a chunk of events carries beside the events.
+/// What the events of a chunk share.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// When the oldest of them entered the program.
     pub ingress: Time,
     /// When the oldest of them came to the queue they are in.
     pub enqueued: Time,
-    /// When they stop being of use, if ever.
-    pub deadline: Option<Time>,
+    /// What is owed for each of them, unless a column says it of each.
+    pub duty: Duty,
     /// How much they matter: the higher, the longer a stage whose admission looks at it lets them
     /// in. What they lead to has the same. 0 where nothing is said; 255 is what stages send when
     /// they finish.
     pub tier: u8,
-    /// Whom to tell when all they led to has settled.
-    pub ack: Option<Arc<AckGroup>>,
     /// The worker that sent them, and so has them in its cache; 0 if none. Only a hint.
     pub home: u32,
 }
@@ -145,14 +216,7 @@ impl Meta {
     #[inline]
     #[must_use]
     pub fn mixes_with(&self, other: &Meta, spread_ns: u64) -> bool {
-        let same_group = match (&self.ack, &other.ack) {
-            (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
-        same_group
-            && self.deadline == other.deadline
-            && self.tier == other.tier
+        self.tier == other.tier
             && self.ingress.0.abs_diff(other.ingress.0) <= Self::INGRESS_SPREAD_NS
             && self.enqueued.0.abs_diff(other.enqueued.0) <= spread_ns
     }
@@ -165,154 +229,9 @@ impl Meta {
     }
 }
 
-/// How the events of a group ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Settled {
-    /// Number given by the source.
-    pub group: u64,
-    /// Events that failed for good.
-    pub failed: u64,
-    /// Events shed by a queue or a controller.
-    pub shed: u64,
-    /// Events cancelled by a stop.
-    pub cancelled: u64,
-}
-
-impl Settled {
-    /// Whether every event the group led to was handled.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.failed == 0 && self.shed == 0 && self.cancelled == 0
-    }
-}
-
-/// How an event left a queue, as far as its group is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// By a handler that returned.
-    Handled,
-    /// Set aside, its tries used up.
-    Failed,
-    /// Shed.
-    Shed,
-    /// Cancelled by a stop.
-    Cancelled,
-}
-
-/// Counts the unsettled events that descend from one pull of a source.
-pub struct AckGroup {
-    number: u64,
-    pending: AtomicU64,
-    failed: AtomicU64,
-    shed: AtomicU64,
-    cancelled: AtomicU64,
-    done: Box<dyn Fn(Settled) + Send + Sync>,
-    joined: Option<Joined>,
-}
-
-/// Several groups whose events are handled together.
-struct Joined {
-    /// Each group, and how many of the events are its own.
-    parts: Vec<(Arc<AckGroup>, u64)>,
-    /// What the events lead to belongs to all of them.
-    outputs: Arc<AckGroup>,
-}
-
-impl AckGroup {
-    /// A group held open by its creator, who calls [`settle`](Self::settle) once with one
-    /// `Handled` event when everything of it has been emitted.
-    pub fn open(number: u64, done: impl Fn(Settled) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(AckGroup {
-            number,
-            pending: AtomicU64::new(1),
-            failed: AtomicU64::new(0),
-            shed: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
-            done: Box::new(done),
-            joined: None,
-        })
-    }
-
-    /// A group for events of several groups that are handled together, as one: so many of each. Its
-    /// events are settled together; what they lead to is told to every group.
-    #[must_use]
-    pub fn join_all(parts: Vec<(Arc<AckGroup>, u64)>) -> Arc<Self> {
-        let groups: Vec<_> = parts.iter().map(|(group, _)| group.clone()).collect();
-        groups.iter().for_each(|group| group.join(1));
-        let outputs = AckGroup::open(0, move |settled| {
-            groups.iter().for_each(|group| group.settle_like(&settled));
-        });
-        Arc::new(AckGroup {
-            number: 0,
-            pending: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            shed: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
-            done: Box::new(|_| ()),
-            joined: Some(Joined { parts, outputs }),
-        })
-    }
-
-    /// The group of what its events lead to, if that is not itself.
-    #[must_use]
-    pub fn joined_outputs(self: &Arc<Self>) -> Option<Arc<Self>> {
-        self.joined.as_ref().map(|joined| joined.outputs.clone())
-    }
-
-    /// One of its events stands for all that was settled elsewhere.
-    fn settle_like(&self, settled: &Settled) {
-        self.failed.fetch_add(settled.failed, AcqRel);
-        self.shed.fetch_add(settled.shed, AcqRel);
-        self.cancelled.fetch_add(settled.cancelled, AcqRel);
-        self.settle(1, Fate::Handled);
-    }
-
-    /// `n` more events belong to it. The caller holds an unsettled event of the group, so the
-    /// count cannot have reached zero.
-    pub fn join(&self, n: u64) {
-        self.pending.fetch_add(n, AcqRel);
-    }
-
-    /// `n` of its events ended.
-    pub fn settle(&self, n: u64, fate: Fate) {
-        if n == 0 {
-            return;
-        }
-        if let Some(Joined { parts, outputs }) = &self.joined {
-            parts.iter().for_each(|(group, n)| group.settle(*n, fate));
-            return outputs.settle(1, Fate::Handled);
-        }
-        match fate {
-            Fate::Handled => 0,
-            Fate::Failed => self.failed.fetch_add(n, AcqRel),
-            Fate::Shed => self.shed.fetch_add(n, AcqRel),
-            Fate::Cancelled => self.cancelled.fetch_add(n, AcqRel),
-        };
-        if self.pending.fetch_sub(n, AcqRel) == n {
-            (self.done)(Settled {
-                group: self.number,
-                failed: self.failed.load(Acquire),
-                shed: self.shed.load(Acquire),
-                cancelled: self.cancelled.load(Acquire),
-            });
-        }
-    }
-}
-
-impl fmt::Debug for AckGroup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AckGroup")
-            .field("number", &self.number)
-            .field("pending", &self.pending)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
 
     #[test]
     fn a_lent_event_stays_unless_taken() {
@@ -321,23 +240,5 @@ mod tests {
         assert!(slot.is_some());
         assert_eq!(Ev::lend(&mut slot).take(), "a");
         assert!(slot.is_none());
-    }
-
-    #[test]
-    fn a_group_settles_once_and_tells_what_went_wrong() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let group = AckGroup::open(7, {
-            let told = told.clone();
-            move |settled| told.lock().unwrap().push(settled)
-        });
-        group.join(3);
-        group.settle(2, Fate::Handled);
-        group.settle(1, Fate::Handled); // the creator lets go
-        assert!(told.lock().unwrap().is_empty());
-        group.settle(1, Fate::Failed);
-        let told = told.lock().unwrap();
-        assert_eq!(told.len(), 1);
-        assert_eq!((told[0].group, told[0].failed), (7, 1));
-        assert!(!told[0].is_clean());
     }
 }

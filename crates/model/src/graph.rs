@@ -262,7 +262,7 @@ impl Graph {
         u32::try_from(at).ok().map(StageId)
     }
 
-    /// Everything wrong with the graph, or its topology. `copies` says whether a port's events can be copied.
+    /// Everything wrong with the graph, or its topology. `copies` returns whether a port's events can be copied.
     ///
     /// # Errors
     /// All the mistakes found, in the order in which the program made them.

@@ -3,7 +3,9 @@
 //! | module | what it names |
 //! |---|---|
 //! | [`error`] | the error a handler may return, and what counts as an outcome |
-//! | [`event`] | an event lent to a handler, what travels with it, acknowledgement groups |
+//! | [`event`] | an event lent to a handler, or held by it; what the events of a chunk share |
+//! | [`ack`] | who waits for events: acknowledgement groups, obligations |
+//! | [`column`] | what each event of a chunk carries of its own |
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |
@@ -16,6 +18,8 @@
 
 pub mod error;
 pub mod event;
+pub mod ack;
+pub mod column;
 pub mod chunk;
 pub mod port;
 pub mod stage;

@@ -9,7 +9,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::ack::Obligation;
 use crate::chunk::{Slots, chunk_capacity};
+use crate::column::{Column, Columns, Duty};
 use crate::graph::StageId;
 
 /// One output port: collects what a handler sends.
@@ -25,6 +27,11 @@ pub struct Out<T> {
     flooded: bool,
     turns: Option<(u32, Arc<Turns>)>,
     runs: Vec<Run>,
+    /// From which event on what is sent is for events that owe this; before the first, for those of the
+    /// visit.
+    duties: Vec<(usize, Duty)>,
+    /// Which events were sent for obligations that the handler held.
+    held: Vec<(usize, Obligation)>,
 }
 
 /// Shared by the ports of one stage, to know in which order they were sent to.
@@ -66,6 +73,8 @@ impl<T> Default for Out<T> {
             flooded: false,
             turns: None,
             runs: Vec::new(),
+            duties: Vec::new(),
+            held: Vec::new(),
         }
     }
 }
@@ -82,6 +91,15 @@ impl<T> Out<T> {
             self.roll();
         }
         self.filling.push(Some(event));
+    }
+
+    /// Sends an event for what a handler [held](crate::event::Ev::hold): whoever waits for that waits for
+    /// this. If the handler fails, so has what it held.
+    pub fn send_for(&mut self, obligation: Obligation, event: T) {
+        if obligation.is_owed() {
+            self.held.push((self.len(), obligation));
+        }
+        self.send(event);
     }
 
     /// Sends an event if there is room for it now, else gives it back.
@@ -101,7 +119,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Sends up to `max` events of an iterator. Says how many there were.
+    /// Sends up to `max` events of an iterator. Returns how many there were.
     #[inline]
     pub fn send_all(&mut self, events: &mut impl Iterator<Item = T>, max: usize) -> usize {
         let before = self.len();
@@ -246,15 +264,63 @@ impl<T> Out<T> {
         while self.runs.last().is_some_and(|run| run.start >= self.mark) {
             self.runs.pop();
         }
+        while self.duties.pop_if(|(from, _)| *from >= self.mark).is_some() {}
+        while let Some((_, obligation)) = self.held.pop_if(|(at, _)| *at >= self.mark) {
+            obligation.fail();
+        }
         if let Some((_, turns)) = &self.turns {
             turns.last.store(NO_PORT, Relaxed);
         }
+    }
+
+    /// What is sent from now on is for an event that owes this, and not what its visit says.
+    pub fn set_duty(&mut self, duty: &Duty) {
+        self.duties.push((self.len(), duty.clone()));
+    }
+
+    /// What is sent with the next chunks owes this, event by event.
+    pub fn set_duties(&mut self, duties: &Column<Duty>) {
+        let mut from = self.len();
+        for (duty, n) in duties.runs() {
+            self.duties.push((from, duty.clone()));
+            from += n;
+        }
+    }
+
+    /// Takes what each event owes, where that is not what the visit says (`shared`), and the obligations
+    /// that some were sent for, to be dropped when the events have been handed on.
+    #[inline]
+    pub fn take_duties(&mut self, shared: &Duty) -> (Columns, Vec<(usize, Obligation)>) {
+        if self.duties.is_empty() && self.held.is_empty() {
+            return (Columns::default(), Vec::new());
+        }
+        let mut column = Column::default();
+        let mut at = 0;
+        let mut fill = |column: &mut Column<Duty>, until: usize, duty: &Duty| {
+            column.extend(duty.clone(), until - at);
+            at = until;
+        };
+        let mut held = self.held.iter().peekable();
+        let spans = std::iter::once(shared).chain(self.duties.iter().map(|(_, duty)| duty));
+        let ends = self.duties.iter().map(|(from, _)| *from).chain([self.len()]);
+        for (duty, end) in spans.zip(ends) {
+            while let Some((sent, obligation)) = held.next_if(|(sent, _)| *sent < end) {
+                fill(&mut column, *sent, duty);
+                let own = Duty { ack: obligation.group().cloned(), ..duty.clone() };
+                fill(&mut column, sent + 1, &own);
+            }
+            fill(&mut column, end, duty);
+        }
+        self.duties.clear();
+        (Columns::of_duties(column), std::mem::take(&mut self.held))
     }
 
     /// Takes everything: the filled chunks, and the one being filled.
     #[must_use]
     pub fn take(&mut self) -> (Vec<Slots<T>>, Slots<T>) {
         self.runs.clear();
+        self.duties.clear();
+        self.held.clear();
         if let Some((_, turns)) = &self.turns {
             // All ports of a stage are emptied together: turns are compared within a visit only.
             turns.last.store(NO_PORT, Relaxed);

@@ -4,8 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::ack::Settled;
 use crate::error::{Error, Result};
-use crate::event::{Settled, Time};
+use crate::event::Time;
 use crate::port::Out;
 
 /// What a pull left behind.
@@ -36,7 +37,7 @@ pub trait Source: Send + 'static {
     /// Whatever keeps the source from going on: it ends, and the run reports it.
     fn pull(&mut self, out: &mut Out<Self::Item>, demand: Demand) -> Result<Pull>;
 
-    /// All that the events of one pull led to has settled; a pull that sent none is not told of.
+    /// All that the events of one pull led to has settled; a pull that sent none is not reported.
     /// `settled.group` is the number that
     /// [`Demand::group`] had in that pull.
     fn settled(&mut self, settled: Settled) {

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::chunk::Slots;
+use crate::column::Duty;
 use crate::error::{Outcome, Result};
-use crate::event::{Ev, Time};
+use crate::event::{Ev, Origin, Time};
 use crate::port::{Out, Ports};
 
 /// An event handler, with the state of one instance.
@@ -109,9 +110,7 @@ pub struct Cx {
     stage: Arc<str>,
     instance: usize,
     attempt: Cell<u32>,
-    ingress: Cell<Time>,
-    deadline: Cell<Option<Time>>,
-    tier: Cell<u8>,
+    origin: Origin,
     quitting: Cell<bool>,
     host: Arc<dyn Host>,
 }
@@ -124,9 +123,7 @@ impl Cx {
             stage,
             instance,
             attempt: Cell::new(1),
-            ingress: Cell::new(Time::ZERO),
-            deadline: Cell::new(None),
-            tier: Cell::new(0),
+            origin: Origin::default(),
             quitting: Cell::new(false),
             host,
         }
@@ -159,19 +156,19 @@ impl Cx {
     /// When the event, or the one it descends from, entered the program.
     #[must_use]
     pub fn ingress(&self) -> Time {
-        self.ingress.get()
+        self.origin.ingress.get()
     }
 
     /// When the event stops being of use, if ever.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.deadline.get()
+        self.origin.deadline.get()
     }
 
     /// How much the event matters to admission: the higher, the more.
     #[must_use]
     pub fn tier(&self) -> u8 {
-        self.tier.get()
+        self.origin.tier.get()
     }
 
     /// Ends the program: nothing new is handled, what is queued is cancelled, and `result` is
@@ -194,10 +191,15 @@ impl Cx {
     }
 
     #[doc(hidden)]
-    pub fn set_origin(&self, ingress: Time, deadline: Option<Time>, tier: u8) {
-        self.ingress.set(ingress);
-        self.deadline.set(deadline);
-        self.tier.set(tier);
+    pub fn set_origin(&self, ingress: Time, tier: u8) {
+        self.origin.ingress.set(ingress);
+        self.origin.tier.set(tier);
+    }
+
+    /// What is owed for the event, or the group of events, that is handled next.
+    #[doc(hidden)]
+    pub fn set_duty(&self, duty: &Duty) {
+        self.origin.set_duty(duty);
     }
 }
 
@@ -301,7 +303,7 @@ impl<S: Stage> Handler for Single<S> {
 
     #[inline(always)]
     fn call(&mut self, slots: &mut [Option<S::In>], out: &mut S::Ports, cx: &Cx) -> Result {
-        self.0.handle(Ev::lend(&mut slots[0]), out, cx)
+        self.0.handle(Ev::lend_of(&mut slots[0], &cx.origin), out, cx)
     }
 
     fn finish(&mut self, out: &mut S::Ports, cx: &Cx) -> Result {

@@ -36,7 +36,7 @@ pub struct MeasuredLatency {
     pub events: f64,
 }
 
-/// What a replica tells of the last second.
+/// What a replica reports of the last second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlMessage {
     /// Whose it is.
@@ -61,7 +61,7 @@ pub struct ControlMessage {
     pub cpus: Vec<Cpu>,
 }
 
-/// What a node on which no replica runs tells of the last second. Where some run, their messages tell it.
+/// What a node on which no replica runs reports of the last second. Where some run, their messages report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMessage {
     /// Whose it is.
@@ -262,7 +262,7 @@ impl Monitor {
         replica.handled += handled;
     }
 
-    /// Takes what a node told of itself, and which arrived now. One of a node that is not known, or
+    /// Takes what a node reported of itself, and which arrived now. One of a node that is not known, or
     /// with amounts that are no amounts, is dropped.
     pub fn receive_node(&mut self, now: Time, message: &NodeMessage) {
         if let Some(node) = self.nodes.get_mut(message.node.0).filter(|_| message.usage.is_sane()) {
@@ -321,7 +321,7 @@ impl Monitor {
     /// What is known now. Forgets what is older than a period.
     #[must_use]
     pub fn view(&mut self, now: Time) -> View {
-        let old = |heard: Time| now.since(heard) >= self.period;
+        let old = |heard: Time| now.duration_since(heard) >= self.period;
         for node in &mut self.nodes {
             if node.heard.is_none_or(old) {
                 node.forget();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use comporta_model::plan::{Choice, Offer, PlanFault, settle_choice};
+use comporta_model::plan::{Choice, Offer, PlanFault, validate_choice};
 
 use crate::strategies;
 use crate::strategy::Strategy;
@@ -13,7 +13,7 @@ type Make = Arc<dyn Fn(&Choice, u64) -> Box<dyn Strategy> + Send + Sync>;
 /// A strategy that can be chosen by name, and how it is made.
 #[derive(Clone)]
 pub struct Entry {
-    /// What may be said of it, and what people are told.
+    /// What may be said of it, and what is shown of it.
     pub offer: Offer,
     make: Make,
 }
@@ -34,7 +34,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// A choice that names no strategy, or has a parameter that does not fit. Every mistake is told.
+/// A choice that names no strategy, or has a parameter that does not fit. Every mistake is reported.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Unknown(pub Vec<PlanFault>);
@@ -64,10 +64,10 @@ impl Registry {
     /// Makes the strategy that a choice names, such as `adaptive(d=0.5)`.
     ///
     /// # Errors
-    /// When there is none of that name (the nearest is told), or a parameter does not fit.
+    /// When there is none of that name (the nearest is named), or a parameter does not fit.
     pub fn make(&self, choice: &Choice, seed: u64) -> Result<Box<dyn Strategy>, Unknown> {
         let offers: Vec<Offer> = self.0.iter().map(|entry| entry.offer).collect();
-        let full = settle_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;
+        let full = validate_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;
         let entry = self.0.iter().rev().find(|entry| entry.offer.is_called(&full.name));
         let entry = entry.expect("the choice was found among the offers of these entries");
         Ok((entry.make)(&full, seed))

@@ -50,7 +50,7 @@ impl Fault {
         Fault { at: self.at.or_else(|| Some(span.clone())), ..self }
     }
 
-    /// A struct with a flattened part, or one told by a tag, is read in two steps: an error of the
+    /// A struct with a flattened part, or one recognised by a tag, is read in two steps: an error of the
     /// second does not know which value it quotes.
     fn without_secrets(self, table: &Table) -> Self {
         let mut secrets = Vec::new();

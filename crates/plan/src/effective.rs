@@ -193,7 +193,7 @@ fn rows(rows: &[&Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Lists what is settled.
+/// Lists what is validated.
 struct Lister<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
@@ -207,7 +207,7 @@ impl Lister<'_> {
             if (field.said)(self.plan) { self.origin(field.key) } else { DEFAULT.to_owned() }
         });
         let mut sections = vec![Section { header: String::new(), rows: top, note: None }];
-        let clusters = (0..self.settings.pools.len()).map(|number| self.cluster(number));
+        let clusters = (0..self.settings.clusters.len()).map(|number| self.cluster(number));
         sections.extend(clusters);
         for (spec, number) in self.graph.stages.iter().zip(0..) {
             sections.extend(self.stage(spec.kind, &spec.name, number));
@@ -222,15 +222,15 @@ impl Lister<'_> {
     }
 
     fn cluster(&self, number: usize) -> Section {
-        let pool = &self.settings.pools[number];
-        let plan = self.plan.clusters.get(&pool.name).cloned().unwrap_or_default();
-        let prefix = format!("cluster.{}", pool.name);
-        let mut rows = fields(schema::CLUSTER, pool, |field| {
+        let cluster = &self.settings.clusters[number];
+        let plan = self.plan.clusters.get(&cluster.name).cloned().unwrap_or_default();
+        let prefix = format!("cluster.{}", cluster.name);
+        let mut rows = fields(schema::CLUSTER, cluster, |field| {
             let said = (field.said)(&plan);
             if said { self.origin(&format!("{prefix}.{}", field.key)) } else { DEFAULT.to_owned() }
         });
         let stages = self.graph.stages.iter().zip(&self.settings.stages);
-        let of = stages.filter(|(_, settings)| settings.pool == number);
+        let of = stages.filter(|(_, settings)| settings.cluster == number);
         let names: Vec<&str> = of.map(|(spec, _)| &*spec.name).collect();
         let field = &schema::CLUSTER_STAGES;
         let (value, note) = match &plan.stages {
@@ -247,7 +247,7 @@ impl Lister<'_> {
             let origin = self.origin(&format!("{prefix}.stages"));
             rows.push(Row::new(field.key, value, origin));
         }
-        let header = format!("cluster.{}", bare(&pool.name));
+        let header = format!("cluster.{}", bare(&cluster.name));
         Section { header, rows, note: Some(note) }
     }
 
@@ -261,15 +261,15 @@ impl Lister<'_> {
             Kind::Input => matches!(field.key, "tier" | "deadline"),
         };
         let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();
-        let settled = &self.settings.stages[number];
+        let validated = &self.settings.stages[number];
         let rows: Vec<Row> = list
             .into_iter()
             .map(|field| {
-                let value = (field.show)(settled);
+                let value = (field.show)(validated);
                 let origin = if (field.said)(&own) {
                     self.origin(&format!("stage.{name}.{}", field.key))
                 } else if (field.said)(&self.plan.every)
-                    && !gave_way(field.key, &own, self.plan, settled)
+                    && !overridden(field.key, &own, self.plan, validated)
                 {
                     format!("{}, [every]", self.origin(&format!("every.{}", field.key)))
                 } else {
@@ -335,24 +335,24 @@ impl Lister<'_> {
     }
 }
 
-/// What is said of every stage gives way where a stage cannot have it.
-fn gave_way(
+/// A value for every stage does not hold for a stage that cannot have it.
+fn overridden(
     key: &str,
     own: &StagePlan,
     plan: &Plan,
-    settled: &comporta_model::plan::StageSettings,
+    validated: &comporta_model::plan::StageSettings,
 ) -> bool {
     key == "instances"
         && own.instances.is_none()
-        && plan.every.instances.is_some_and(|every| every != settled.instances)
+        && plan.every.instances.is_some_and(|every| every != validated.instances)
 }
 
 fn fields<P, S>(
     fields: &[Field<P, S>],
-    settled: &S,
+    validated: &S,
     origin: impl Fn(&Field<P, S>) -> String,
 ) -> Vec<Row> {
-    let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(settled), origin(field));
+    let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(validated), origin(field));
     fields.iter().map(row).collect()
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use comporta_model::plan::{
-    Choice, ClusterPlan, ConnectorPlan, OnPanic, Param, Plan, PoolSettings, SetFault, Settings,
+    Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnPanic, Param, Plan, SetFault, Settings,
     StagePlan, StageSet, StageSettings, WhenFull, nearest,
 };
 
@@ -13,7 +13,7 @@ use crate::report::Span;
 
 use crate::tree::{Entry, Node, Value, inside};
 
-/// One key of a part of a plan: `P` is what may say it, `S` where it is settled.
+/// One key of a part of a plan: `P` is what may say it, `S` where it is validated.
 pub(crate) struct Field<P, S> {
     /// As in a file, with dots: `queue.capacity`.
     pub(crate) key: &'static str,
@@ -96,7 +96,7 @@ impl Setting for usize {
         if matches!(&node.value, Value::Text(text, _) if text.trim() == UNLIMITED) {
             return Ok(usize::MAX);
         }
-        // Below 1 is out of the range of all but `failures_max`; see `settle`.
+        // Below 1 is out of the range of all but `failures_max`; see `validate`.
         whole(node, "a whole number, at least 1")
     }
 
@@ -209,7 +209,7 @@ impl Setting for OnPanic {
     }
 }
 
-/// Whether there is something of that name is for the program to say: see `PlanSpec::settle`.
+/// Whether there is something of that name is for the program to say: see `PlanSpec::validate`.
 impl Setting for Choice {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let entries = match &node.value {
@@ -378,7 +378,7 @@ pub fn bare(name: &str) -> String {
 }
 
 macro_rules! field {
-    ($key:literal, $name:ident from $($settled:ident).+, $about:literal) => {
+    ($key:literal, $name:ident from $($validated:ident).+, $about:literal) => {
         Field {
             key: $key,
             about: $about,
@@ -387,7 +387,7 @@ macro_rules! field {
                 Ok(())
             },
             said: |part| part.$name.is_some(),
-            show: |settled| settled.$($settled).+.show(),
+            show: |validated| validated.$($validated).+.show(),
         }
     };
 }
@@ -397,18 +397,18 @@ pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
     field!("stuck_after", stuck_after from stuck_after, "when a handler call counts as stuck, is named and stood in for"),
 ];
 
-pub(crate) const CLUSTER: &[Field<ClusterPlan, PoolSettings>] = &[
+pub(crate) const CLUSTER: &[Field<ClusterPlan, ClusterSettings>] = &[
     field!("threads", threads from threads, "threads of the cluster"),
     Field {
         key: "policy",
         about: "how they choose what to do next: a name, or { name = \"...\", parameters }",
         set: |part, node, text| choose(&mut part.policy, node, text),
         said: |part| part.policy.is_some(),
-        show: |settled| settled.policy.show(),
+        show: |validated| validated.policy.show(),
     },
 ];
 
-/// Which stages a cluster has; settled with all clusters together.
+/// Which stages a cluster has; validated with all clusters together.
 pub(crate) const CLUSTER_STAGES: Field<ClusterPlan, StageSet> = Field {
     key: "stages",
     about: "which stages it has: a set such as \"all - log\", or a list of names",
@@ -440,7 +440,7 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
             Ok(())
         },
         said: |part| part.failures_max.is_some(),
-        show: |settled| settled.failures_max.show(),
+        show: |validated| validated.failures_max.show(),
     },
     field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
     Field {
@@ -451,7 +451,7 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
             Ok(())
         },
         said: |part| part.tier.is_some(),
-        show: |settled| if settled.tier == 0 { String::new() } else { settled.tier.show() },
+        show: |validated| if validated.tier == 0 { String::new() } else { validated.tier.show() },
     },
     Field {
         key: "deadline",
@@ -461,14 +461,14 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
             Ok(())
         },
         said: |part| part.deadline.is_some(),
-        show: |settled| settled.deadline.as_ref().map(Setting::show).unwrap_or_default(),
+        show: |validated| validated.deadline.as_ref().map(Setting::show).unwrap_or_default(),
     },
     Field {
         key: "admission",
         about: "who is let into the queue: a name, or { name = \"...\", parameters }",
         set: |part, node, text| choose(&mut part.admission, node, text),
         said: |part| part.admission.is_some(),
-        show: |settled| settled.admission.as_ref().map(Setting::show).unwrap_or_default(),
+        show: |validated| validated.admission.as_ref().map(Setting::show).unwrap_or_default(),
     },
     field!("rate", rate from rate, "of a source: events a second it sends at most"),
     field!("stub", stub from stub, "swallow its events in its place; it is not even made"),

@@ -16,7 +16,7 @@ use crate::secrets::{hidden_unread, hide_secrets, is_secret, without_hidden_keys
 use crate::tree::{self, Entry, Node, Table, Value};
 
 /// The texts of a plan, one over the other, until they are held against a program. Mistakes are
-/// kept, to be told all together.
+/// kept, to be reported all together.
 ///
 /// ```
 /// use comporta_plan::PlanSpec;
@@ -296,7 +296,7 @@ impl PlanSpec {
         }
     }
 
-    /// Reads a setting; says whether it could be read.
+    /// Reads a setting; returns whether it could be read.
     fn apply<P, S>(&mut self, field: &Field<P, S>, key: &str, node: &Node, part: &mut P) -> bool {
         let text = &self.texts[node.span.text].text;
         match (field.set)(part, node, text) {
@@ -314,7 +314,7 @@ impl PlanSpec {
             Err(Wrong { message, label, help, at }) => {
                 let at = at.unwrap_or_else(|| node.span.clone());
                 if self.mistakes.iter().any(|other| other.touches(&at)) {
-                    return false; // it was told before
+                    return false; // it was reported before
                 }
                 let title = format!("`{key}`: {message}");
                 self.mistakes.push(Mistake::new(title, at).label(label).help(help));
@@ -424,7 +424,7 @@ impl PlanSpec {
     ///
     /// # Errors
     /// Every mistake found, also while reading.
-    pub fn settle(
+    pub fn validate(
         &self,
         graph: &Graph,
         program: &Plan,
@@ -432,7 +432,7 @@ impl PlanSpec {
         cpus: usize,
     ) -> Result<Effective, Report> {
         let plan = self.plan.clone().over(program);
-        let (settings, faults) = match plan.settle(graph, catalogue, cpus) {
+        let (settings, faults) = match plan.validate(graph, catalogue, cpus) {
             Ok(settings) => (Some(settings), Vec::new()),
             Err(faults) => (None, faults),
         };

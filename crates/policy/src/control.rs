@@ -91,12 +91,12 @@ pub enum Refused {
     /// Sources and inputs have no queue.
     #[error("`{0}` has no queue")]
     NoQueue(String),
-    /// Which queues are used is settled before events flow.
-    #[error("which queues are used is settled once, in `start`")]
+    /// Which queues are used is fixed before events flow.
+    #[error("which queues are used is fixed once, in `start`")]
     Started,
-    /// The visit order needs private queues.
-    #[error("`{0}` needs private queues: call `use_private_queues` in `start`")]
-    NeedsPrivateQueues(&'static str),
+    /// The visit order needs per-stage queues.
+    #[error("`{0}` needs per-stage queues: call `use_per_stage_queues` in `start`")]
+    NeedsPerStageQueues(&'static str),
     /// An order without stages.
     #[error("a visit order names at least one stage")]
     EmptyOrder,
@@ -143,11 +143,21 @@ pub enum Refused {
     Failed(String),
 }
 
+/// Keeps [`PolicyControl`] to the clusters of this workspace, so that it can be given more methods.
+#[doc(hidden)]
+pub mod sealed {
+    /// Implemented beside [`PolicyControl`](super::PolicyControl).
+    pub trait Sealed {}
+}
+
 /// The cluster of a policy: what it can see of it, and do to it.
 ///
 /// Reading methods say what is so at this moment. The others take effect with the next event each
 /// thread takes, unless they say otherwise; events in hand are finished first, and none is lost.
-pub trait Control {
+///
+/// The trait is sealed: a program calls it and tries policies on a [`Mock`](crate::mock::Mock), but does
+/// not implement it.
+pub trait PolicyControl: sealed::Sealed {
     // --- what there is
 
     /// The time now.
@@ -163,18 +173,18 @@ pub trait Control {
     // --- 1. queues (leda)
 
     /// `usePrivateQueues`: threads visit the queues of the stages in the
-    /// [visit order](Self::visit_order), rather than taking events from one queue. The first order
+    /// [visit order](Self::set_visit_order), rather than taking events from one queue. The first order
     /// is that of the pipeline.
     ///
     /// # Errors
-    /// After `start`: which queues are used is settled before events flow.
-    fn use_private_queues(&mut self) -> Result<(), Refused>;
+    /// After `start`: which queues are used is fixed before events flow.
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused>;
     /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
     /// empty. Faster than one queue on many threads; priorities are kept in four bands.
     ///
     /// # Errors
     /// After `start`.
-    fn use_own_queues(&mut self) -> Result<(), Refused>;
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused>;
     /// `setQueueCapacity`: how many events wait at a stage at most. Below what waits now, all that
     /// wait stay, and none is admitted until there is room.
     ///
@@ -284,22 +294,21 @@ pub trait Control {
     /// # Errors
     /// A stage of another cluster.
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused>;
-    /// `fireLastFocused`: calls [`on_last_focused`](crate::Policy::on_last_focused) when the first
-    /// of the threads comes to the last place of the visit order, and again after as many further
+    /// `fireLastFocused`, `doNotFireLastFocused`: whether
+    /// [`on_last_focused`](crate::Policy::on_last_focused) is called. It is called when the first of
+    /// the threads comes to the last place of the visit order, and again after as many further
     /// arrivals there as there are threads: once for a round of all of them. A round without an
     /// event fires once, and then the thread sleeps.
     ///
     /// # Errors
-    /// Without private queues.
-    fn fire_last_focused(&mut self) -> Result<(), Refused>;
-    /// `doNotFireLastFocused`.
-    fn do_not_fire_last_focused(&mut self);
+    /// `true`, without per-stage queues.
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused>;
 
     // --- 4. scheduling
 
     /// `visitOrder`: the order in which every thread of the cluster visits the stages, from the
     /// first place on; a stage may have several places. A thread stays while events last (see
-    /// [`max_events_when_focused`](Self::max_events_when_focused); at a source, for one batch) and
+    /// [`set_max_events_when_focused`](Self::set_max_events_when_focused); at a source, for one batch) and
     /// then goes to the next place, and from the last to the first. Stages that the order leaves
     /// out are visited after it, so that none is forgotten. One order serves all pools: a thread that
     /// comes to a stage whose pool has all its threads in visits goes on to the next place, and the
@@ -307,24 +316,22 @@ pub trait Control {
     /// visit, also if the order is as before: it begins at the first place.
     ///
     /// # Errors
-    /// Without private queues, an empty order, a stage of another cluster, or too few places for
-    /// the one to [restart at](Self::restart_at).
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
+    /// Without per-stage queues, an empty order, a stage of another cluster, or too few places for
+    /// the one to [restart at](Self::set_restart_at).
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
     /// have come to so many places, empty ones included; several times in a row where they came to
     /// several times as many at once. 0 ends it.
     ///
     /// # Errors
-    /// Without private queues.
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused>;
-    /// `restartAtIndex`: after a visit that processed at least one event a thread goes to this
-    /// place of the order (the first is 0), rather than to the next.
+    /// Without per-stage queues.
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused>;
+    /// `restartAtIndex`, `doNotRestart`: after a visit that processed at least one event a thread
+    /// goes to this place of the order (the first is 0), or to the next with `None`.
     ///
     /// # Errors
-    /// Without private queues, or an order without this place.
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused>;
-    /// `doNotRestart`.
-    fn do_not_restart(&mut self);
+    /// A place, without per-stage queues or if the order does not have it.
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused>;
     /// `steal`: asks the pool of `from` for so many threads for the pool of `to`. A thread of the
     /// asked pool goes after the event it has in hand; if more are wanted, the request goes to the
     /// end of the line, so that several who ask are served evenly. A pool that has stages keeps a
@@ -348,8 +355,8 @@ pub trait Control {
     /// that is handed groups is handed them whole: the group that reaches the bound ends the visit.
     ///
     /// # Errors
-    /// Without private queues, or 0.
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
+    /// Without per-stage queues, or 0.
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused>;
     /// Not of LEDA: stages of one color never run at once (Zeldovich et al. 2003); `None` takes
     /// the color away.
     ///

@@ -1,6 +1,6 @@
 //! Overload control: the interface on which policies are written, and the policies.
 //!
-//! Nothing here knows threads, clocks or sockets. A policy sees a cluster through [`Control`] and
+//! Nothing here knows threads, clocks or sockets. A policy sees a cluster through [`PolicyControl`] and
 //! acts through it alone, so that the same code runs in a program, step by step in a test, and
 //! against a mock.
 //!
@@ -22,7 +22,9 @@ pub mod policies;
 pub mod mock;
 pub mod admission;
 
-pub use control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+#[doc(hidden)]
+pub use control::sealed;
+pub use control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId};
 pub use policy::Policy;
 pub use registry::{Entry, Named, Names, Registry};
 pub use steal_queue::{StealQueue, Stolen};

@@ -1,4 +1,4 @@
-//! The bounds that every [`Control`](crate::Control) keeps, and what it says of them: in one place,
+//! The bounds that every [`PolicyControl`](crate::PolicyControl) keeps, and what it says of them: in one place,
 //! so that a mock refuses what a program would, in the same words.
 
 use std::time::Duration;

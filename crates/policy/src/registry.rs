@@ -9,12 +9,12 @@ use comporta_model::plan::{Choice, Offer};
 use crate::policies;
 use crate::policy::Policy;
 
-/// How to make something from a choice whose parameters are settled.
+/// How to make something from a choice whose parameters are validated.
 type Make<T> = Arc<dyn Fn(&Choice) -> Box<T> + Send + Sync>;
 
 /// Something that can be chosen by name, and how it is made.
 pub struct Named<T: ?Sized> {
-    /// What a plan may say of it, and what people are told.
+    /// What a plan may say of it, and what is shown of it.
     pub offer: Offer,
     make: Make<T>,
 }
@@ -42,8 +42,8 @@ impl<T: ?Sized> Named<T> {
 
     /// Makes it.
     #[must_use]
-    pub fn make(&self, settled: &Choice) -> Box<T> {
-        (self.make)(settled)
+    pub fn make(&self, validated: &Choice) -> Box<T> {
+        (self.make)(validated)
     }
 }
 
@@ -122,9 +122,9 @@ mod tests {
         for Named { offer, .. } in registry.entries() {
             names.push(offer.name);
             names.extend(offer.aliases);
-            let settled = offer.settle(&Choice::new(offer.name), "policy").unwrap();
+            let validated = offer.validate(&Choice::new(offer.name), "policy").unwrap();
             assert_eq!(
-                settled.params.len(),
+                validated.params.len(),
                 offer.params.len(),
                 "{}: a default does not fit",
                 offer.name

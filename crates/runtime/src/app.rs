@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use comporta_model::chunk::ChunkQueue;
+use comporta_model::column::Columns;
 use comporta_model::error::{Outcome, Result};
 use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
@@ -28,8 +29,8 @@ use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 use crate::core::Core;
 use crate::env::{Clock, cpus};
 use crate::node::Node;
-use crate::path::push::{InputNode, Push};
 use crate::path::route::{self, Edge, Tap, key_hash};
+use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::{PolicyWarning, rehearse};
 use crate::running::Running;
@@ -239,7 +240,7 @@ impl App {
     }
 
     /// A stage that takes an event and sends any number through one port.
-    pub fn each<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    pub fn process<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,
         O: Send + 'static,
@@ -261,7 +262,7 @@ impl App {
 
     /// A stage that changes events in place and sends them on: the cheapest kind, since whole
     /// chunks travel on without being copied.
-    pub fn update<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
+    pub fn map_in_place<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
     where
         I: Send + 'static,
         R: Outcome + 'static,
@@ -353,12 +354,12 @@ impl App {
     }
 
     /// An input: what the returned handle pushes comes out of the returned port.
-    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Push<T>, Port<T>) {
+    pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Sender<T>, Port<T>) {
         let id = StageId(u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX));
         let node = InputNode::new(id.0);
-        let push = Push::new(node.clone());
+        let sender = Sender::new(node.clone());
         let key = self.add(name.into(), Kind::Input, "()", &["out"], move |_| node);
-        (push, Port::of(key, 0))
+        (sender, Port::of(key, 0))
     }
 
     /// Joins a port to a stage. The event type can be copied and serialised, so that any plan may
@@ -426,20 +427,21 @@ impl App {
         self.inner.borrow().graph.clone()
     }
 
-    /// How the program would have itself run, where nobody says otherwise: a plan given to
-    /// [`start`](Self::start), a file or a flag goes over it, setting by setting.
-    pub fn plan(&self, plan: Plan) {
+    /// Sets the plan of the program itself. A plan given to [`start`](Self::start), a file or a flag
+    /// goes over it, setting by setting.
+    pub fn set_plan(&self, plan: Plan) {
         self.inner.borrow_mut().plan = plan;
     }
 
-    /// What was given to [`plan`](Self::plan).
-    pub fn own_plan(&self) -> Plan {
+    /// Returns the plan of the program itself: what was given to [`set_plan`](Self::set_plan).
+    #[must_use]
+    pub fn plan(&self) -> Plan {
         self.inner.borrow().plan.clone()
     }
 
     /// Adds a policy of the program's own, which plans can then choose by its name; it goes before
     /// one of the library of that name.
-    pub fn policy(&self, entry: PolicyEntry) {
+    pub fn register_policy(&self, entry: PolicyEntry) {
         self.inner.borrow_mut().registry.add(entry);
     }
 
@@ -466,13 +468,13 @@ impl App {
     /// # app.connect(numbers, show);
     /// let about = "lets in whom it finds nobody before";
     /// let offer = Offer { name: "shy", aliases: &[], about, cites: "", params: &[] };
-    /// app.admission(Entry::new(offer, |_| Shy));
+    /// app.register_admission(Entry::new(offer, |_| Shy));
     /// let plan = Plan::new().stage("show", |show| show.admission("shy"));
     /// # let summary = app.run(&plan)?;
     /// # assert_eq!(summary.snapshot.stage("show").unwrap().counts.offered, 9);
     /// # Ok::<(), comporta::StartError>(())
     /// ```
-    pub fn admission(&self, entry: admission::Entry) {
+    pub fn register_admission(&self, entry: admission::Entry) {
         self.inner.borrow_mut().admissions.add(entry);
     }
 
@@ -549,7 +551,7 @@ impl App {
         let catalogue = self.catalogue();
         let inner = self.inner.borrow();
         let plan = plan.clone().over(&inner.plan);
-        plan.settle(&inner.graph, &catalogue, cpus()).map_err(StartError::Plan)
+        plan.validate(&inner.graph, &catalogue, cpus()).map_err(StartError::Plan)
     }
 
     /// Makes the nodes; nothing runs yet.
@@ -665,7 +667,7 @@ fn stage_node<H: Handler>(
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
     let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
-        let _ = queue.push(&Meta::default(), vec![Some(*event)], false);
+        let _ = queue.push(&Meta::default(), Columns::default(), vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;

@@ -1,4 +1,4 @@
-//! The interface of policies (`comporta_policy::Control`): what a policy sees of its cluster and does to it, on the real runtime. Each call is
+//! The interface of policies (`comporta_policy::PolicyControl`): what a policy sees of its cluster and does to it, on the real runtime. Each call is
 //! checked first; what it changes holds from the next event each thread takes.
 
 use std::time::Duration;
@@ -6,7 +6,9 @@ use std::time::Duration;
 use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
-use comporta_policy::{Control, Focus, PoolId, Refused, StageInfo, Stolen, TimerId, limits};
+use comporta_policy::{
+    Focus, PolicyControl, PoolId, Refused, StageInfo, Stolen, TimerId, limits, sealed,
+};
 
 use crate::cluster_state::{ClusterState, counts};
 use crate::color;
@@ -45,13 +47,13 @@ impl<'a> ClusterControl<'a> {
         starting: bool,
     ) -> Self {
         let now = core.clock.now();
-        let lately = state.acted.is_some_and(|acted| now.since(acted) < ACTS_EVERY);
+        let lately = state.acted.is_some_and(|acted| now.duration_since(acted) < ACTS_EVERY);
         let noted = starting || !lately || core.is_tested();
         let (queues_said, why, new_order) = (false, None, false);
         ClusterControl { core, cluster, state, starting, queues_said, noted, why, new_order }
     }
 
-    /// The call is over: what it changed together is told together.
+    /// The call is over: what it changed together is reported together.
     pub(crate) fn done(mut self) {
         if self.new_order {
             self.publish_order();
@@ -103,8 +105,8 @@ impl<'a> ClusterControl<'a> {
         self.state.stages.iter().any(|stage| self.core.pool_of(stage.id.0) == pool.index)
     }
 
-    fn only_private(&self, method: &'static str) -> Result<(), Refused> {
-        if self.state.private { Ok(()) } else { Err(Refused::NeedsPrivateQueues(method)) }
+    fn only_per_stage(&self, method: &'static str) -> Result<(), Refused> {
+        if self.state.per_stage { Ok(()) } else { Err(Refused::NeedsPerStageQueues(method)) }
     }
 
     fn settle_queues(&mut self) -> Result<(), Refused> {
@@ -194,7 +196,9 @@ impl<'a> ClusterControl<'a> {
     }
 }
 
-impl Control for ClusterControl<'_> {
+impl sealed::Sealed for ClusterControl<'_> {}
+
+impl PolicyControl for ClusterControl<'_> {
     fn now(&self) -> Time {
         self.core.clock.now()
     }
@@ -213,9 +217,9 @@ impl Control for ClusterControl<'_> {
 
     // --- 1. queues
 
-    fn use_private_queues(&mut self) -> Result<(), Refused> {
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.state.private = true;
+        self.state.per_stage = true;
         let sources = self.visited().filter(|stage| stage.kind == Kind::Source);
         let sources = sources.map(|stage| stage.id.0).collect();
         let mut visit_order = VisitOrder::new(self.visited().map(|stage| stage.id.0).collect());
@@ -226,9 +230,9 @@ impl Control for ClusterControl<'_> {
         Ok(())
     }
 
-    fn use_own_queues(&mut self) -> Result<(), Refused> {
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
         self.settle_queues()?;
-        self.core.worker_groups[self.cluster].set_own_queues(true);
+        self.core.worker_groups[self.cluster].set_per_worker_queues(true);
         Ok(())
     }
 
@@ -376,22 +380,19 @@ impl Control for ClusterControl<'_> {
         Ok(())
     }
 
-    fn fire_last_focused(&mut self) -> Result<(), Refused> {
-        self.only_private("fire_last_focused")?;
-        self.state.visit_order.fires_last_focused = true;
-        self.new_order = true;
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
+        if fire {
+            self.only_per_stage("set_fire_last_focused")?;
+        }
+        self.state.visit_order.fires_last_focused = fire;
+        self.new_order |= self.state.per_stage;
         Ok(())
-    }
-
-    fn do_not_fire_last_focused(&mut self) {
-        self.state.visit_order.fires_last_focused = false;
-        self.new_order |= self.state.private;
     }
 
     // --- 4. scheduling
 
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
-        self.only_private("visit_order")?;
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+        self.only_per_stage("set_visit_order")?;
         if stages.is_empty() {
             return Err(Refused::EmptyOrder);
         }
@@ -416,28 +417,25 @@ impl Control for ClusterControl<'_> {
         Ok(())
     }
 
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.only_private("max_visits")?;
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.only_per_stage("set_max_visits")?;
         self.state.visit_order.max_visits = visits;
         self.new_order = true;
         Ok(())
     }
 
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
-        self.only_private("restart_at")?;
-        let len = self.state.visit_order.len();
-        if index >= len {
-            return Err(Refused::NoPlace { index, len });
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused> {
+        if let Some(index) = index {
+            self.only_per_stage("set_restart_at")?;
+            let len = self.state.visit_order.len();
+            if index >= len {
+                return Err(Refused::NoPlace { index, len });
+            }
+            self.did(|_| format!("after a success a thread goes to place {index}"));
         }
-        self.state.visit_order.restart = Some(index);
-        self.new_order = true;
-        self.did(|_| format!("after a success a thread goes to place {index}"));
+        self.state.visit_order.restart = index;
+        self.new_order |= self.state.per_stage;
         Ok(())
-    }
-
-    fn do_not_restart(&mut self) {
-        self.state.visit_order.restart = None;
-        self.new_order |= self.state.private;
     }
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
@@ -468,8 +466,8 @@ impl Control for ClusterControl<'_> {
         Ok(self.core.priorities.own(stage.0))
     }
 
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
-        self.only_private("max_events_when_focused")?;
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+        self.only_per_stage("set_max_events_when_focused")?;
         limits::events_of_visit(n)?;
         match focus {
             Focus::All => self.state.visit_order.set_most_everywhere(n),

@@ -30,7 +30,7 @@ pub(crate) struct ClusterState {
     /// Threads that were asked for and cannot go yet.
     pub(super) steals: StealQueue,
     /// Threads visit stages in an order.
-    pub(super) private: bool,
+    pub(super) per_stage: bool,
     pub(super) visit_order: VisitOrder,
     pub(super) visit_orders: u64,
     pub(super) timers: Vec<Duration>,
@@ -59,7 +59,7 @@ impl ClusterState {
         self.since.clear();
         self.cpu = CpuMeter::begin();
         self.acts.clear();
-        self.private = false;
+        self.per_stage = false;
         self.visit_order = VisitOrder::default();
         self.stages = stages_of(core, cluster);
         let main = &core.pools[cluster];
@@ -70,7 +70,7 @@ impl ClusterState {
         }
         let set = set_threads(core, main, threads);
         let workers = &core.worker_groups[cluster];
-        workers.set_own_queues(false);
+        workers.set_per_worker_queues(false);
         workers.set_pooled(false);
         workers.shared.set_visit_order(None, |stage| core.priorities.of(stage));
         let mut effects = Effects::default();

@@ -6,7 +6,7 @@ use std::fmt;
 
 use comporta_model::graph::StageId;
 use comporta_model::plan::{
-    self, Choice, PlanFault, capacity_allowed, instances_allowed, settle_choice, threads_allowed,
+    self, Choice, PlanFault, capacity_allowed, instances_allowed, threads_allowed, validate_choice,
 };
 
 use crate::core::Core;
@@ -20,21 +20,21 @@ use crate::sync::Arc;
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
-/// use comporta::{App, Plan, testing::Kit};
+/// use comporta::{App, Plan, testing::TestRuntime};
 ///
 /// let app = App::new("parser");
 /// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
 /// let parse = app.sink("parse", |text: String| text.parse::<u64>().map(drop)).retain();
 /// app.connect(texts, parse);
 ///
-/// let mut kit = Kit::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
-/// let control = kit.control();
+/// let mut runtime = TestRuntime::new(app, &Plan::new())?; // or `app.start(&plan)?` on threads
+/// let control = runtime.control();
 /// control.set_instances("parse", 2)?;
 /// assert_eq!(
 ///     control.set_instances("prase", 2).unwrap_err().to_string(),
 ///     "the program has no stage `prase`: did you mean `parse`?"
 /// );
-/// kit.settle();
+/// runtime.run_until_idle();
 /// let failures = control.take_failures::<String>("parse")?;
 /// assert_eq!(failures[0].0.reason.to_string(), "invalid digit found in string");
 /// assert_eq!(failures[0].1.as_deref(), Some("two"));
@@ -94,9 +94,9 @@ impl Control {
         self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
     }
 
-    fn pool(&self, name: &str) -> Result<usize, PlanFault> {
-        let names = || self.core.settings.pools.iter().map(|pool| pool.name.as_str());
-        names().position(|pool| pool == name).ok_or_else(|| PlanFault::NoPool {
+    fn cluster(&self, name: &str) -> Result<usize, PlanFault> {
+        let names = || self.core.settings.clusters.iter().map(|cluster| cluster.name.as_str());
+        names().position(|cluster| cluster == name).ok_or_else(|| PlanFault::UnknownCluster {
             name: name.to_owned(),
             near: plan::nearest(name, names()),
         })
@@ -113,9 +113,9 @@ impl Control {
     ///
     /// # Errors
     /// For an unknown cluster, or a number that is not from 1 to 1,024.
-    pub fn set_threads(&self, pool: &str, threads: usize) -> Result<(), ControlError> {
-        let at = self.pool(pool)?;
-        let threads = threads_allowed(pool, threads)?;
+    pub fn set_threads(&self, cluster: &str, threads: usize) -> Result<(), ControlError> {
+        let at = self.cluster(cluster)?;
+        let threads = threads_allowed(cluster, threads)?;
         not_calling()?;
         let set = self.core.policy_hosts[at].set_threads(&self.core, threads);
         set.map_err(ControlError::Threads)
@@ -170,18 +170,18 @@ impl Control {
         Ok(())
     }
 
-    /// Has another policy govern a cluster: how its threads choose what to do next. It begins with
+    /// Installs another policy in a cluster: how its threads choose what to do next. It begins with
     /// the cluster as the plan has it, and as this handle has changed it since.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
-    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # use comporta::{App, Choice, Plan, testing::TestRuntime};
     /// # let app = App::new("short");
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # let show = app.sink("show", |_: u64| ());
     /// # app.connect(numbers, show);
-    /// # let kit = Kit::new(app, &Plan::new())?;
-    /// let control = kit.control();
+    /// # let runtime = TestRuntime::new(app, &Plan::new())?;
+    /// let control = runtime.control();
     /// control.set_policy("main", "srpt")?;
     /// let refused = control.set_policy("main", Choice::new("srpt").with("threads", 3));
     /// assert_eq!(refused.unwrap_err().to_string(), "`srpt` has no parameter `threads`");
@@ -190,12 +190,12 @@ impl Control {
     ///
     /// # Errors
     /// For an unknown cluster, policy or parameter, or a policy that will not start. The one before
-    /// governs on.
+    /// stays installed.
     pub fn set_policy(&self, cluster: &str, policy: impl Into<Choice>) -> Result<(), ControlError> {
-        let at = self.pool(cluster)?;
+        let at = self.cluster(cluster)?;
         let key = format!("cluster.{cluster}.policy");
         let offers = self.core.registry.offers();
-        let choice = settle_choice("policy", &offers, &policy.into(), &key)
+        let choice = validate_choice("policy", &offers, &policy.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         not_calling()?;
         self.core.policy_hosts[at].install(&self.core, choice).map_err(|refused| match refused {
@@ -210,13 +210,13 @@ impl Control {
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
     /// # use std::time::Duration;
-    /// # use comporta::{App, Choice, Plan, testing::Kit};
+    /// # use comporta::{App, Choice, Plan, testing::TestRuntime};
     /// # let app = App::new("short");
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # let show = app.sink("show", |_: u64| ());
     /// # app.connect(numbers, show);
-    /// # let kit = Kit::new(app, &Plan::new())?;
-    /// let control = kit.control();
+    /// # let runtime = TestRuntime::new(app, &Plan::new())?;
+    /// let control = runtime.control();
     /// control.set_admission("show", "codel")?;
     /// let slower = Choice::new("codel").with("target", Duration::from_millis(20));
     /// control.set_admission("show", slower)?;
@@ -239,7 +239,7 @@ impl Control {
         let id = self.queue(stage)?;
         let key = format!("stage.{stage}.admission");
         let offers = self.core.admissions.offers();
-        let choice = settle_choice("admission controller", &offers, &controller.into(), &key)
+        let choice = validate_choice("admission controller", &offers, &controller.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
         let controller = Controller::new(&self.core.admissions, &choice);
         self.core.node(id.0).set_controller(controller);
@@ -251,7 +251,7 @@ impl Control {
     /// # Errors
     /// For an unknown cluster.
     pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
-        Ok(self.core.policy_hosts[self.pool(cluster)?].decisions())
+        Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions())
     }
 
     /// Moves a stage to another cluster. The policies of both begin anew.
@@ -259,7 +259,7 @@ impl Control {
     /// # Errors
     /// For an unknown stage or cluster.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
-        let (stage, to) = (self.stage(stage)?, self.pool(cluster)?);
+        let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
         let hosts = &self.core.policy_hosts;
         loop {
@@ -287,7 +287,7 @@ impl Control {
             };
             if other != stage && cluster(other) != to {
                 let name = |id: StageId| graph.stages[id.index()].name.to_string();
-                let cluster_name = |at: usize| self.core.settings.pools[at].name.clone();
+                let cluster_name = |at: usize| self.core.settings.clusters[at].name.clone();
                 let (a, b) = match from == stage {
                     true => (cluster_name(to), cluster_name(cluster(end))),
                     false => (cluster_name(cluster(from)), cluster_name(to)),
@@ -336,7 +336,7 @@ impl Control {
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
-    /// is room. Says how many.
+    /// is room. Returns how many.
     ///
     /// # Errors
     /// For an unknown stage.

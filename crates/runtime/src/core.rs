@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
 use crate::policy_host::PolicyHost;
-use crate::pool::{Door, Pool, Pools};
+use crate::pool::{EnterOutcome, Pool, Pools};
 use crate::priority::Priorities;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
@@ -96,12 +96,12 @@ impl Core {
     ) -> Self {
         let assignments =
             settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Assignment {
-                pool: AtomicUsize::new(stage.pool),
+                pool: AtomicUsize::new(stage.cluster),
                 color: AtomicU32::new(color::NONE),
                 is_source: spec.kind == Kind::Source,
                 slow: AtomicBool::new(false),
                 base: Mutex::new(Base {
-                    cluster: stage.pool,
+                    cluster: stage.cluster,
                     priority: stage.priority,
                     capacity: stage.capacity,
                     when_full: stage.when_full,
@@ -111,22 +111,22 @@ impl Core {
                 }),
             });
         let assignments = assignments.collect();
-        let clusters = settings.pools.len();
+        let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
         let pools = Pools::new(clusters * each);
-        for (cluster, pool) in settings.pools.iter().enumerate() {
-            let _ = pools.make(|_| pool.name.clone(), cluster);
+        for (cluster, of) in settings.clusters.iter().enumerate() {
+            let _ = pools.make(|_| of.name.clone(), cluster);
         }
         let timers = Arc::<Timers>::default();
         // Models explore what happens when everybody is woken who can be.
         let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
         let awake = Arc::new(Awake::new(cpus, timers.clone()));
-        let worker_groups = settings.pools.iter().enumerate();
+        let worker_groups = settings.clusters.iter().enumerate();
         let worker_groups = worker_groups
-            .map(|(i, pool)| WorkerGroup::new(i, pool.name.clone(), awake.clone()))
+            .map(|(i, cluster)| WorkerGroup::new(i, cluster.name.clone(), awake.clone()))
             .collect();
-        let policy_hosts = settings.pools.iter().enumerate();
+        let policy_hosts = settings.clusters.iter().enumerate();
         let live = graph.stages.len();
         let wiring = Wiring::new(&graph, topology, &settings, declared);
         Core {
@@ -134,7 +134,7 @@ impl Core {
             assignments,
             worker_groups,
             pools,
-            policy_hosts: policy_hosts.map(|(i, pool)| PolicyHost::new(i, pool)).collect(),
+            policy_hosts: policy_hosts.map(|(i, cluster)| PolicyHost::new(i, cluster)).collect(),
             registry,
             admissions,
             colors: Colors::default(),
@@ -242,10 +242,10 @@ impl Core {
         }
     }
 
-    /// Whether the workers of a cluster take tokens from queues of their own, and steal.
+    /// Whether the workers of a cluster take tokens from per-worker queues, and steal.
     #[inline]
     pub(crate) fn is_stealing(&self, group: usize) -> bool {
-        self.worker_groups[group].own_queues() && !self.priorities.are_used()
+        self.worker_groups[group].per_worker_queues() && !self.priorities.are_used()
     }
 
     /// Moves a stage to another pool; tokens that stand with another group are forwarded.
@@ -302,7 +302,7 @@ impl Core {
         tokens.into_iter().for_each(|token| self.make_ready(token));
     }
 
-    /// A token's visit is to be made by a worker of `workers`. Says in which pool, if there are several;
+    /// A token's visit is to be made by a worker of `workers`. Returns in which pool, if there are several;
     /// nothing if it is not to be made now, and the token is where it will be found.
     pub(crate) fn enter_pool(&self, workers: &WorkerGroup, token: Token) -> Option<Option<&Pool>> {
         while workers.is_pooled() {
@@ -312,9 +312,9 @@ impl Core {
             }
             let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
             match pool.enter(token, self.priorities.of(token.stage), belongs) {
-                Door::Entered => return Some(Some(pool)),
-                Door::Waits => return None,
-                Door::Moved => {}
+                EnterOutcome::Entered => return Some(Some(pool)),
+                EnterOutcome::Waits => return None,
+                EnterOutcome::Moved => {}
             }
         }
         if self.workers_of(token.stage) != workers.cluster {
@@ -385,7 +385,7 @@ impl Core {
         let stages = self.graph.stages.iter().zip(self.nodes()).zip(0u32..);
         Snapshot {
             app: self.graph.name.to_string(),
-            elapsed: self.clock.now().since(Time::ZERO),
+            elapsed: self.clock.now().duration_since(Time::ZERO),
             stages: stages
                 .map(|((spec, node), id)| {
                     let mut stage = node.snapshot(&spec.name, self.priorities.own(id));

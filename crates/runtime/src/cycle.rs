@@ -36,7 +36,7 @@ impl Cycle {
         self.active.fetch_add(1, SeqCst);
     }
 
-    /// Something can act no more. Says whether the cycle is stuck: the caller then breaks it.
+    /// Something can act no more. Returns whether the cycle is stuck: the caller then breaks it.
     #[must_use]
     pub(crate) fn deactivate(&self) -> bool {
         self.active.fetch_sub(1, SeqCst) == 1 && self.waiting.load(SeqCst) > 0
@@ -57,13 +57,13 @@ impl Cycle {
         self.events.fetch_add(n as i64, SeqCst);
     }
 
-    /// `n` of its events ended. Says whether the cycle has ended with them.
+    /// `n` of its events ended. Returns whether the cycle has ended with them.
     #[must_use]
     pub(crate) fn ended(&self, n: usize) -> bool {
         n > 0 && self.events.fetch_sub(n as i64, SeqCst) == n as i64 && self.is_over()
     }
 
-    /// A producer outside ended. Says whether the cycle has ended with it.
+    /// A producer outside ended. Returns whether the cycle has ended with it.
     #[must_use]
     pub(crate) fn close_edge(&self) -> bool {
         self.open.fetch_sub(1, SeqCst) == 1 && self.is_over()

@@ -10,7 +10,7 @@ pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The processor this thread runs on, where the system tells and it is not a model's.
+/// The processor this thread runs on, where the system reports it and it is not a model's.
 pub(crate) fn processor() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     return Some(rustix::thread::sched_getcpu());
@@ -65,7 +65,7 @@ impl Clock {
     }
 }
 
-/// The numbers of the processors that this process may run on; none where the system does not tell.
+/// The numbers of the processors that this process may run on; none where the system does not report them.
 fn affinity() -> Vec<usize> {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     if let Ok(set) = rustix::thread::sched_getaffinity(None) {
@@ -77,7 +77,7 @@ fn affinity() -> Vec<usize> {
 /// How busy the processors that this process may run on are, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
-    /// Their numbers; none where the system does not tell.
+    /// Their numbers; none where the system does not report them.
     on: Vec<usize>,
     busy: u64,
     all: u64,
@@ -100,7 +100,7 @@ impl CpuMeter {
     }
 
     /// The share of them that was used since this was last asked, 0 to 100. 0 where the system does
-    /// not tell.
+    /// not report it.
     pub(crate) fn usage(&mut self) -> u32 {
         self.look(&stat());
         self.said
@@ -116,7 +116,7 @@ impl CpuMeter {
     }
 }
 
-/// What the system tells of its processors.
+/// What the system reports of its processors.
 fn stat() -> String {
     std::fs::read_to_string("/proc/stat").unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use comporta_model::column::Duty;
 use comporta_model::event::{Meta, Time};
 
 use crate::user;
@@ -87,8 +88,9 @@ impl<T> Failures<T> {
             }
         }
         let failure = Failure { number, reason, attempts, at, replayable: event.is_some() };
-        // The group was told of the failure; a replay is no longer its concern.
-        let meta = Meta { ack: None, ..meta.clone() };
+        // The failure was reported to the group; a replay is no longer its concern.
+        let duty = Duty { ack: None, ..meta.duty.clone() };
+        let meta = Meta { duty, ..meta.clone() };
         self.kept.push_back(Failed { failure, event, meta });
         forgotten
     }

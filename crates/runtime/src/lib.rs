@@ -58,7 +58,7 @@ pub use app::{App, StageOf, StageRef};
 pub use control::{Control, ControlError};
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
-pub use path::push::{Push, PushError};
+pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
 pub use rehearse::PolicyWarning;
 pub use running::{Ended, Running, Summary};

@@ -40,7 +40,7 @@ pub(crate) trait Node: Send + Sync {
     fn begin_finish(&self, _: &Core, _: &mut Effects) {}
     /// The program stops: what it holds is cancelled.
     fn cancel(&self, effects: &mut Effects);
-    /// The program has stopped: a source is told what it has not been told yet, and goes.
+    /// The program has stopped: what a source has not been reported yet is reported to it, and it is dropped.
     fn farewell(&self, _: &Core, _: &mut Effects) {}
     /// Sheds an event if an instance of its cycle waits for it. Returns whether one did.
     fn break_cycle(&self, _: &Core, _: &mut Effects) -> bool {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use comporta_model::event::Time;
-use comporta_model::plan::{Choice, PoolSettings, defaults};
+use comporta_model::plan::{Choice, ClusterSettings, defaults};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Policy, TimerId};
 
@@ -130,7 +130,7 @@ impl fmt::Display for Decision {
 }
 
 impl PolicyHost {
-    pub(crate) fn new(cluster: usize, settings: &PoolSettings) -> Self {
+    pub(crate) fn new(cluster: usize, settings: &ClusterSettings) -> Self {
         PolicyHost {
             cluster,
             name: settings.name.clone(),
@@ -148,7 +148,7 @@ impl PolicyHost {
         }
     }
 
-    /// The policy that governs.
+    /// The policy that is installed.
     pub(crate) fn choice(&self) -> Choice {
         self.choice.lock().clone()
     }

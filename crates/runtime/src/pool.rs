@@ -44,9 +44,9 @@ struct Ask {
     threads: usize,
 }
 
-/// What came of a token at the door of a pool.
+/// What came of a token that was to enter a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum EnterOutcome {
     /// Its visit can be made; the pool is then to be left.
     Entered,
     /// It waits here.
@@ -102,23 +102,23 @@ impl Pool {
         (places.threads + places.coming).saturating_sub(places.owed())
     }
 
-    /// A token comes; `belongs` says whether it still should.
+    /// A token comes; `belongs` returns whether it still should.
     pub(crate) fn enter(
         &self,
         token: Token,
         priority: i32,
         belongs: impl FnOnce() -> bool,
-    ) -> Door {
+    ) -> EnterOutcome {
         let mut places = self.places.lock();
         if !belongs() {
-            return Door::Moved;
+            return EnterOutcome::Moved;
         }
         if places.free() == 0 {
             places.waiting.push((priority, token));
-            return Door::Waits;
+            return EnterOutcome::Waits;
         }
         places.busy += 1;
-        Door::Entered
+        EnterOutcome::Entered
     }
 
     /// A visit has ended: its thread goes to the pool that asked first, or the next token may come.
@@ -260,7 +260,7 @@ mod tests {
         }
         pools[0].add(threads, &mut Vec::new());
         for _ in 0..threads {
-            assert_eq!(pools[0].enter(token(0), 0, STAYS), Door::Entered);
+            assert_eq!(pools[0].enter(token(0), 0, STAYS), EnterOutcome::Entered);
         }
         pools
     }
@@ -283,12 +283,16 @@ mod tests {
     #[test]
     fn a_token_waits_while_there_are_as_many_visits_as_threads() {
         let pools = three(2);
-        assert_eq!(pools[0].enter(token(1), 0, STAYS), Door::Waits);
-        assert_eq!(pools[0].enter(token(2), 0, STAYS), Door::Waits);
-        assert_eq!(pools[0].enter(token(3), 0, || false), Door::Moved);
+        assert_eq!(pools[0].enter(token(1), 0, STAYS), EnterOutcome::Waits);
+        assert_eq!(pools[0].enter(token(2), 0, STAYS), EnterOutcome::Waits);
+        assert_eq!(pools[0].enter(token(3), 0, || false), EnterOutcome::Moved);
         assert_eq!(leave(&pools, 0), [token(1)]);
         pools[0].cut(1);
-        assert_eq!(pools[0].enter(token(1), 0, STAYS), Door::Waits, "one thread, one visit");
+        assert_eq!(
+            pools[0].enter(token(1), 0, STAYS),
+            EnterOutcome::Waits,
+            "one thread, one visit"
+        );
         let mut ready = Vec::new();
         pools[0].set_stand_ins(1, &mut ready);
         assert_eq!(ready, [token(2)]);
@@ -300,12 +304,12 @@ mod tests {
     fn what_waits_goes_on_by_priority_and_then_in_the_order_in_which_it_came() {
         let pools = three(1);
         for (stage, priority) in [(1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
-            assert_eq!(pools[0].enter(token(stage), priority, STAYS), Door::Waits);
+            assert_eq!(pools[0].enter(token(stage), priority, STAYS), EnterOutcome::Waits);
         }
         let mut order = Vec::new();
         for _ in 0..5 {
             let went = leave(&pools, 0);
-            assert_eq!(pools[0].enter(went[0], 0, STAYS), Door::Entered);
+            assert_eq!(pools[0].enter(went[0], 0, STAYS), EnterOutcome::Entered);
             order.extend(went.iter().map(|token| token.stage));
         }
         assert_eq!(order, [2, 4, 1, 3, 5]);
@@ -327,7 +331,7 @@ mod tests {
     fn a_thread_without_a_visit_goes_at_once_and_takes_what_waits() {
         let pools = three(1);
         pools[0].add(1, &mut Vec::new());
-        assert_eq!(pools[1].enter(token(7), 0, STAYS), Door::Waits, "it has no thread yet");
+        assert_eq!(pools[1].enter(token(7), 0, STAYS), EnterOutcome::Waits, "it has no thread yet");
         let mut ready = Vec::new();
         pools[0].ask(&pools[1], 1, &pools, &mut ready);
         assert_eq!((ready, threads(&pools)), (vec![token(7)], [1, 1, 0]));

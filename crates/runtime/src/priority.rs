@@ -3,7 +3,7 @@
 //! it waits for itself.
 //!
 //! While no stage has a priority, nothing is kept and nothing costs. While one has, workers take their
-//! tokens from the shared queue, whose order is exact, rather than from queues of their own.
+//! tokens from the shared queue, whose order is exact, rather than from per-worker queues.
 
 use std::collections::HashMap;
 

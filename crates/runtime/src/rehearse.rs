@@ -4,7 +4,7 @@
 use std::fmt;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{PoolSettings, Settings};
+use comporta_model::plan::{ClusterSettings, Settings};
 use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
@@ -49,13 +49,13 @@ pub(crate) fn rehearse(
 ) -> Result<Vec<PolicyWarning>, Vec<StartError>> {
     let mut refused = Vec::new();
     let mut warnings = Vec::new();
-    for (cluster, pool) in settings.pools.iter().enumerate() {
-        let mut mock = cluster_of(graph, depths, settings, cluster);
-        if let Err(message) = start(registry, pool, &mut mock) {
-            let (cluster, policy) = (pool.name.clone(), pool.policy.to_string());
+    for (number, cluster) in settings.clusters.iter().enumerate() {
+        let mut mock = cluster_of(graph, depths, settings, number);
+        if let Err(message) = start(registry, cluster, &mut mock) {
+            let (cluster, policy) = (cluster.name.clone(), cluster.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
-        warnings.extend(given_up(graph, settings, cluster, &mock));
+        warnings.extend(given_up(graph, settings, number, &mock));
     }
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
@@ -64,47 +64,47 @@ pub(crate) fn rehearse(
 fn given_up(
     graph: &Graph,
     settings: &Settings,
-    cluster: usize,
+    number: usize,
     mock: &Mock,
 ) -> impl Iterator<Item = PolicyWarning> {
     let stages = graph.stages.iter().zip(&settings.stages);
-    let in_order = stages.filter(move |(spec, settled)| {
-        settled.pool == cluster && settled.instances == 1 && !spec.ordered
+    let in_order = stages.filter(move |(spec, stage_settings)| {
+        stage_settings.cluster == number && stage_settings.instances == 1 && !spec.ordered
     });
     in_order.filter_map(move |(spec, _)| {
         let instances = mock.at(&spec.name).instances;
-        let policy = settings.pools[cluster].policy.name.clone();
+        let policy = settings.clusters[number].policy.name.clone();
         let stage = spec.name.to_string();
         (instances > 1).then_some(PolicyWarning::OrderGivenUp { stage, policy, instances })
     })
 }
 
 /// A cluster as its policy would find it.
-fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, cluster: usize) -> Mock {
-    let mut infos = stage_infos(graph, depths, |id| settings.stages[id].pool == cluster);
+fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize) -> Mock {
+    let mut infos = stage_infos(graph, depths, |id| settings.stages[id].cluster == number);
     for info in &mut infos {
         info.instances_said = settings.stages[info.id.index()].instances_said;
     }
-    let pool = &settings.pools[cluster];
-    let mut mock = Mock::cluster(&pool.name, infos)
-        .with_threads(pool.threads)
+    let cluster = &settings.clusters[number];
+    let mut mock = Mock::cluster(&cluster.name, infos)
+        .with_threads(cluster.threads)
         .with_cpus(CpuMeter::begin().processors(), 0);
-    for (spec, settled) in graph.stages.iter().zip(&settings.stages) {
-        if settled.pool == cluster {
+    for (spec, stage_settings) in graph.stages.iter().zip(&settings.stages) {
+        if stage_settings.cluster == number {
             let stage = mock.at_mut(&spec.name);
-            stage.instances = settled.instances;
-            stage.capacity = settled.capacity;
-            stage.when_full = settled.when_full;
-            stage.priority = settled.priority;
+            stage.instances = stage_settings.instances;
+            stage.capacity = stage_settings.capacity;
+            stage.when_full = stage_settings.when_full;
+            stage.priority = stage_settings.priority;
         }
     }
     mock
 }
 
-fn start(registry: &Registry, pool: &PoolSettings, mock: &mut Mock) -> Result<(), String> {
-    let entry = registry.find(&pool.policy.name);
-    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", pool.policy.name))?;
-    match user::call(|| mock.start(&mut *entry.make(&pool.policy))) {
+fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
+    let entry = registry.find(&cluster.policy.name);
+    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
+    match user::call(|| mock.start(&mut *entry.make(&cluster.policy))) {
         Ok(started) => started.map_err(|refused| refused.to_string()),
         Err(panic) => Err(panic.to_string()),
     }

@@ -147,7 +147,8 @@ impl Core {
             if done(&run) {
                 return true;
             }
-            let left = bound.map(|bound| bound.saturating_sub(self.clock.now().since(start)));
+            let left =
+                bound.map(|bound| bound.saturating_sub(self.clock.now().duration_since(start)));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
@@ -192,7 +193,7 @@ impl Core {
         self.dispatch(effects);
     }
 
-    /// After the stop, when the workers are gone: cancels what their last visits left behind, and tells
+    /// After the stop, when the workers are gone: cancels what their last visits left behind, and reports to
     /// sources what has settled.
     pub(crate) fn farewell(&self) {
         self.cancel();

@@ -55,8 +55,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What a handler passed to `quit`, if it is an `R`.
-    pub fn result<R: Any>(&mut self) -> Option<R> {
+    /// Takes what a handler passed to `quit`. Returns `None` if nothing was passed, it was taken already
+    /// or it is no `R`; in the last case it stays.
+    pub fn take_result<R: Any>(&mut self) -> Option<R> {
         let result = self.result.take()?;
         match result.downcast() {
             Ok(result) => Some(*result),
@@ -279,13 +280,13 @@ impl Core {
                 message: format!("no thread for the clock: {error}"),
             })?;
         }
-        govern(self)
+        install_policies(self)
     }
 }
 
 /// Gives every cluster its threads and its policy.
-pub(crate) fn govern(core: &Arc<Core>) -> Result<(), StartError> {
-    for (host, settings) in core.policy_hosts.iter().zip(&core.settings.pools) {
+pub(crate) fn install_policies(core: &Arc<Core>) -> Result<(), StartError> {
+    for (host, settings) in core.policy_hosts.iter().zip(&core.settings.clusters) {
         host.install(core, settings.policy.clone()).map_err(|refused| match refused {
             InstallError::Threads(message) => StartError::Threads { message },
             InstallError::Policy(message) => StartError::Policy {

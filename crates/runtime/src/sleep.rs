@@ -30,7 +30,7 @@ use crate::timer::Timers;
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 16 };
 /// How often an idle worker looks around before it sleeps: ten microseconds in all, or less.
 const LOOKS: u32 = if cfg!(shuttle) { 1 } else { 24 };
-/// How often it gives way to others, where there are more than processors.
+/// How often it yields to others, where there are more than processors.
 const YIELDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 
 /// The sleepers and searchers of one workers.
@@ -120,7 +120,7 @@ impl Sleep {
         fence(SeqCst);
     }
 
-    /// The last look found work. Says whether the worker now counts as searching, because someone
+    /// The last look found work. Returns whether the worker now counts as searching, because someone
     /// woke it meanwhile.
     pub(crate) fn cancel(&self, woken: &Arc<Woken>) -> bool {
         let mut sleepers = self.sleepers.lock();
@@ -210,11 +210,11 @@ impl Awake {
         self.threads.load(SeqCst) >= self.cpus
     }
 
-    /// Waits a little while for work that others may be about to make; says whether some was seen.
+    /// Waits a little while for work that others may be about to make; returns whether some was seen.
     ///
     /// Nobody else awake makes any, and callers from outside find a thread sooner that has used less
     /// of its time: the scheduler lets it run at once, in place of the caller. Where every thread has
-    /// a processor, one that spins is there at once. Where they are more, it gives way to those that
+    /// a processor, one that spins is there at once. Where they are more, it yields to those that
     /// have work, which is a switch of threads without a sleep and a wake.
     fn linger(&self, mut sees_work: impl FnMut() -> bool) -> bool {
         let (looks, pause): (u32, fn()) = match self.threads.load(SeqCst) {
@@ -236,7 +236,7 @@ const SPELL: Duration = Duration::from_micros(200);
 const SHARED: Duration = Duration::from_micros(180);
 /// How long it then sleeps: long enough that the system does not let it go on at once.
 const NAP: Duration = Duration::from_micros(20);
-/// Who was away for longer than this, twice, met a thread that takes all it gets, and gives way so
+/// Who was away for longer than this, twice, met a thread that takes all it gets, and yields so
 /// many times more rarely than it was away: else it would get a twentieth of the processor, not half.
 const LONG: Duration = Duration::from_micros(500);
 const LONG_TIMES: u32 = 64;
@@ -247,9 +247,9 @@ const LONG_TIMES: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct YieldTimer {
     due: Time,
-    /// When it last gave way, another worked on its processor.
+    /// When it last yielded, another worked on its processor.
     shares: bool,
-    /// When it last gave way, it was away for long.
+    /// When it last yielded, it was away for long.
     long: bool,
 }
 
@@ -266,11 +266,11 @@ impl YieldTimer {
         now >= self.due
     }
 
-    /// Gives way; says when it was back.
+    /// Yields the processor; returns when it was back.
     ///
     /// Two workers that take turns on one processor would do so for long while another is idle: each
     /// has run too lately for the system to move it. One that sleeps, however shortly, is placed anew.
-    pub(crate) fn give_way(&mut self, now: Time, clock: impl FnOnce() -> Time) -> Time {
+    pub(crate) fn yield_now(&mut self, now: Time, clock: impl FnOnce() -> Time) -> Time {
         if self.shares && !cfg!(shuttle) {
             thread::park_timeout(NAP); // nobody wakes it: it is no sleeper
         } else {
@@ -282,7 +282,7 @@ impl YieldTimer {
     }
 
     fn note(&mut self, left: Time, back: Time) {
-        let away = back.since(left);
+        let away = back.duration_since(left);
         self.shares = !self.shares && away > SHARED;
         let long = away > LONG;
         let pause = if long && self.long { away * LONG_TIMES } else { SPELL };
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(whom(&sleepers(&[1, 0]), None), Some(1));
     }
 
-    /// Away for so many microseconds, one time after the other: after how many it gives way again,
+    /// Away for so many microseconds, one time after the other: after how many it yields again,
     /// and whether it then sleeps.
     fn away(times_us: &[u64]) -> Vec<(u64, bool)> {
         let mut yield_timer = YieldTimer::default();
@@ -330,7 +330,7 @@ mod tests {
             let back = left + Duration::from_micros(*us);
             assert!(yield_timer.asks(left));
             yield_timer.note(left, back);
-            (yield_timer.due.since(back).as_nanos() as u64 / US, yield_timer.shares)
+            (yield_timer.due.duration_since(back).as_nanos() as u64 / US, yield_timer.shares)
         });
         told.collect()
     }

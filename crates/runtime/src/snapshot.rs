@@ -11,7 +11,7 @@ use crate::stage::permits::Shed;
 /// How many events came to a queue, and how they ended. They never go back.
 ///
 /// At rest, and in every [`StageSnapshot`], which is taken under the queue's lock:
-/// `offered = refused + shed at the door + arrived` and
+/// `offered = refused + shed on entry + arrived` and
 /// `arrived = handled + shed later + failed + cancelled + queued + in_flight + outboxed`.
 ///
 /// A copy counts where it arrives. A retry is no new arrival. A replay is: it counts as offered
@@ -21,7 +21,7 @@ use crate::stage::permits::Shed;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Events that came to the door.
+    /// Events that were offered to it.
     pub offered: u64,
     /// Given back to a pusher.
     pub refused: u64,

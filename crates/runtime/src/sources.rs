@@ -98,7 +98,7 @@ where
         for _ in 0..demand.events {
             let due = start + Duration::from_nanos((self.sent as f64 * self.gap_ns) as u64);
             if due > demand.now {
-                return Ok(Pull::After(due.since(demand.now)));
+                return Ok(Pull::After(due.duration_since(demand.now)));
             }
             match self.events.next() {
                 Some(event) => out.send(event),
@@ -133,12 +133,12 @@ impl Source for Ticks {
             return Err(Error::msg("a timer needs a gap above zero"));
         }
         let start = *self.start.get_or_insert(demand.now);
-        let passed = demand.now.since(start).as_nanos() as u64 / gap;
+        let passed = demand.now.duration_since(start).as_nanos() as u64 / gap;
         if passed > self.next {
             out.send(passed - 1);
             self.next = passed;
         }
         let due = start + Duration::from_nanos(gap.saturating_mul(self.next + 1));
-        Ok(Pull::After(due.since(demand.now)))
+        Ok(Pull::After(due.duration_since(demand.now)))
     }
 }

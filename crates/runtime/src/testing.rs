@@ -1,6 +1,6 @@
-//! The test kit: a stage, or a whole graph, run step by step on virtual time.
+//! The test runtime: a stage, or a whole graph, run step by step on virtual time.
 //!
-//! [`Probe`] runs one stage by itself. [`Kit`] runs a graph with the code that runs in production,
+//! [`StageTester`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
 //! but on the thread of the test: each step is one visit, and which worker makes it is chosen by a
 //! seed. Time stands still unless the test moves it.
 
@@ -20,17 +20,17 @@ use crate::effects::Effects;
 use crate::env::Clock;
 use crate::failure::Reason;
 use crate::path::work::{Stepped, Worker, as_worker};
-use crate::running::{govern, ready};
+use crate::running::{install_policies, ready};
 use crate::snapshot::Snapshot;
 use crate::stage::handle::Fault;
 use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;
 
-/// One stage by itself: push events, look at what it sent.
+/// One stage by itself: send it events, look at what it sent.
 ///
 /// ```
-/// # use comporta_runtime::testing::Probe;
+/// # use comporta_runtime::testing::StageTester;
 /// # use comporta_model::{event::Ev, port::Out, stage::{Cx, Stage}, error::Result};
 /// struct Double;
 /// impl Stage for Double {
@@ -41,25 +41,25 @@ use crate::user;
 ///         Ok(())
 ///     }
 /// }
-/// let mut probe = Probe::new(Double);
-/// probe.push(21).unwrap();
-/// assert_eq!(probe.out.drain().collect::<Vec<_>>(), [42]);
+/// let mut tester = StageTester::new(Double);
+/// tester.send(21).unwrap();
+/// assert_eq!(tester.out.drain().collect::<Vec<_>>(), [42]);
 /// ```
-pub struct Probe<S: Stage> {
+pub struct StageTester<S: Stage> {
     /// The stage.
     pub stage: S,
-    /// What it sent: `probe.out.drain()`, or `probe.out.port.drain()`.
+    /// What it sent: `tester.out.drain()`, or `tester.out.port.drain()`.
     pub out: S::Ports,
     cx: Cx,
-    host: Arc<ProbeHost>,
+    host: Arc<TesterHost>,
 }
 
-struct ProbeHost {
+struct TesterHost {
     clock: Clock,
     quit: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl Host for ProbeHost {
+impl Host for TesterHost {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -68,25 +68,25 @@ impl Host for ProbeHost {
     }
 }
 
-impl<S: Stage> Probe<S> {
+impl<S: Stage> StageTester<S> {
     /// The stage, initialised. Panics if that fails.
     pub fn new(mut stage: S) -> Self {
-        let host = Arc::new(ProbeHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
-        let cx = Cx::new("probe".into(), 0, host.clone());
+        let host = Arc::new(TesterHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
+        let cx = Cx::new("tester".into(), 0, host.clone());
         if let Err(error) = stage.init(&cx) {
             panic!("init failed: {error}");
         }
-        Probe { stage, out: S::Ports::new(), cx, host }
+        StageTester { stage, out: S::Ports::new(), cx, host }
     }
 
-    /// Hands it an event. What a failing call sent is withdrawn, as in a program.
+    /// Sends it an event. What a failing call sent is withdrawn, as in a program.
     ///
     /// # Errors
     /// The error or panic of the handler.
-    pub fn push(&mut self, event: S::In) -> Result<(), Reason> {
+    pub fn send(&mut self, event: S::In) -> Result<(), Reason> {
         use crate::stage::ports::{Mark, Withdraw};
         let mut slot = Some(event);
-        let Probe { stage, out, cx, .. } = self;
+        let StageTester { stage, out, cx, .. } = self;
         out.each(&mut Mark);
         let result = match user::call(|| stage.handle(Ev::lend(&mut slot), out, cx)) {
             Ok(Ok(())) => Ok(()),
@@ -99,12 +99,12 @@ impl<S: Stage> Probe<S> {
         result
     }
 
-    /// Tells it that there are no more events.
+    /// Calls its `finish`: there are no more events.
     ///
     /// # Errors
     /// The error or panic of the handler.
     pub fn finish(&mut self) -> Result<(), Reason> {
-        let Probe { stage, out, cx, .. } = self;
+        let StageTester { stage, out, cx, .. } = self;
         match user::call(|| stage.finish(out, cx)) {
             Ok(result) => result.map_err(|error| Reason::Error(error.to_string())),
             Err(reason) => Err(reason),
@@ -127,9 +127,9 @@ impl<S: Stage> Probe<S> {
     }
 }
 
-impl<S: Stage> fmt::Debug for Probe<S> {
+impl<S: Stage> fmt::Debug for StageTester<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Probe").field("cx", &self.cx).finish_non_exhaustive()
+        f.debug_struct("StageTester").field("cx", &self.cx).finish_non_exhaustive()
     }
 }
 
@@ -137,7 +137,7 @@ impl<S: Stage> fmt::Debug for Probe<S> {
 #[derive(Clone)]
 pub struct Recorder<T>(Arc<Mutex<Vec<T>>>);
 
-/// Records what a port sends from now on. Before the app is made a [`Kit`].
+/// Records what a port sends from now on. Before the app is made a [`TestRuntime`].
 pub fn record<T: Clone + Send + 'static>(app: &App, port: impl AsPort<T>) -> Recorder<T> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let recorder = Recorder(seen.clone());
@@ -166,7 +166,7 @@ const TIMERS_IN_VAIN: usize = 1_000;
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
-/// use comporta::{App, Plan, testing::Kit};
+/// use comporta::{App, Plan, testing::TestRuntime};
 ///
 /// let app = App::new("slow-end");
 /// let numbers = app.source("numbers", || 0..10_u64);
@@ -175,39 +175,39 @@ const TIMERS_IN_VAIN: usize = 1_000;
 /// app.connect(numbers, pass);
 /// app.connect(pass, end);
 ///
-/// let mut kit = Kit::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
-/// kit.hold("end"); // as if its handler took for ever
-/// kit.settle();
-/// let snapshot = kit.snapshot();
+/// let mut runtime = TestRuntime::new(app, &Plan::new().every(|stage| stage.capacity(2)))?;
+/// runtime.hold("end"); // as if its handler took for ever
+/// runtime.run_until_idle();
+/// let snapshot = runtime.snapshot();
 /// assert_eq!(snapshot.stage("end").unwrap().queued, 2); // full, so the others wait
 /// assert_eq!(snapshot.stage("end").unwrap().counts.handled, 0);
 ///
-/// kit.resume("end");
-/// assert!(kit.run());
-/// assert_eq!(kit.snapshot().stage("end").unwrap().counts.handled, 10);
+/// runtime.resume("end");
+/// assert!(runtime.run());
+/// assert_eq!(runtime.snapshot().stage("end").unwrap().counts.handled, 10);
 /// # Ok::<(), comporta_runtime::StartError>(())
 /// ```
-pub struct Kit {
+pub struct TestRuntime {
     core: Arc<Core>,
     workers: Vec<Worker>,
     dice: u64,
 }
 
-impl Kit {
+impl TestRuntime {
     /// Builds the program; its sources are open and its instances made, but nothing has run.
     ///
     /// # Errors
     /// As [`App::start`].
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
-        let kit = Kit { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
-        let effects = ready(&kit.core)?;
-        if let Err(refused) = govern(&kit.core) {
+        let runtime = TestRuntime { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
+        let effects = ready(&runtime.core)?;
+        if let Err(refused) = install_policies(&runtime.core) {
             effects.abandon();
             return Err(refused);
         }
-        kit.core.dispatch(effects);
-        Ok(kit)
+        runtime.core.dispatch(effects);
+        Ok(runtime)
     }
 
     /// Chooses which worker makes each step by this seed; the same seed gives the same run.
@@ -217,7 +217,7 @@ impl Kit {
         self
     }
 
-    /// Makes one visit, if there is anything to do now. Says whether there was.
+    /// Makes one visit, if there is anything to do now. Returns `true` if there was.
     pub fn step(&mut self) -> bool {
         if self.core.is_stopped() {
             return false;
@@ -232,10 +232,10 @@ impl Kit {
         })
     }
 
-    /// Steps until there is nothing to do now. Says how many steps that took.
+    /// Steps until there is nothing to do now. Returns how many steps that took.
     ///
     /// Panics after ten million: such a program never comes to rest.
-    pub fn settle(&mut self) -> usize {
+    pub fn run_until_idle(&mut self) -> usize {
         let mut steps = 0;
         while self.step() {
             steps += 1;
@@ -244,32 +244,32 @@ impl Kit {
         steps
     }
 
-    /// Moves time forward and settles, stopping at each timer on the way.
+    /// Moves time forward and runs until idle, stopping at each timer on the way.
     pub fn advance(&mut self, by: Duration) {
         let end = self.core.clock.now() + by;
-        self.settle();
+        self.run_until_idle();
         while !self.core.is_stopped()
             && let Some(next) = self.core.timers.next().filter(|next| *next <= end)
         {
-            self.core.clock.advance(next.since(self.core.clock.now()));
-            self.settle();
+            self.core.clock.advance(next.duration_since(self.core.clock.now()));
+            self.run_until_idle();
         }
-        self.core.clock.advance(end.since(self.core.clock.now()));
+        self.core.clock.advance(end.duration_since(self.core.clock.now()));
     }
 
-    /// Runs until every stage has ended, jumping over time in which nothing happens. Says whether
+    /// Runs until every stage has ended, jumping over time in which nothing happens. Returns whether
     /// it came to its end; if not, something waits for an event that does not come.
     pub fn run(&mut self) -> bool {
         // Timers of policies go on for ever; a program that they do not bring on is at rest.
         let mut in_vain = 0;
         while in_vain < TIMERS_IN_VAIN {
             let awaited = self.core.timers.awaits_token(); // something is sure to come
-            in_vain = if self.settle() == 0 && !awaited { in_vain + 1 } else { 0 };
+            in_vain = if self.run_until_idle() == 0 && !awaited { in_vain + 1 } else { 0 };
             if self.is_ended() {
                 return true;
             }
             let Some(next) = self.core.timers.next() else { return false };
-            self.core.clock.advance(next.since(self.core.clock.now()));
+            self.core.clock.advance(next.duration_since(self.core.clock.now()));
         }
         false
     }
@@ -396,15 +396,15 @@ impl Kit {
     }
 }
 
-impl Drop for Kit {
+impl Drop for TestRuntime {
     fn drop(&mut self) {
         self.core.stop(); // lets go of the instances
         self.core.farewell();
     }
 }
 
-impl fmt::Debug for Kit {
+impl fmt::Debug for TestRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kit").field("app", &self.core.graph.name).finish_non_exhaustive()
+        f.debug_struct("TestRuntime").field("app", &self.core.graph.name).finish_non_exhaustive()
     }
 }

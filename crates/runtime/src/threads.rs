@@ -111,11 +111,11 @@ impl Core {
                 }
             }
             let now = self.clock.now();
-            if now.since(looked) >= HURRY && self.timers.was_hurried() {
+            if now.duration_since(looked) >= HURRY && self.timers.was_hurried() {
                 looked = now;
                 self.look(now);
             }
-            if now.since(watched) >= beat {
+            if now.duration_since(watched) >= beat {
                 watched = now;
                 self.watch(now);
             }

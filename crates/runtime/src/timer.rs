@@ -194,7 +194,7 @@ impl Timers {
             return false;
         }
         let at_most = if self.hurried.load(SeqCst) { at_most.min(HURRY) } else { at_most };
-        let next = state.heap.peek().map(|Reverse(first)| first.due.since(now));
+        let next = state.heap.peek().map(|Reverse(first)| first.due.duration_since(now));
         let state = wait(&self.changed, state, Some(next.unwrap_or(at_most).min(at_most)));
         !state.stopped
     }

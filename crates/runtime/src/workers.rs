@@ -18,8 +18,8 @@ pub(crate) struct WorkerGroup {
     pub(crate) name: String,
     pub(crate) shared: CachePadded<Shared>,
     pub(crate) sleep: CachePadded<Sleep>,
-    /// Workers have ready queues of their own, and steal.
-    own_queues: AtomicBool,
+    /// Workers have per-worker ready queues, and steal.
+    per_worker_queues: AtomicBool,
     /// There are several pools, which have to be entered and left.
     pooled: AtomicBool,
     roster: CachePadded<Mutex<Roster>>,
@@ -64,7 +64,7 @@ impl WorkerHandle {
         self.since.store(if long { since | AWAY } else { since }, SeqCst);
     }
 
-    /// It has ended its visit. Says whether that was known, or found, to take long.
+    /// It has ended its visit. Returns whether that was known, or found, to take long.
     pub(crate) fn end(&self) -> bool {
         self.since.swap(0, SeqCst) & AWAY != 0
     }
@@ -87,13 +87,14 @@ impl WorkerHandle {
     /// For how long it has been in one visit.
     pub(crate) fn in_visit(&self, now: Time) -> Option<Duration> {
         let since = self.since.load(Relaxed) & !AWAY;
-        (since > 0).then(|| now.since(Time::from_nanos(since)))
+        (since > 0).then(|| now.duration_since(Time::from_nanos(since)))
     }
 
     /// Whether the visit it is in takes longer than this, and nobody knew: says so once.
     pub(crate) fn note_long(&self, now: Time, long: Duration) -> bool {
         let since = self.since.load(SeqCst);
-        let is_long = since > 0 && since < AWAY && now.since(Time::from_nanos(since)) > long;
+        let is_long =
+            since > 0 && since < AWAY && now.duration_since(Time::from_nanos(since)) > long;
         is_long && self.since.compare_exchange(since, since | AWAY, SeqCst, SeqCst).is_ok()
     }
 }
@@ -105,20 +106,20 @@ impl WorkerGroup {
             name,
             shared: CachePadded::default(),
             sleep: CachePadded::new(Sleep::new(awake)),
-            own_queues: AtomicBool::new(false),
+            per_worker_queues: AtomicBool::new(false),
             pooled: AtomicBool::new(false),
             roster: CachePadded::default(),
             epoch: AtomicU64::new(1),
         }
     }
 
-    /// Whether its workers have ready queues of their own.
-    pub(crate) fn own_queues(&self) -> bool {
-        self.own_queues.load(Acquire)
+    /// Returns `true` if its workers have per-worker ready queues.
+    pub(crate) fn per_worker_queues(&self) -> bool {
+        self.per_worker_queues.load(Acquire)
     }
 
-    pub(crate) fn set_own_queues(&self, own: bool) {
-        self.own_queues.store(own, Release);
+    pub(crate) fn set_per_worker_queues(&self, per_worker: bool) {
+        self.per_worker_queues.store(per_worker, Release);
     }
 
     /// Whether pools have to be entered. If there is only one, it has as many threads as there are.

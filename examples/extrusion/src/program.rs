@@ -134,7 +134,7 @@ pub fn build(args: Args) -> Result<App> {
     };
     let app = app(args, Arc::new(report));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    app.plan(Plan::new().stage("extrusion", |stage| stage.instances(cpus)));
+    app.set_plan(Plan::new().stage("extrusion", |stage| stage.instances(cpus)));
     Ok(app)
 }
 

@@ -70,18 +70,18 @@ where
         job,
         image: treat::grayscale(image),
     });
-    let threshold = app.update("threshold", move |item: &mut Item<Grey>| {
+    let threshold = app.map_in_place("threshold", move |item: &mut Item<Grey>| {
         treat::threshold(&mut item.image, level);
     });
     let mut scratch = Scratch::default();
-    let blur = app.update("blur", move |item: &mut Item<Grey>| {
+    let blur = app.map_in_place("blur", move |item: &mut Item<Grey>| {
         let radius = treat::radius(item.image.height);
         treat::blur(&mut item.image, radius, &mut scratch);
     });
-    let threshold2 = app.update("threshold2", |item: &mut Item<Grey>| {
+    let threshold2 = app.map_in_place("threshold2", |item: &mut Item<Grey>| {
         treat::threshold(&mut item.image, HALF);
     });
-    let invert = app.update("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
+    let invert = app.map_in_place("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
     let save = app.stage("save", Save::new(out)).effects();
     let report = app.stage("report", report);
     match draw {
@@ -164,7 +164,7 @@ pub fn build(args: Args) -> Result<App> {
     };
     let report = Report::new(out.clone(), verify.then_some(level));
     let app = app(Settings { input, out, level }, report);
-    app.plan(plan());
+    app.set_plan(plan());
     Ok(app)
 }
 

@@ -79,7 +79,7 @@ impl Stage for Report {
 
     fn finish(&mut self, (): &mut (), cx: &Cx) -> Result {
         let now = cx.now();
-        let seconds = now.since(self.began.unwrap_or(now)).as_secs_f64();
+        let seconds = now.duration_since(self.began.unwrap_or(now)).as_secs_f64();
         let verify = self.verify.is_some();
         say(&mut io::stdout().lock(), &self.tally, seconds, verify, &self.folder.display())?;
         Ok(())
@@ -117,7 +117,7 @@ fn say(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use comporta::testing::Probe;
+    use comporta::testing::StageTester;
     use std::fs;
 
     #[test]
@@ -132,11 +132,11 @@ mod tests {
         let mut result = black;
         result.pixels.fill(255); // all ink
         let job = Job { saved: Some(63), ..Job::new(0, path) };
-        let mut report = Probe::new(Report::new(folder.clone(), Some(128)));
+        let mut report = StageTester::new(Report::new(folder.clone(), Some(128)));
         let mut push = |result: &picture::Grey| {
             picture::encode(result, &mut file).unwrap();
             fs::write(folder.join(files::name(0)), &file).unwrap();
-            report.push(job.clone())
+            report.send(job.clone())
         };
         push(&result).unwrap();
         result.pixels[9 * 3 + 4] = 0;

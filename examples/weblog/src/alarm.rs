@@ -195,13 +195,13 @@ impl Stage for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use comporta::testing::Probe;
+    use comporta::testing::StageTester;
 
     fn alarms(times: impl IntoIterator<Item = i64>) -> Vec<(i64, i64)> {
-        let mut watch = Probe::new(Watch::default());
+        let mut watch = StageTester::new(Watch::default());
         for time in times {
             let (client, line) = ("c".to_owned(), format!("line at {time}"));
-            watch.push(Suspect { client, why: Suspicion::Refused, time, line }).unwrap();
+            watch.send(Suspect { client, why: Suspicion::Refused, time, line }).unwrap();
         }
         let said = watch.out.drain().map(|said| match said {
             Said::Alarm(alarm) => {

@@ -190,7 +190,7 @@ impl Stage for Persist {
 mod tests {
     use super::*;
     use crate::batch::Batch;
-    use comporta::testing::Probe;
+    use comporta::testing::StageTester;
     use std::sync::Arc;
 
     fn folder(name: &str) -> PathBuf {
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn a_segment_has_its_name_only_when_it_is_whole() {
         let folder = folder("whole");
-        let mut persist = Probe::new(Persist::new(folder.clone(), 8));
-        persist.push(batch("a line\n", 2)).unwrap();
+        let mut persist = StageTester::new(Persist::new(folder.clone(), 8));
+        persist.send(batch("a line\n", 2)).unwrap();
         assert_eq!(names(&folder), ["segment-0-00000.log.part"]);
         persist.finish().unwrap();
         assert_eq!(names(&folder), ["segment-0-00000.log"]);
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn only_the_last_segments_are_kept() {
         let folder = folder("kept");
-        let mut persist = Probe::new(Persist::new(folder.clone(), 2));
+        let mut persist = StageTester::new(Persist::new(folder.clone(), 2));
         let large = batch("x".repeat(1 << 20).as_str(), SEGMENT_BYTES as usize >> 20);
-        (0..3).for_each(|_| persist.push(large.clone()).unwrap());
+        (0..3).for_each(|_| persist.send(large.clone()).unwrap());
         assert_eq!(names(&folder), ["segment-0-00001.log", "segment-0-00002.log"]);
         persist.finish().unwrap();
         let said: Vec<_> = persist.out.drain().collect();
@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn a_folder_that_is_gone_fails_with_its_name() {
         let folder = folder("gone");
-        let mut persist = Probe::new(Persist::new(folder.clone(), 2));
+        let mut persist = StageTester::new(Persist::new(folder.clone(), 2));
         fs::remove_dir_all(&folder).unwrap();
-        let failed = persist.push(batch("a\n", 1)).unwrap_err();
+        let failed = persist.send(batch("a\n", 1)).unwrap_err();
         assert!(format!("{failed:?}").contains("weblog-gone"), "{failed:?}");
         persist.finish().unwrap();
         let said: Vec<_> = persist.out.drain().collect();

@@ -184,7 +184,7 @@ pub fn build(args: Args) -> Result<App> {
     let verify = verify.then(|| (input.clone(), window));
     let show = Show::new(folder.clone(), verify);
     let app = app(Settings { input, window, folder, keep }, show);
-    app.plan(plan());
+    app.set_plan(plan());
     Ok(app)
 }
 

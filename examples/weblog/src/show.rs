@@ -228,7 +228,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use comporta::testing::Probe;
+    use comporta::testing::StageTester;
 
     fn reported(lines: u64) -> Said {
         let mut report = Report::default();
@@ -238,11 +238,11 @@ mod tests {
 
     #[test]
     fn lines_that_were_not_stored_are_a_problem_with_its_reason() {
-        let mut show = Probe::new(Show::new("folder".into(), None));
-        show.push(reported(5_000)).unwrap();
+        let mut show = StageTester::new(Show::new("folder".into(), None));
+        show.send(reported(5_000)).unwrap();
         let fault = Some("no space left".to_owned());
-        show.push(Said::Stored(Stored { lines: 3_000, fault, ..Stored::default() })).unwrap();
-        show.push(Said::Stored(Stored { lines: 1_000, ..Stored::default() })).unwrap();
+        show.send(Said::Stored(Stored { lines: 3_000, fault, ..Stored::default() })).unwrap();
+        show.send(Said::Stored(Stored { lines: 1_000, ..Stored::default() })).unwrap();
         let problem = format!("{:?}", show.finish().unwrap_err());
         assert!(problem.contains("1,000 lines could not be stored: no space left"), "{problem}");
     }
@@ -253,8 +253,10 @@ mod tests {
         assert_eq!(gathered.differs_from(&Found::default()), None);
         gathered.add(reported(1));
         assert_eq!(gathered.differs_from(&Found::default()), Some("the totals"));
-        let mut show =
-            Probe::new(Show::new("f".into(), Some((Input::Generated { lines: 1, seed: 1 }, 1))));
+        let mut show = StageTester::new(Show::new(
+            "f".into(),
+            Some((Input::Generated { lines: 1, seed: 1 }, 1)),
+        ));
         let problem = format!("{:?}", show.finish().unwrap_err());
         assert!(problem.contains("the totals differ from what a plain loop finds"), "{problem}");
     }

@@ -104,7 +104,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use comporta::testing::Probe;
+    use comporta::testing::StageTester;
     use comporta::{Ended, Plan};
 
     use super::*;
@@ -147,17 +147,17 @@ mod tests {
 
     #[test]
     fn split_sends_words_without_case_and_marks() {
-        let mut split = Probe::new(Split);
-        split.push("The sea -- the SEA, 2 Ärzte!".to_owned()).unwrap();
+        let mut split = StageTester::new(Split);
+        split.send("The sea -- the SEA, 2 Ärzte!".to_owned()).unwrap();
         let words: Vec<_> = split.out.drain().collect();
         assert_eq!(words, ["the", "sea", "the", "sea", "2", "ärzte"]);
     }
 
     #[test]
     fn top_adds_partial_counts_and_keeps_the_most_frequent() {
-        let mut top = Probe::new(Top { most: 2, ..Top::default() });
+        let mut top = StageTester::new(Top { most: 2, ..Top::default() });
         for (word, times) in [("sea", 2), ("tide", 4), ("gate", 1), ("sea", 3), ("ebb", 4)] {
-            top.push((word.to_owned(), times)).unwrap();
+            top.send((word.to_owned(), times)).unwrap();
         }
         top.finish().unwrap();
         let most: Vec<_> = top.out.drain().collect();

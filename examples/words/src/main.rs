@@ -40,7 +40,7 @@ fn build(args: Args) -> App {
         writeln!(io::stdout(), "{times:9} {word}")
     });
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    app.plan(
+    app.set_plan(
         Plan::new()
             .stage("split", |stage| stage.instances(cpus))
             // At the end a counter sends as many tallies as it has met words, however many that is.

@@ -16,7 +16,7 @@ const CLOCKS_BEGIN: u64 = ns(CLOCK_WRONG_MAX);
 const CONTROL_BYTES: f64 = 300.0;
 
 impl Model<'_> {
-    /// Every replica tells of the last second, and every node on which none runs.
+    /// Every replica reports the last second, and every node on which none runs.
     pub(super) fn second(&mut self) {
         let second = self.now as f64 / NS;
         let disks = self.disk_uses();
@@ -85,7 +85,7 @@ impl Model<'_> {
         (usage, cpus)
     }
 
-    /// What a replica tells, unless its node is silent. Its counters begin anew.
+    /// What a replica reports, unless its node is silent. Its counters begin anew.
     fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
         let state_bytes = self.state_bytes(at as u32);
         let is_silent = self.is_silent(self.replicas[at].node as usize);
@@ -137,7 +137,7 @@ impl Model<'_> {
         })
     }
 
-    /// What nodes tell on which no replica runs, but for those that are silent or not there.
+    /// What nodes report on which no replica runs, but for those that are silent or not there.
     fn node_messages(&self, uses: &[(Usage, Vec<Cpu>)]) -> Vec<NodeMessage> {
         let mut speaks: Vec<bool> =
             self.nodes.iter().map(|node| node.state == NodeState::Active).collect();

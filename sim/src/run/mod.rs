@@ -50,7 +50,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, RunError> {
     run_with(scenario, &Registry::new(), &mut |_| {})
 }
 
-/// Runs a scenario with these strategies, and tells each second how far it has come.
+/// Runs a scenario with these strategies, and reports each second how far it has come.
 ///
 /// # Errors
 /// What is wrong with the scenario.

@@ -25,7 +25,7 @@ fn app(images: &Images, folder: &Arc<Folder>) -> App {
     let (files, folder) = (Arc::clone(&images.files), Arc::clone(folder));
     let count = files.len();
     let pictures = app.source("pictures", move || 0..count);
-    let load = app.each("load", move |number: usize, out| -> Result {
+    let load = app.process("load", move |number: usize, out| -> Result {
         let image = picture::decode(&files[number])?;
         out.send(Item { number, image });
         Ok(())
@@ -34,18 +34,18 @@ fn app(images: &Images, folder: &Arc<Folder>) -> App {
         number,
         image: treat::grayscale(image),
     });
-    let threshold = app.update("threshold", |item: &mut Item<Grey>| {
+    let threshold = app.map_in_place("threshold", |item: &mut Item<Grey>| {
         treat::threshold(&mut item.image, LEVEL);
     });
     let mut scratch = Scratch::default();
-    let blur = app.update("blur", move |item: &mut Item<Grey>| {
+    let blur = app.map_in_place("blur", move |item: &mut Item<Grey>| {
         let radius = treat::radius(item.image.height);
         treat::blur(&mut item.image, radius, &mut scratch);
     });
-    let threshold2 = app.update("threshold2", |item: &mut Item<Grey>| {
+    let threshold2 = app.map_in_place("threshold2", |item: &mut Item<Grey>| {
         treat::threshold(&mut item.image, HALF);
     });
-    let invert = app.update("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
+    let invert = app.map_in_place("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
     let save = app.sink("save", move |Item { number, image }: Item<Grey>| -> Result {
         let mut file = Vec::new();
         picture::encode(&image, &mut file)?;

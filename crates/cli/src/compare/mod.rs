@@ -38,7 +38,7 @@ pub(crate) use verdict::By;
 
 use crate::args::{BaseArgs, CompareArgs, PlanArgs};
 use crate::show::{self, Exit, When};
-use crate::{Refusal, flags, rehearse, settle};
+use crate::{Refusal, flags, rehearse, validate};
 use line::{Common, rates};
 use runs::{Combination, Load};
 use verdict::{Ranking, Run};
@@ -82,13 +82,13 @@ impl Asked {
     /// Checks what is asked for against the program; nothing runs yet.
     pub(crate) fn new(app: &App, files: &PlanSpec, args: CompareArgs) -> Result<Self, Refusal> {
         let graph = app.graph();
-        let own = app.own_plan();
+        let own = app.plan();
         let of = |policy: Option<&str>, threads: Option<usize>| {
             let policy = policy.map(str::to_owned);
             flags(files.clone(), &PlanArgs { base: args.base.clone(), policy, threads }, &own)
         };
         let plain = of(None, None);
-        let settings = settle(app, &plain).map_err(Refusal::Plan)?;
+        let settings = validate(app, &plain).map_err(Refusal::Plan)?;
         without_effects(&graph, settings.settings(), args.allow_effects)?;
         for plan in &args.base.plan {
             if !plan.is_file() {
@@ -116,11 +116,11 @@ impl Asked {
                 for &threads in &threads {
                     let mut spec = of(Some(policy), threads);
                     rates(*load, &sources).iter().for_each(|rate| spec.set("--load", rate));
-                    let settled = settle(app, &spec).map_err(Refusal::Plan)?;
-                    rehearse(app, &settled)?;
+                    let validated = validate(app, &spec).map_err(Refusal::Plan)?;
+                    rehearse(app, &validated)?;
                     combinations.push(Combination {
                         policy: policy.clone(),
-                        threads: threads_of(settled.settings(), &cluster),
+                        threads: threads_of(validated.settings(), &cluster),
                         threads_said: threads.is_some(),
                         load: *load,
                     });
@@ -196,7 +196,7 @@ impl Asked {
 /// Refuses a program whose stages do something to the world outside that nobody allowed to repeat.
 fn without_effects(graph: &Graph, settings: &Settings, allowed: bool) -> Result<(), Refusal> {
     let stages = graph.stages.iter().zip(&settings.stages);
-    let with = stages.filter(|(spec, settled)| spec.effects && !settled.stub);
+    let with = stages.filter(|(spec, validated)| spec.effects && !validated.stub);
     let names: Vec<_> = with.map(|(spec, _)| (&*spec.name, spec.kind)).collect();
     if allowed || names.is_empty() {
         return Ok(());
@@ -221,8 +221,8 @@ fn drain(plan: &Plan) -> Duration {
 }
 
 fn threads_of(settings: &Settings, cluster: &str) -> usize {
-    let pool = settings.pools.iter().find(|pool| pool.name == cluster);
-    pool.or(settings.pools.first()).map_or(1, |pool| pool.threads)
+    let named = settings.clusters.iter().find(|settings| settings.name == cluster);
+    named.or(settings.clusters.first()).map_or(1, |settings| settings.threads)
 }
 
 impl Comparison {

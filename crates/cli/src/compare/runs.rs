@@ -1,7 +1,7 @@
 //! What is compared: lists as they are given on the command line, what they combine to, and the
 //! order of the runs. The only file of the comparison that knows what a policy is.
 
-use comporta_model::plan::{Choice, Offer, settle_choice};
+use comporta_model::plan::{Choice, Offer, validate_choice};
 use comporta_stats::Dice;
 
 use crate::show::units::amount;
@@ -83,10 +83,10 @@ pub(crate) fn policies(text: &str) -> Result<Policies, String> {
 /// A policy as `--policy` takes it, by its first name.
 fn policy(text: &str, offers: &[Offer]) -> Result<String, String> {
     let mut choice: Choice = text.parse().map_err(|fault| format!("{fault}"))?;
-    let settled = settle_choice("policy", offers, &choice, "policy");
-    let settled = settled
+    let validated = validate_choice("policy", offers, &choice, "policy");
+    let validated = validated
         .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    choice.name = settled.name; // only what was said of its parameters
+    choice.name = validated.name; // only what was said of its parameters
     Ok(choice.to_string())
 }
 

@@ -162,7 +162,7 @@ fn write_box(picture: &Picture, frame: &Frame, node: usize, out: &mut String) ->
         r#"<rect class="box" x="{x:.1}" y="{y:.1}" width="{wide:.1}" height="{high:.1}" rx="{round:.1}"/>"#
     )?;
     if it.kind == Kind::Input {
-        // A door at the side where handles push.
+        // An opening at the side where senders send.
         let (top, bottom) = (y, y + high);
         writeln!(out, r#"<path class="box" d="M{:.1} {top:.1}V{bottom:.1}"/>"#, x + 6.0)?;
     }

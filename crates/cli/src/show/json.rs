@@ -83,7 +83,7 @@ impl Taken {
     }
 }
 
-/// `offered = refused + shed at the door + arrived`, and
+/// `offered = refused + shed on entry + arrived`, and
 /// `arrived = handled + shed later + failed + cancelled + queued + in_flight + outboxed`.
 #[derive(Serialize)]
 struct Stage<'a> {
@@ -120,8 +120,8 @@ struct Stage<'a> {
     finished: bool,
 }
 
-/// At the door: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`; by
-/// its name, an admission controller that shed any, at the door or later.
+/// On entry: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`; by
+/// its name, an admission controller that shed any, on entry or later.
 struct ShedBy<'a>(&'a Counts);
 
 impl Serialize for ShedBy<'_> {

@@ -51,7 +51,7 @@ pub(crate) fn now() -> Instant {
 /// assert_eq!(exit, Exit::Done);
 /// ```
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
-    let shape = Shape::of(&app.graph(), &plan.clone().over(&app.own_plan()));
+    let shape = Shape::of(&app.graph(), &plan.clone().over(&app.plan()));
     let name = app.graph().name.to_string();
     let view = View::choose(options);
     let (tell, told) = mpsc::channel();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use comporta_model::plan::{Plan, WhenFull};
-use comporta_runtime::testing::Kit;
+use comporta_runtime::testing::TestRuntime;
 use comporta_runtime::{App, Ended, Snapshot};
 
 use super::exit::Exit;
@@ -21,7 +21,7 @@ pub(super) fn pipeline() -> (Shape, Snapshot) {
     app.connect(work, show);
     let shape = Shape::of(&app.graph(), &Plan::new());
     let plan = Plan::new().threads(2).every(|s| s.capacity(100)).stage("work", |s| s.instances(2));
-    (shape, Kit::new(app, &plan).unwrap().snapshot())
+    (shape, TestRuntime::new(app, &plan).unwrap().snapshot())
 }
 
 /// That moment of it, with so much done by each stage.
@@ -64,13 +64,13 @@ pub(super) fn lossy() -> (Shape, Snapshot, Snapshot) {
     let plan = Plan::new()
         .threads(1)
         .stage("parse", |s| s.capacity(4).when_full(WhenFull::DropOldest).priority(-1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let first = kit.snapshot();
-    kit.hold("parse");
-    kit.settle();
-    kit.resume("parse");
-    kit.settle();
-    let mut snapshot = kit.snapshot();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let first = runtime.snapshot();
+    runtime.hold("parse");
+    runtime.run_until_idle();
+    runtime.resume("parse");
+    runtime.run_until_idle();
+    let mut snapshot = runtime.snapshot();
     snapshot.stages.iter_mut().for_each(|stage| stage.busy = Duration::ZERO);
     (shape, first, snapshot)
 }

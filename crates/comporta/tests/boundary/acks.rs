@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Error, Ev, Out, Plan, Port, Pull, Result, Retry, Running, Settled, Snapshot,
     Source, Stage, WhenFull, batched,
@@ -74,13 +74,13 @@ fn stopped(
     app: App,
     plan: &Plan,
     (told, may): (Told, Arc<AtomicBool>),
-    push: Option<comporta::Push<u64>>,
+    sender: Option<comporta::Sender<u64>>,
     stands: fn(&Snapshot) -> bool,
     cancelled: &[u64],
 ) {
     let running = app.start(plan).unwrap();
-    if let Some(push) = &push {
-        push.push(0).unwrap();
+    if let Some(sender) = &sender {
+        sender.send(0).unwrap();
         until("the instance waits", || stage(&running.snapshot(), "later").in_flight == 1);
     }
     may.store(true, SeqCst);
@@ -97,11 +97,11 @@ fn stopped(
 }
 
 /// `in` -> `later`.
-fn occupied(app: &App) -> (comporta::Push<u64>, comporta::StageRef<'_, u64, Out<u64>>) {
-    let (push, port) = app.input::<u64>("in");
+fn occupied(app: &App) -> (comporta::Sender<u64>, comporta::StageRef<'_, u64, Out<u64>>) {
+    let (sender, port) = app.input::<u64>("in");
     let work = app.stage("later", Later);
     app.connect(port, work);
-    (push, work)
+    (sender, work)
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_stop_tells_of_events_that_are_queued() {
     watched("queued", || {
         let app = App::new("queued");
         let (numbers, told, may) = acked(&app, &[&[1, 2, 3], &[4, 5]]);
-        let (push, work) = occupied(&app);
+        let (sender, work) = occupied(&app);
         app.connect(numbers, work);
         let stands = |snapshot: &Snapshot| stage(snapshot, "later").queued == 5;
-        stopped(app, &plan(), (told, may), Some(push), stands, &[3, 2]);
+        stopped(app, &plan(), (told, may), Some(sender), stands, &[3, 2]);
     });
 }
 
@@ -136,14 +136,14 @@ fn a_stop_tells_of_events_that_wait_for_room_with_their_source() {
     watched("outboxed", || {
         let app = App::new("outboxed");
         let (numbers, told, may) = acked(&app, &[&[1, 2, 3]]);
-        let (push, work) = occupied(&app);
+        let (sender, work) = occupied(&app);
         app.connect(numbers, work);
         let stands = |snapshot: &Snapshot| {
             let later = stage(snapshot, "later");
             (later.queued, later.outboxed) == (1, 2)
         };
         let plan = plan().stage("later", |s| s.capacity(1));
-        stopped(app, &plan, (told, may), Some(push), stands, &[3]);
+        stopped(app, &plan, (told, may), Some(sender), stands, &[3]);
     });
 }
 
@@ -152,7 +152,7 @@ fn a_stop_tells_of_events_that_wait_for_room_with_the_stage_that_sent_them() {
     watched("outboxed", || {
         let app = App::new("outboxed");
         let (numbers, told, may) = acked(&app, &[&[1, 2, 3]]);
-        let (push, work) = occupied(&app);
+        let (sender, work) = occupied(&app);
         let pass = app.flat_map("pass", |n: u64| [n, n]);
         app.connect(numbers, pass);
         app.connect(pass, work);
@@ -162,7 +162,7 @@ fn a_stop_tells_of_events_that_wait_for_room_with_the_stage_that_sent_them() {
         };
         // Of each event handled two are left, of each that was not, itself.
         let plan = plan().stage("later", |s| s.capacity(1)).stage("pass", |s| s.batch(1));
-        stopped(app, &plan, (told, may), Some(push), stands, &[4]);
+        stopped(app, &plan, (told, may), Some(sender), stands, &[4]);
     });
 }
 
@@ -198,12 +198,13 @@ fn what_a_group_of_several_pulls_led_to_is_told_as_it_ended() {
         app.connect(all, picky);
         // Of three events one fails, one is handled and one finds no room.
         let small = |s: comporta::StagePlan| s.capacity(2).when_full(WhenFull::DropNewest);
-        let mut kit = Kit::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
-        kit.settle();
-        let counts = stage(&kit.snapshot(), "picky").counts;
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
+        runtime.run_until_idle();
+        let counts = stage(&runtime.snapshot(), "picky").counts;
         assert_eq!((counts.handled, counts.failed, counts.shed_at_door()), (1, 1, 1));
-        kit.close();
-        assert!(kit.run());
+        runtime.close();
+        assert!(runtime.run());
         let told = told.lock().unwrap();
         let mut groups: Vec<u64> = told.iter().map(|settled| settled.group).collect();
         groups.sort_unstable();

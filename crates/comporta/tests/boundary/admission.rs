@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use comporta::policy::admission::Registry;
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan};
 
 use crate::bounded::{stage, watched};
@@ -12,27 +12,27 @@ use crate::bounded::{stage, watched};
 const MS: Duration = Duration::from_millis(1);
 
 /// `in` -> `slow` -> `work`, which has the controller and is always idle: `slow` takes 20 ms for an
-/// event, which come every 25 ms. Says how many of 100 events `work` handled.
+/// event, which come every 25 ms. Returns how many of 100 events `work` handled.
 fn behind_a_slow_stage(admission: &str) -> u64 {
     let app = App::new("slow");
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let slow = app.map("slow", |n: u64| n);
     let work = app.sink("work", |_: u64| ());
     app.connect(port, slow);
     app.connect(slow, work);
     let plan = Plan::new().threads(1).stage("work", |s| s.admission(admission));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..100 {
-        kit.hold("slow");
-        push.push(n).unwrap();
-        kit.advance(20 * MS);
-        kit.resume("slow");
-        kit.settle();
-        kit.advance(5 * MS);
+        runtime.hold("slow");
+        sender.send(n).unwrap();
+        runtime.advance(20 * MS);
+        runtime.resume("slow");
+        runtime.run_until_idle();
+        runtime.advance(5 * MS);
     }
-    drop(push);
-    assert!(kit.run());
-    let snapshot = kit.snapshot();
+    drop(sender);
+    assert!(runtime.run());
+    let snapshot = runtime.snapshot();
     assert!(snapshot.adds_up(), "{snapshot}");
     stage(&snapshot, "work").counts.handled
 }

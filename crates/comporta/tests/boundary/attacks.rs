@@ -163,12 +163,12 @@ impl Stage for Later {
 fn a_stop_survives_the_panics_of_all_events_it_cancels() {
     with_threads(|plan, label| {
         let app = App::new("stop");
-        let (push, port) = app.input::<Bomb>("in");
+        let (sender, port) = app.input::<Bomb>("in");
         app.connect_local(port, app.stage("later", Later));
         let plan = plan.stage("later", |s| s.retry(Retry::new(2, HOUR)));
         let running = app.start(&plan).unwrap();
         for _ in 0..5 {
-            assert!(push.push(Bomb).is_ok());
+            assert!(sender.send(Bomb).is_ok());
         }
         until("one is tried later, the others wait", || {
             let snapshot = running.snapshot();
@@ -186,7 +186,7 @@ fn what_a_handler_sent_before_it_failed_may_panic_when_it_is_withdrawn() {
     with_threads(|plan, label| {
         let app = App::new("withdrawn");
         let numbers = app.source("numbers", || 0..EVENTS);
-        let fails = app.each("fails", |_: u64, out: &mut Out<Bomb>| -> Result {
+        let fails = app.process("fails", |_: u64, out: &mut Out<Bomb>| -> Result {
             out.send(Bomb);
             out.send(Bomb);
             Err(Error::msg("after all"))
@@ -244,16 +244,16 @@ fn an_event_whose_drop_does_not_return_leaves_the_rest_to_a_stand_in() {
         let one = app.source("one", || 0..1_u64);
         // Nothing is joined to its port: what it sends is dropped.
         let drops =
-            app.each("drops", move |_: u64, out: &mut Out<Slow>| out.send(Slow(way.clone())));
+            app.process("drops", move |_: u64, out: &mut Out<Slow>| out.send(Slow(way.clone())));
         app.connect(one, drops);
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&Plan::new().threads(1).stuck_after(STUCK_AFTER)).unwrap();
         gate.wait_for(1, "a drop is under way");
-        (0..EVENTS).for_each(|n| push.try_push(n).unwrap());
+        (0..EVENTS).for_each(|n| sender.try_send(n).unwrap());
         until("the rest is done", || handled(&running, "work") == EVENTS);
         gate.open();
-        drop(push);
+        drop(sender);
         ended_well(&ends("an event", running), "an event");
     });
 }
@@ -321,7 +321,7 @@ fn a_waker_whose_drop_does_not_return_holds_no_other_from_the_end() {
     with_threads(|plan, label| {
         let gate = Gate::default();
         let app = App::new("end");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
         let running = app.start(&plan).unwrap();
         let mut end = Box::pin(running.ended());
@@ -334,8 +334,8 @@ fn a_waker_whose_drop_does_not_return_holds_no_other_from_the_end() {
         let told = Arc::new(AtomicBool::new(false));
         let tell = told.clone();
         running.on_end(move || tell.store(true, SeqCst));
-        push.push(1).unwrap();
-        drop(push);
+        sender.send(1).unwrap();
+        drop(sender);
         until(label, || told.load(SeqCst));
         gate.open();
         assert!(within("the poll", move || polls.join().unwrap()), "it had not ended then");
@@ -349,7 +349,7 @@ fn an_event_that_is_changed_in_place_is_tried_again_as_it_came() {
         let app = App::new("again");
         let numbers = app.source("numbers", || 0..EVENTS);
         let (tries, seen) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<u64>>>::default());
-        let work = app.update("work", move |n: &mut u64| -> Result {
+        let work = app.map_in_place("work", move |n: &mut u64| -> Result {
             *n += 100;
             let fails = tries.fetch_add(1, SeqCst).is_multiple_of(2);
             if fails { Err(Error::msg("once more")) } else { Ok(()) }
@@ -382,7 +382,7 @@ fn a_stop_accounts_for_events_that_a_controller_does_not_answer_for() {
         let way = gate.way();
         let app = App::new("silent");
         let offer = Offer { name: "silent", aliases: &[], about: "", cites: "", params: &[] };
-        app.admission(Entry::new(offer, move |_| Silent(way.clone(), false)));
+        app.register_admission(Entry::new(offer, move |_| Silent(way.clone(), false)));
         let numbers = app.source("numbers", || 0..EVENTS);
         let pass = app.map("pass", |n: u64| n);
         app.connect(numbers, pass);

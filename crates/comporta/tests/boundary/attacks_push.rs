@@ -7,28 +7,30 @@ use std::thread::JoinHandle;
 
 use comporta::policy::admission::{Admission, Ask, Entry};
 use comporta::policy::{Choice, Offer};
-use comporta::testing::Kit;
-use comporta::{App, Cx, Ended, Ev, Plan, Push, PushError, Result, Running, Shed, Stage, WhenFull};
+use comporta::testing::TestRuntime;
+use comporta::{
+    App, Cx, Ended, Ev, Plan, Result, Running, SendError, Sender, Shed, Stage, WhenFull,
+};
 
 use crate::attacks::with_threads;
 use crate::bounded::{Gate, Way, ends, handled, stage, thread, until, watched, within};
 
-type Pushed = std::result::Result<(), PushError<u64>>;
+type Pushed = std::result::Result<(), SendError<u64>>;
 
 /// One event is being handled, by a handler at a gate, and one waits in the only place there is.
-fn fill(running: &Running, push: &Push<u64>, stages: &[&str]) {
-    push.push(0).unwrap();
+fn fill(running: &Running, sender: &Sender<u64>, stages: &[&str]) {
+    sender.send(0).unwrap();
     until("the first is being handled", || {
         let snapshot = running.snapshot();
         stages.iter().all(|name| stage(&snapshot, name).in_flight == 1)
     });
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
 }
 
 /// Pushes one more on a thread of its own, and waits until it waits for room or was answered.
-fn one_more(running: &Running, push: &Push<u64>) -> JoinHandle<Pushed> {
-    let push = push.clone();
-    let pushes = thread(move || push.push(2));
+fn one_more(running: &Running, sender: &Sender<u64>) -> JoinHandle<Pushed> {
+    let sender = sender.clone();
+    let pushes = thread(move || sender.send(2));
     until("one more waits or is answered", || {
         let waits = running.snapshot().stages.iter().any(|stage| stage.outboxed > 0);
         waits || pushes.is_finished()
@@ -46,15 +48,15 @@ fn a_push_that_waited_for_room_and_says_yes_was_not_shed_by_the_controller() {
         let gate = Gate::default();
         let way = gate.way();
         let app = App::new("tokens");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", move |_: u64| way.pass()));
         let three = Choice::new("token-bucket").with("burst", 3).with("rate", 0.001);
         let running = app.start(&plan.stage("work", |s| s.capacity(1).admission(three))).unwrap();
-        fill(&running, &push, &["work"]);
-        let pushes = one_more(&running, &push);
+        fill(&running, &sender, &["work"]);
+        let pushes = one_more(&running, &sender);
         gate.open();
         assert_eq!(answer(pushes), Ok(()), "{label}: the third of three tokens");
-        drop(push);
+        drop(sender);
         let summary = ends(label, running);
         let counts = stage(&summary.snapshot, "work").counts;
         let fates = (counts.handled, counts.shed(Shed::TokenBucket));
@@ -81,19 +83,19 @@ fn a_controller_is_told_of_those_who_entered_and_of_no_others() {
         let counts = told.clone();
         let app = App::new("told");
         let offer = Offer { name: "counting", aliases: &[], about: "", cites: "", params: &[] };
-        app.admission(Entry::new(offer, move |_| Counting(counts.clone())));
-        let (push, port) = app.input::<u64>("in");
+        app.register_admission(Entry::new(offer, move |_| Counting(counts.clone())));
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let plan = Plan::new().stage("work", |s| s.capacity(1).admission("counting"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
-        push.try_push(0).unwrap();
-        (0..10).for_each(|n| assert_eq!(push.try_push(n), Err(PushError::Full(n))));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
+        sender.try_send(0).unwrap();
+        (0..10).for_each(|n| assert_eq!(sender.try_send(n), Err(SendError::Full(n))));
         assert_eq!(told.load(SeqCst), 1, "while the queue is full");
-        kit.resume("work");
-        drop(push);
-        assert!(kit.run());
-        let arrived = stage(&kit.snapshot(), "work").counts.arrived;
+        runtime.resume("work");
+        drop(sender);
+        assert!(runtime.run());
+        let arrived = stage(&runtime.snapshot(), "work").counts.arrived;
         assert_eq!((told.load(SeqCst), arrived), (1, 1), "told, arrived");
     });
 }
@@ -103,7 +105,7 @@ fn a_queue_that_rejects_gives_an_event_back_also_while_another_has_it_wait() {
     with_threads(|plan, label| {
         let gate = Gate::default();
         let app = App::new("both");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         for name in ["blocks", "rejects"] {
             let way = gate.way();
             app.connect(port, app.sink(name, move |_: u64| way.pass()));
@@ -111,11 +113,11 @@ fn a_queue_that_rejects_gives_an_event_back_also_while_another_has_it_wait() {
         let plan =
             plan.every(|s| s.capacity(1)).stage("rejects", |s| s.when_full(WhenFull::Reject));
         let running = app.start(&plan).unwrap();
-        fill(&running, &push, &["blocks", "rejects"]);
-        let pushes = one_more(&running, &push);
+        fill(&running, &sender, &["blocks", "rejects"]);
+        let pushes = one_more(&running, &sender);
         gate.open();
-        assert_eq!(answer(pushes), Err(PushError::Full(2)), "{label}");
-        drop(push);
+        assert_eq!(answer(pushes), Err(SendError::Full(2)), "{label}");
+        drop(sender);
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
         let [blocks, rejects] =
@@ -143,14 +145,14 @@ fn a_quit_sends_away_those_who_wait_to_push_before_anybody_waits_for_the_end() {
     with_threads(|plan, label| {
         let gate = Gate::default();
         let app = App::new("quit");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.stage("quits", Quits(gate.way())));
         let running = app.start(&plan.stage("quits", |s| s.capacity(1))).unwrap();
-        fill(&running, &push, &["quits"]);
-        let pushes = one_more(&running, &push);
+        fill(&running, &sender, &["quits"]);
+        let pushes = one_more(&running, &sender);
         gate.open();
         until("the end", || running.is_ended());
-        assert_eq!(answer(pushes), Err(PushError::Cancelled), "{label}");
+        assert_eq!(answer(pushes), Err(SendError::Cancelled), "{label}");
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
         assert_eq!(summary.ended, Ended::Quit, "{label}");
@@ -163,13 +165,13 @@ fn after_a_quit_the_input_is_closed_before_anybody_waits_for_the_end() {
         let gate = Gate::default();
         gate.open();
         let app = App::new("quit");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.stage("quits", Quits(gate.way())));
         let running = app.start(&plan).unwrap();
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         until("the end", || running.is_ended());
-        until("the input closes", || push.try_push(1) == Err(PushError::Closed(1)));
-        (0..5).for_each(|n| assert_eq!(push.push(n), Err(PushError::Closed(n)), "{label}"));
+        until("the input closes", || sender.try_send(1) == Err(SendError::Closed(1)));
+        (0..5).for_each(|n| assert_eq!(sender.send(n), Err(SendError::Closed(n)), "{label}"));
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
     });
@@ -179,14 +181,14 @@ fn after_a_quit_the_input_is_closed_before_anybody_waits_for_the_end() {
 fn ends_that_take_turns_get_alike_from_many_who_push_and_wait() {
     with_threads(|plan, label| {
         let app = App::new("turns");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let names = ["a", "b", "c"];
         app.round_robin(port, names.map(|name| app.sink(name, |_: u64| ())));
         let running = app.start(&plan.every(|s| s.capacity(1))).unwrap();
-        let push_all = |push: Push<u64>| move || (0..500).for_each(|n| push.push(n).unwrap());
-        let pushes: Vec<_> = (0..6).map(|_| thread(push_all(push.clone()))).collect();
+        let push_all = |sender: Sender<u64>| move || (0..500).for_each(|n| sender.send(n).unwrap());
+        let pushes: Vec<_> = (0..6).map(|_| thread(push_all(sender.clone()))).collect();
         within("all push", move || pushes.into_iter().for_each(|pushes| pushes.join().unwrap()));
-        drop(push);
+        drop(sender);
         let summary = ends(label, running);
         let shares = names.map(|name| stage(&summary.snapshot, name).counts.handled);
         assert_eq!(shares.iter().sum::<u64>(), 3_000, "{label}: {shares:?}");
@@ -199,15 +201,15 @@ fn ends_that_take_turns_get_alike_from_many_who_push_and_wait() {
 fn both_copies_of_an_event_enter_a_queue_of_one_place() {
     with_threads(|plan, label| {
         let app = App::new("double");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let work = app.sink("work", |_: u64| ());
         app.connect(port, work);
         app.connect(port, work);
         let running = app.start(&plan.stage("work", |s| s.capacity(1))).unwrap();
-        push.try_push(1).unwrap();
+        sender.try_send(1).unwrap();
         until("both are handled", || handled(&running, "work") == 2);
         assert_eq!(stage(&running.snapshot(), "work").outboxed, 0, "{label}");
-        drop(push);
+        drop(sender);
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
     });
@@ -217,20 +219,20 @@ fn both_copies_of_an_event_enter_a_queue_of_one_place() {
 fn a_queue_that_an_input_leads_to_twice_keeps_nothing_back() {
     with_threads(|plan, label| {
         let app = App::new("double");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let [a, b] = ["a", "b"].map(|name| app.sink(name, |_: u64| ()));
         app.connect(port, a);
         app.by_key(port, |n: &u64| *n, [a, b]);
         let running = app.start(&plan.every(|s| s.capacity(8))).unwrap();
         let mut taken = 0;
         for n in 0..20_000_u64 {
-            taken += u64::from(push.try_push(n).is_ok());
+            taken += u64::from(sender.try_send(n).is_ok());
             if n.is_multiple_of(16) {
                 std::thread::yield_now();
             }
         }
         until("all are handled", || handled(&running, "a") + handled(&running, "b") == 2 * taken);
-        drop(push);
+        drop(sender);
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
     });
@@ -240,18 +242,19 @@ fn a_queue_that_an_input_leads_to_twice_keeps_nothing_back() {
 fn a_queue_that_is_shut_and_opened_while_others_push_stays_alive() {
     with_threads(|plan, label| {
         let app = App::new("toggle");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&plan.every(|s| s.capacity(1))).unwrap();
         let done = Arc::new(AtomicBool::new(false));
-        let push_on = |push: Push<u64>, done: Arc<AtomicBool>| {
+        let push_on = |sender: Sender<u64>, done: Arc<AtomicBool>| {
             move || {
                 while !done.load(SeqCst) {
-                    let _ = push.try_push(1);
+                    let _ = sender.try_send(1);
                 }
             }
         };
-        let pushes: Vec<_> = (0..4).map(|_| thread(push_on(push.clone(), done.clone()))).collect();
+        let pushes: Vec<_> =
+            (0..4).map(|_| thread(push_on(sender.clone(), done.clone()))).collect();
         until("others push", || handled(&running, "work") > 100);
         let control = running.control();
         for _ in 0..10_000 {
@@ -266,9 +269,9 @@ fn a_queue_that_is_shut_and_opened_while_others_push_stays_alive() {
             (work.queued, work.outboxed, work.in_flight) == (0, 0, 0)
         });
         let before = handled(&running, "work");
-        assert_eq!(push.try_push(1), Ok(()), "{label}: to an empty queue");
+        assert_eq!(sender.try_send(1), Ok(()), "{label}: to an empty queue");
         until("it is handled", || handled(&running, "work") == before + 1);
-        drop(push);
+        drop(sender);
         let summary = ends(label, running);
         assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
     });

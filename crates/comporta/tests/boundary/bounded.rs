@@ -150,10 +150,7 @@ impl Gate {
     /// Waits within the bound until `n` have come.
     #[track_caller]
     pub(crate) fn wait_for(&self, n: usize, what: &str) {
-        let (state, changed) = &*self.0.0;
-        let waited = changed.wait_timeout_while(state.lock().unwrap(), BOUND, |s| s.came < n);
-        let came = waited.unwrap().0.came;
-        assert!(came >= n, "{what}: {came} of {n} came within {BOUND:?}");
+        self.0.wait_for(n, what);
     }
 
     /// Lets everybody through.
@@ -171,6 +168,15 @@ impl Drop for Gate {
 }
 
 impl Way {
+    /// Waits within the bound until `n` have come.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, n: usize, what: &str) {
+        let (state, changed) = &*self.0;
+        let waited = changed.wait_timeout_while(state.lock().unwrap(), BOUND, |s| s.came < n);
+        let came = waited.unwrap().0.came;
+        assert!(came >= n, "{what}: {came} of {n} came within {BOUND:?}");
+    }
+
     /// Waits until the gate is open.
     pub(crate) fn pass(&self) {
         let (state, changed) = &*self.0;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::windows::{self, Window};
 use comporta::{App, Error, Out, Plan, Ports, Snapshot};
 
@@ -54,10 +54,10 @@ fn what_two_ports_send_into_one_queue_arrives_whatever_one_event_may_emit() {
                 let app = App::new("both");
                 let sent = two_ports(&app, 2_000, every);
                 let plan = Plan::new().threads(1).stage("both", |s| s.emit_max(emit_max));
-                let mut kit = Kit::new(app, &plan).unwrap();
-                assert!(kit.run(), "{}", kit.snapshot());
+                let mut runtime = TestRuntime::new(app, &plan).unwrap();
+                assert!(runtime.run(), "{}", runtime.snapshot());
                 let label = format!("emit_max {emit_max}, ports change every {every}");
-                all_arrived(&kit.snapshot(), sent.load(SeqCst), &label);
+                all_arrived(&runtime.snapshot(), sent.load(SeqCst), &label);
             }
         }
     });
@@ -81,9 +81,9 @@ fn windows_are_sent(build: impl FnOnce(&App, Arc<AtomicU64>)) {
     let left = Arc::new(AtomicU64::new(0));
     build(&app, left.clone());
     let plan = Plan::new().threads(1).stage("window", |s| s.emit_max(10));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run(), "{}", kit.snapshot());
-    let snapshot = kit.snapshot();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run(), "{}", runtime.snapshot());
+    let snapshot = runtime.snapshot();
     let counts = stage(&snapshot, "window").counts;
     assert!(snapshot.adds_up(), "{snapshot}");
     assert_eq!(left.load(SeqCst), counts.handled, "handled, and sent\n{snapshot}");
@@ -156,13 +156,13 @@ fn a_failure_in_place_uses_up_no_try_of_the_events_after_it() {
             let tries = Tries::default();
             let app = App::new("in-place");
             let numbers = app.source("numbers", || 0..1_000_u64);
-            let work = app.update("work", fails_once(&tries, |n| n % 3 == 0));
+            let work = app.map_in_place("work", fails_once(&tries, |n| n % 3 == 0));
             app.connect(numbers, work);
             app.connect(work, app.sink("sink", |_: u64| ()));
             let plan = Plan::new().threads(1).stage("work", |s| s.tries(2).batch(batch));
-            let mut kit = Kit::new(app, &plan).unwrap();
-            assert!(kit.run());
-            let snapshot = kit.snapshot();
+            let mut runtime = TestRuntime::new(app, &plan).unwrap();
+            assert!(runtime.run());
+            let snapshot = runtime.snapshot();
             let counts = stage(&snapshot, "work").counts;
             assert_eq!(
                 (counts.handled, counts.failed, counts.retried),
@@ -182,7 +182,7 @@ fn an_event_that_fails_in_place_is_reported_with_the_tries_it_had() {
         let app = App::new("reported");
         let numbers = app.source("numbers", || 0..1_000_u64);
         let count = tries.clone();
-        let work = app.update("work", move |n: &mut u64| {
+        let work = app.map_in_place("work", move |n: &mut u64| {
             let mut tries = count.lock().unwrap();
             let tried = tries.entry(*n).or_default();
             *tried += 1;
@@ -193,9 +193,9 @@ fn an_event_that_fails_in_place_is_reported_with_the_tries_it_had() {
         app.connect(numbers, work);
         app.connect(work, app.sink("sink", |_: u64| ()));
         let plan = Plan::new().threads(1).stage("work", |s| s.tries(3));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        assert!(kit.run());
-        let failures = kit.control().failures("work").unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
+        let failures = runtime.control().failures("work").unwrap();
         assert_eq!(failures.len(), 100);
         assert!(failures.iter().all(|failure| failure.attempts == 3));
         let tries = tries.lock().unwrap();

@@ -2,7 +2,7 @@
 //! that another waits for.
 
 use crate::bounded::{Gate, STUCK_AFTER, comes_true, ends, stage, watched};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Demand, Out, Plan, Pull, Result, Settled, Source, WhenFull, batched};
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,23 +47,23 @@ fn an_error_whose_drop_panics_costs_one_event() {
 fn a_push_that_was_given_up_leaves_its_room_to_others() {
     watched("r2", || {
         let app = App::new("r2");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
-        let mut kit =
-            Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(16).batch(1))).unwrap();
-        (0..16).for_each(|n| push.try_push(n).unwrap());
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(16).batch(1))).unwrap();
+        (0..16).for_each(|n| sender.try_send(n).unwrap());
         let waker = Waker::from(Arc::new(Ignores));
         {
-            let mut waits = Box::pin(push.push_async(99));
+            let mut waits = Box::pin(sender.send_async(99));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             for _ in 0..3 {
-                assert!(kit.step());
+                assert!(runtime.step());
             }
         }
-        kit.settle();
-        assert_eq!(stage(&kit.snapshot(), "sink").queued, 0);
-        kit.hold("sink");
-        let fit = (0..100).take_while(|n| push.try_push(*n).is_ok()).count();
+        runtime.run_until_idle();
+        assert_eq!(stage(&runtime.snapshot(), "sink").queued, 0);
+        runtime.hold("sink");
+        let fit = (0..100).take_while(|n| sender.try_send(*n).is_ok()).count();
         assert_eq!(fit, 16, "an empty queue of 16 places takes so many");
     });
 }
@@ -100,8 +100,8 @@ fn an_event_that_could_not_be_sent_on_is_not_acknowledged_as_handled() {
             },
             [app.sink("one", |_: u64| ()), app.sink("two", |_: u64| ())],
         );
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run());
         let told = told.lock().unwrap();
         assert!(!told[0].is_clean(), "one of three events was lost: {told:?}");
     });
@@ -113,7 +113,7 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
         let gate = Gate::default();
         let way = gate.way();
         let app = App::new("r4");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let a = app.sink("a", |_: u64| ());
         let b = app.sink("b", move |_: u64| way.pass());
         app.round_robin(port, [a, b]);
@@ -121,7 +121,7 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
         // async pushes with a time limit, as a server would: each given up after one poll
         let waker = Waker::from(Arc::new(Ignores));
         for n in 0..100 {
-            let mut p = Box::pin(push.push_async(n));
+            let mut p = Box::pin(sender.send_async(n));
             let _ = p.as_mut().poll(&mut Context::from_waker(&waker));
         }
         let snapshot = running.snapshot();
@@ -136,22 +136,22 @@ fn pushes_take_turns_among_ends_also_while_one_is_full() {
 fn a_push_that_finds_no_room_is_not_charged_by_the_controller() {
     watched("r5", || {
         let app = App::new("r5");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
         let plan = Plan::new().stage("sink", |s| {
             s.capacity(1).admission(
                 "token-bucket(rate=0.001, burst=10)".parse::<comporta::policy::Choice>().unwrap(),
             )
         });
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("sink");
-        push.try_push(0).unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("sink");
+        sender.try_send(0).unwrap();
         for n in 0..20 {
-            assert!(push.try_push(n).is_err());
+            assert!(sender.try_send(n).is_err());
         }
-        kit.resume("sink");
-        kit.settle();
-        let r = push.try_push(1);
+        runtime.resume("sink");
+        runtime.run_until_idle();
+        let r = sender.try_send(1);
         assert!(r.is_ok(), "one of ten tokens was used: {r:?}");
     });
 }
@@ -175,7 +175,7 @@ fn a_drop_that_does_not_return_leaves_the_rest_to_a_stand_in() {
         let way = Arc::new(Mutex::new(Some(gate.way())));
         let app = App::new("r6");
         let shed = app.sink("shed", |_: Sticky| ());
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let w2 = way.clone();
         let mk = app.stage("mk", Mk(w2));
         app.connect(port, mk);
@@ -187,10 +187,10 @@ fn a_drop_that_does_not_return_leaves_the_rest_to_a_stand_in() {
             .stuck_after(STUCK_AFTER)
             .stage("shed", |s| s.capacity(1).when_full(WhenFull::DropOldest));
         let running = app.start(&plan).unwrap();
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         gate.wait_for(1, "a drop is under way");
         for n in 0..10 {
-            other.push(n).unwrap();
+            other.send(n).unwrap();
         }
         let ok = comes_true(|| stage(&running.snapshot(), "work").counts.handled == 10);
         let stuck = running.stuck();
@@ -221,7 +221,7 @@ fn a_group_that_is_due_takes_no_other_with_it() {
     watched("r7", || {
         let app = App::new("r7");
         let groups = Arc::<Mutex<Vec<usize>>>::default();
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let g = groups.clone();
         let work = app.stage(
             "work",
@@ -230,23 +230,24 @@ fn a_group_that_is_due_takes_no_other_with_it() {
             }),
         );
         app.connect(port, work);
-        let mut kit =
-            Kit::new(app, &Plan::new().threads(1).stage("work", |s| s.instances(2))).unwrap();
-        (0..3).for_each(|n| push.push(n).unwrap());
-        kit.hold("work");
-        kit.advance(Duration::from_secs(1)); // the flush is held
-        (0..1).for_each(|n| push.push(n).unwrap());
-        kit.resume("work");
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().threads(1).stage("work", |s| s.instances(2)))
+                .unwrap();
+        (0..3).for_each(|n| sender.send(n).unwrap());
+        runtime.hold("work");
+        runtime.advance(Duration::from_secs(1)); // the flush is held
+        (0..1).for_each(|n| sender.send(n).unwrap());
+        runtime.resume("work");
         // flush runs, then 8 more come before the visit
-        kit.step();
-        (0..8).for_each(|n| push.push(n).unwrap());
-        kit.settle();
+        runtime.step();
+        (0..8).for_each(|n| sender.send(n).unwrap());
+        runtime.run_until_idle();
         assert_eq!(*groups.lock().unwrap(), [10], "2 have only just come");
         let _ = AtomicU64::new(0).load(SeqCst);
     });
 }
 
-use comporta::policy::{Choice, Control as PControl, Entry, Offer, Policy, Refused, TimerId};
+use comporta::policy::{Choice, Entry, Offer, Policy, PolicyControl, Refused, TimerId};
 type Answer = std::result::Result<(), Refused>;
 #[derive(Clone)]
 struct Blocking {
@@ -254,11 +255,11 @@ struct Blocking {
     armed: Arc<std::sync::atomic::AtomicBool>,
 }
 impl Policy for Blocking {
-    fn start(&mut self, c: &mut dyn PControl) -> Answer {
-        c.use_private_queues()?;
-        c.fire_last_focused()
+    fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
+        c.use_per_stage_queues()?;
+        c.set_fire_last_focused(true)
     }
-    fn on_last_focused(&mut self, _: &mut dyn PControl) -> Answer {
+    fn on_last_focused(&mut self, _: &mut dyn PolicyControl) -> Answer {
         if self.armed.swap(false, SeqCst) {
             self.way.pass();
         }
@@ -275,15 +276,15 @@ fn a_policy_that_does_not_return_holds_no_event_back() {
             let app = App::new("r8");
             let made = Blocking { way: gate.way(), armed: armed.clone() };
             let offer = Offer { name: "blocking", aliases: &[], about: "", cites: "", params: &[] };
-            app.policy(Entry::new(offer, move |_: &Choice| made.clone()));
-            let (push, port) = app.input::<u64>("in");
+            app.register_policy(Entry::new(offer, move |_: &Choice| made.clone()));
+            let (sender, port) = app.input::<u64>("in");
             app.connect(port, app.sink("work", |_: u64| ()));
             let running = app.start(&Plan::new().policy("blocking").threads(2)).unwrap();
-            push.push(0).unwrap();
+            sender.send(0).unwrap();
             assert!(comes_true(|| stage(&running.snapshot(), "work").counts.handled == 1));
             std::thread::park_timeout(Duration::from_millis(5));
             armed.store(true, SeqCst);
-            push.push(1).unwrap();
+            sender.send(1).unwrap();
             gate.wait_for(1, "policy is called");
             let mut n = 0;
             while stage(&running.snapshot(), "work").counts.handled < 2 && n < 500 {
@@ -318,7 +319,7 @@ impl comporta::Stage for DropsBadly {
 fn instances_made_in_vain_are_dropped_where_a_panic_costs_nothing() {
     watched("r9", || {
         let app = App::new("r9");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let made = Arc::new(AtomicU64::new(0));
         let m = made.clone();
         let work = app.stage_with("work", move |_| {
@@ -333,7 +334,7 @@ fn instances_made_in_vain_are_dropped_where_a_panic_costs_nothing() {
         let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             control.set_instances("work", 3).map_err(|e| e.to_string())
         }));
-        drop(push);
+        drop(sender);
         assert!(
             matches!(r, Ok(Err(_))),
             "a Drop of the program's panicked through set_instances: {}",
@@ -355,10 +356,10 @@ impl Drop for Quits {
     }
 }
 impl Policy for Quits {
-    fn start(&mut self, c: &mut dyn PControl) -> Answer {
+    fn start(&mut self, c: &mut dyn PolicyControl) -> Answer {
         c.add_timer(Duration::from_millis(20)).map(drop)
     }
-    fn on_timer(&mut self, _: TimerId, _: &mut dyn PControl) -> Answer {
+    fn on_timer(&mut self, _: TimerId, _: &mut dyn PolicyControl) -> Answer {
         if self.control.lock().unwrap().is_some() {
             panic!("failed")
         }
@@ -372,8 +373,8 @@ fn a_failed_policy_may_call_its_program_when_it_is_dropped() {
         let app = App::new("r11");
         let s = slot.clone();
         let offer = Offer { name: "quits", aliases: &[], about: "", cites: "", params: &[] };
-        app.policy(Entry::new(offer, move |_: &Choice| Quits { control: s.clone() }));
-        let (push, port) = app.input::<u64>("in");
+        app.register_policy(Entry::new(offer, move |_: &Choice| Quits { control: s.clone() }));
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("work", |_: u64| ()));
         let running = app.start(&Plan::new().policy("quits").threads(1)).unwrap();
         *slot.lock().unwrap() = Some(running.control());
@@ -391,7 +392,7 @@ fn a_failed_policy_may_call_its_program_when_it_is_dropped() {
                 std::thread::park_timeout(Duration::from_millis(1));
             }
         };
-        drop(push);
+        drop(sender);
         if !fell {
             std::mem::forget(running);
         }
@@ -413,13 +414,13 @@ fn what_came_with_an_event_that_is_tried_later_goes_to_an_idle_instance() {
         let plan = Plan::new().threads(2).stage("work", |s| {
             s.instances(2).retry(comporta::Retry::new(2, Duration::from_secs(3600)))
         });
-        let mut kit = Kit::new(app, &plan).unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
 
-        kit.hold("work");
-        kit.settle();
-        kit.resume("work");
-        kit.settle();
-        let s = kit.snapshot();
+        runtime.hold("work");
+        runtime.run_until_idle();
+        runtime.resume("work");
+        runtime.run_until_idle();
+        let s = runtime.snapshot();
         let w = stage(&s, "work");
         assert_eq!(
             (w.counts.handled, w.queued, w.idle),
@@ -441,13 +442,13 @@ fn what_came_with_an_event_that_waits_for_room_goes_to_an_idle_instance() {
         app.by_key(split, |n: &u64| *n % 5, [a, b]);
         let plan =
             Plan::new().threads(2).stage("split", |s| s.instances(2)).stage("a", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("a");
-        kit.hold("split");
-        kit.settle();
-        kit.resume("split");
-        kit.settle();
-        let s = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("a");
+        runtime.hold("split");
+        runtime.run_until_idle();
+        runtime.resume("split");
+        runtime.run_until_idle();
+        let s = runtime.snapshot();
         let w = stage(&s, "split");
         assert!(w.queued == 0 || w.idle == 0, "queued {}, idle {}", w.queued, w.idle);
     });

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Ended, Error, Ev, Out, Plan, Ports, Result, Stage};
 use serde::{Deserialize, Serialize};
 
@@ -41,10 +41,10 @@ fn a_failed_event_whose_drop_panics_lets_its_program_be_dropped() {
         let app = App::new("kept");
         let bombs = app.source("bombs", || (0..EVENTS).map(Bomb));
         app.connect(bombs, app.stage("work", Refuses));
-        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        assert!(kit.run());
-        assert_eq!(stage(&kit.snapshot(), "work").counts.failed, EVENTS);
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(kit)));
+        let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+        assert!(runtime.run());
+        assert_eq!(stage(&runtime.snapshot(), "work").counts.failed, EVENTS);
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
         assert!(dropped.is_ok(), "the panic came to the one who dropped the program");
     });
 }
@@ -57,11 +57,12 @@ fn a_retained_copy_whose_drop_panics_costs_no_other_event() {
         let app = App::new("retained");
         let bombs = app.source("bombs", || (0..EVENTS).map(Bomb));
         let sees = seen.clone();
-        let work = app.update("work", move |bomb: &mut Bomb| sees.lock().unwrap().push(bomb.0));
+        let work =
+            app.map_in_place("work", move |bomb: &mut Bomb| sees.lock().unwrap().push(bomb.0));
         app.connect(bombs, work.retain());
         app.connect(work, app.sink("sink", std::mem::forget::<Bomb>));
-        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+        assert!(runtime.run());
         let mut others = taken(&seen);
         others.retain(|n| *n != BAD);
         let expected: Vec<u64> = (0..EVENTS).filter(|n| *n != BAD).collect();
@@ -75,13 +76,13 @@ fn all_that_was_handled_in_place_is_sent_on(ordered: bool, plan: Plan) {
         let app = App::new("in-place");
         let numbers = app.source("numbers", || 0..EVENTS);
         let fails = |n: &mut u64| if *n % 10 == 3 { Err(Error::msg("no")) } else { Ok(()) };
-        let work = app.update("work", fails);
+        let work = app.map_in_place("work", fails);
         let work = if ordered { work.ordered() } else { work };
         app.connect(numbers, work);
         app.connect(work, app.sink("sink", |_: u64| ()));
-        let mut kit = Kit::new(app, &plan.threads(1)).unwrap();
-        assert!(kit.run());
-        let snapshot = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &plan.threads(1)).unwrap();
+        assert!(runtime.run());
+        let snapshot = runtime.snapshot();
         let (work, sink) = (stage(&snapshot, "work").counts, stage(&snapshot, "sink").counts);
         assert_eq!((work.handled, work.failed), (90, 10));
         assert_eq!((work.emitted, sink.handled), (90, 90), "emitted, and arrived");
@@ -154,9 +155,9 @@ fn a_withdrawn_event_whose_drop_panics_leaves_nothing_of_a_failed_finish() {
         app.connect(app.source("numbers", || 0..EVENTS), work);
         app.connect(work.left, app.sink("left", std::mem::forget::<Bomb>));
         app.connect(work.right, app.sink("right", std::mem::forget::<Bomb>));
-        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        assert!(kit.run());
-        let arrived = ["left", "right"].map(|name| stage(&kit.snapshot(), name).counts.offered);
+        let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+        assert!(runtime.run());
+        let arrived = ["left", "right"].map(|name| stage(&runtime.snapshot(), name).counts.offered);
         assert_eq!(arrived, [0, 0], "what a failed `finish` had sent was sent on");
     });
 }

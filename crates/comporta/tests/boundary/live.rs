@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, Running};
 
 use crate::bounded::{BOUND, Gate, stage, watched};
@@ -29,17 +29,17 @@ fn a_stage_is_not_moved_away_from_one_that_a_local_connector_joins_it_to() {
         let (app, plan) = joined();
         let apart = plan.clone().cluster("side", |side| side.stages("other + store".into()));
         assert!(app.rehearse(&apart).is_err(), "a plan that takes them apart is refused");
-        let mut kit = Kit::new(app, &plan).unwrap();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
         for name in ["store", "work"] {
-            let moved = kit.control().move_stage(name, "side");
+            let moved = runtime.control().move_stage(name, "side");
             assert!(moved.is_err(), "`{name}` was moved");
-            let snapshot = kit.snapshot();
+            let snapshot = runtime.snapshot();
             let side = snapshot.pools.iter().find(|pool| pool.name == "side").unwrap();
             assert_eq!(side.stages, ["other"], "a change that is refused has changed nothing");
         }
-        kit.control().move_stage("other", "main").unwrap(); // nothing joins it
-        assert!(kit.run());
-        assert_eq!(stage(&kit.snapshot(), "store").counts.handled, 100);
+        runtime.control().move_stage("other", "main").unwrap(); // nothing joins it
+        assert!(runtime.run());
+        assert_eq!(stage(&runtime.snapshot(), "store").counts.handled, 100);
     });
 }
 
@@ -70,10 +70,10 @@ fn is_told_of(what: &str, end: fn(Running)) {
     let gate = Gate::default();
     let way = gate.way();
     let app = App::new("awaited");
-    let (push, numbers) = app.input::<u64>("numbers");
+    let (sender, numbers) = app.input::<u64>("numbers");
     app.connect(numbers, app.sink("work", move |_: u64| way.pass()));
     let running = app.start(&Plan::new().threads(1)).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1, what);
     let mut ended = Box::pin(running.ended());
     let mut late = Box::pin(running.ended());

@@ -15,8 +15,9 @@
 //! | `rate` | schedules of sources that give less than they were asked for |
 //! | `batch` | groups of stages made by a factory |
 //! | `stopping` | stops, drains and starts that the system refuses |
-//! | `kit` | the test kit |
-//! | `acks` | the fate of every event, told once |
+//! | `test_runtime` | the test runtime |
+//! | `acks` | the fate of every event, reported once |
+//! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
@@ -35,8 +36,9 @@ mod admission;
 mod rate;
 mod batch;
 mod stopping;
-mod kit;
+mod test_runtime;
 mod acks;
+mod obligations;
 mod found;
 mod attacks;
 mod attacks_push;

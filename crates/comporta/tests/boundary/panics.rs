@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
 use comporta::{
-    App, Cx, Demand, Ended, Ev, Out, Plan, Pull, Push, Result, Source, Stage, Summary, WhenFull,
+    App, Cx, Demand, Ended, Ev, Out, Plan, Pull, Result, Sender, Source, Stage, Summary, WhenFull,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,17 +81,17 @@ fn a_key_function_that_panics_costs_one_event_of_a_source() {
 #[test]
 fn a_key_function_that_panics_in_a_push_leaves_the_input_able_to_end() {
     watched("push", || {
-        for way in [Push::push, Push::try_push] {
+        for way in [Sender::send, Sender::try_send] {
             let app = App::new("keys");
-            let (push, numbers) = app.input::<u64>("numbers");
+            let (sender, numbers) = app.input::<u64>("numbers");
             app.by_key(numbers, key, [app.sink("one", |_: u64| ()), app.sink("two", |_: u64| ())]);
             let running = app.start(&Plan::new().threads(2)).unwrap();
             for n in 0..EVENTS {
                 // Whether it comes back as a panic or as an error is not said here.
-                let pushed = catch_unwind(AssertUnwindSafe(|| way(&push, n)));
+                let pushed = catch_unwind(AssertUnwindSafe(|| way(&sender, n)));
                 assert!(n == BAD || matches!(pushed, Ok(Ok(()))), "{n}");
             }
-            drop(push);
+            drop(sender);
             let summary = ends("after a push that panicked", running);
             ended_well(&summary, "push");
             assert_eq!(handled_in(&summary, &["one", "two"]), EVENTS - 1, "{summary}");
@@ -134,16 +134,16 @@ fn a_clone_that_panics_costs_one_event_of_the_stage_that_sent_it() {
 fn a_clone_that_panics_in_a_push_leaves_the_input_able_to_end() {
     watched("push", || {
         let app = App::new("copies");
-        let (push, numbers) = app.input::<Fragile>("numbers");
+        let (sender, numbers) = app.input::<Fragile>("numbers");
         for name in ["one", "two"] {
             app.connect(numbers, app.sink(name, |_: Fragile| ()));
         }
         let running = app.start(&Plan::new().threads(2)).unwrap();
         for n in 0..EVENTS {
-            let pushed = catch_unwind(AssertUnwindSafe(|| push.push(Fragile(n))));
+            let pushed = catch_unwind(AssertUnwindSafe(|| sender.send(Fragile(n))));
             assert!(n == BAD || matches!(pushed, Ok(Ok(()))), "{n}");
         }
-        drop(push);
+        drop(sender);
         let summary = ends("after a push that panicked", running);
         ended_well(&summary, "push");
     });
@@ -246,7 +246,13 @@ fn a_shed_event_whose_drop_panics_costs_itself_alone() {
             let way = gate.way();
             let app = App::new("shed");
             let numbers = app.source("numbers", || 0..EVENTS);
-            let wrap = app.map("wrap", |n: u64| Bomb(n > 0));
+            let begun = gate.way();
+            let wrap = app.map("wrap", move |n: u64| {
+                if n == 1 {
+                    begun.wait_for(1, "the first event"); // or it could be the oldest that is shed
+                }
+                Bomb(n > 0)
+            });
             let work = app.sink("work", move |bomb: Bomb| {
                 let first = !bomb.0;
                 bomb.defuse();
@@ -256,10 +262,11 @@ fn a_shed_event_whose_drop_panics_costs_itself_alone() {
             });
             app.connect(numbers, wrap);
             app.connect_local(wrap, work);
-            let plan =
-                Plan::new().threads(2).stage("work", |s| s.capacity(3).when_full(rule).batch(1));
+            let plan = Plan::new()
+                .threads(2)
+                .stage("wrap", |s| s.batch(1))
+                .stage("work", |s| s.capacity(3).when_full(rule).batch(1));
             let running = app.start(&plan).unwrap();
-            gate.wait_for(1, "the first event");
             until("the others have left the stage before", || handled(&running, "wrap") == EVENTS);
             gate.open();
             let summary = ends(&format!("{rule:?}"), running);
@@ -278,7 +285,7 @@ fn a_shed_event_whose_drop_panics_in_a_push_leaves_the_input_able_to_end() {
         let gate = Gate::default();
         let way = gate.way();
         let app = App::new("shed");
-        let (push, numbers) = app.input::<Bomb>("numbers");
+        let (sender, numbers) = app.input::<Bomb>("numbers");
         let work = app.sink("work", move |bomb: Bomb| {
             bomb.defuse();
             way.pass();
@@ -288,9 +295,9 @@ fn a_shed_event_whose_drop_panics_in_a_push_leaves_the_input_able_to_end() {
         let plan = Plan::new().threads(2).stage("work", |s| s.capacity(1).when_full(rule).batch(1));
         let running = app.start(&plan).unwrap();
         for _ in 0..5 {
-            let _ = catch_unwind(AssertUnwindSafe(|| push.push(Bomb(true)).is_ok()));
+            let _ = catch_unwind(AssertUnwindSafe(|| sender.send(Bomb(true)).is_ok()));
         }
-        drop(push);
+        drop(sender);
         gate.open();
         let summary = ends("after a push that panicked", running);
         ended_well(&summary, "push");
@@ -376,16 +383,16 @@ fn a_callback_of_a_quit_that_panics_costs_nothing() {
         |name| name == "stealing",
         |plan, label| {
             let app = App::new("quits");
-            let (push, numbers) = app.input("numbers");
+            let (sender, numbers) = app.input("numbers");
             app.connect(numbers, app.stage("work", Quits));
             let running = app.start(&plan).unwrap();
             let (tell, told) = channel();
             running.on_end(|| panic!("at the end"));
             running.on_end(move || tell.send(()).unwrap());
-            push.push(7_u64).unwrap();
+            sender.send(7_u64).unwrap();
             assert_eq!(told.recv_timeout(BOUND), Ok(()), "{label}: the second was not called");
             let mut summary = ends(label, running);
-            assert_eq!(summary.result::<u64>(), Some(7), "{label}");
+            assert_eq!(summary.take_result::<u64>(), Some(7), "{label}");
             let counts = stage(&summary.snapshot, "work").counts;
             assert_eq!((counts.handled, counts.failed), (1, 0), "{label}\n{summary}");
         },
@@ -394,15 +401,15 @@ fn a_callback_of_a_quit_that_panics_costs_nothing() {
 
 /// Pushes when it is dropped.
 struct Echo {
-    push: Option<Push<Echo>>,
+    sender: Option<Sender<Echo>>,
     pushed: Arc<AtomicU64>,
 }
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        if let Some(push) = self.push.take() {
-            let echo = Echo { push: None, pushed: self.pushed.clone() };
-            if push.try_push(echo).is_ok() {
+        if let Some(sender) = self.sender.take() {
+            let echo = Echo { sender: None, pushed: self.pushed.clone() };
+            if sender.try_send(echo).is_ok() {
                 self.pushed.fetch_add(1, SeqCst);
             }
         }
@@ -417,11 +424,11 @@ fn a_shed_event_may_push_when_it_is_dropped() {
             let way = gate.way();
             let pushed = Arc::new(AtomicU64::new(0));
             let app = App::new("echoes");
-            let (push, echoes) = app.input::<Echo>("echoes");
+            let (sender, echoes) = app.input::<Echo>("echoes");
             let (direct, echoed) = app.input::<Echo>("echoed");
             let pass = app.map("pass", |echo: Echo| echo);
             let work = app.sink("work", move |mut echo: Echo| {
-                drop(echo.push.take());
+                drop(echo.sender.take());
                 way.pass();
             });
             app.connect_local(echoes, pass);
@@ -431,12 +438,12 @@ fn a_shed_event_may_push_when_it_is_dropped() {
                 Plan::new().threads(2).stage("work", |s| s.capacity(1).batch(1).when_full(rule));
             let running = app.start(&plan).unwrap();
             for _ in 0..5 {
-                let echo = Echo { push: Some(direct.clone()), pushed: pushed.clone() };
-                push.push(echo).unwrap();
+                let echo = Echo { sender: Some(direct.clone()), pushed: pushed.clone() };
+                sender.send(echo).unwrap();
             }
             until("the last has passed", || handled(&running, "pass") >= 5);
             gate.open();
-            drop((push, direct));
+            drop((sender, direct));
             let summary = ends(&format!("{rule:?}"), running);
             ended_well(&summary, &format!("{rule:?}"));
         });
@@ -450,9 +457,9 @@ fn an_event_shed_at_a_push_may_push_when_it_is_dropped() {
         let way = gate.way();
         let pushed = Arc::new(AtomicU64::new(0));
         let app = App::new("echoes");
-        let (push, echoes) = app.input::<Echo>("echoes");
+        let (sender, echoes) = app.input::<Echo>("echoes");
         let work = app.sink("work", move |mut echo: Echo| {
-            drop(echo.push.take());
+            drop(echo.sender.take());
             way.pass();
         });
         app.connect_local(echoes, work);
@@ -460,19 +467,21 @@ fn an_event_shed_at_a_push_may_push_when_it_is_dropped() {
         let plan = Plan::new().threads(2).stage("work", |s| s.capacity(1).batch(1).when_full(rule));
         let running = app.start(&plan).unwrap();
         for _ in 0..5 {
-            let echo = Echo { push: Some(push.clone()), pushed: pushed.clone() };
-            let push = push.clone();
-            within("a push", move || push.push(echo).is_ok());
+            let echo = Echo { sender: Some(sender.clone()), pushed: pushed.clone() };
+            let sender = sender.clone();
+            within("a push", move || sender.send(echo).is_ok());
         }
         assert!(pushed.load(SeqCst) > 0, "what was shed has pushed");
         gate.open();
-        drop(push);
+        drop(sender);
         ended_well(&ends("drop-oldest", running), "drop-oldest");
     });
 }
 
 /// Holds a handle of the input it came by.
-struct Holds(#[expect(dead_code, reason = "held until the event is dropped")] Option<Push<Holds>>);
+struct Holds(
+    #[expect(dead_code, reason = "held until the event is dropped")] Option<Sender<Holds>>,
+);
 
 #[test]
 fn a_stop_returns_where_queued_events_hold_the_last_handle() {
@@ -482,15 +491,15 @@ fn a_stop_returns_where_queued_events_hold_the_last_handle() {
         let way = gate.way();
         let app = App::new("holds");
         let work = app.sink("work", move |_: Holds| way.pass());
-        let (push, holds) = app.input::<Holds>("holds"); // after the stage, and so stopped after it
+        let (sender, holds) = app.input::<Holds>("holds"); // after the stage, and so stopped after it
         app.connect_local(holds, work);
         let running = app.start(&plan.stage("work", |s| s.batch(1))).unwrap();
-        push.push(Holds(None)).unwrap();
+        sender.send(Holds(None)).unwrap();
         gate.wait_for(1, label);
         for _ in 0..3 {
-            push.push(Holds(Some(push.clone()))).unwrap();
+            sender.send(Holds(Some(sender.clone()))).unwrap();
         }
-        drop(push);
+        drop(sender);
         let summary = within(&format!("{label}: a stop"), move || running.stop());
         let counts = stage(&summary.snapshot, "work").counts;
         assert_eq!((summary.ended, counts.cancelled), (Ended::Stopped, 3), "{label}\n{summary}");
@@ -523,14 +532,14 @@ fn a_failed_event_may_look_at_its_program_when_it_is_dropped() {
     }
     watched("failures", || {
         let app = App::new("curious");
-        let (push, events) = app.input::<Curious>("events");
+        let (sender, events) = app.input::<Curious>("events");
         app.connect_local(events, app.stage("work", Refuses));
         let plan = Plan::new().threads(2).stage("work", |s| s.failures_max(1));
         let running = app.start(&plan).unwrap();
         for _ in 0..3 {
-            push.push(Curious(Some(running.control()))).unwrap();
+            sender.send(Curious(Some(running.control()))).unwrap();
         }
-        drop(push);
+        drop(sender);
         let summary = ends("events that failed", running);
         assert_eq!(stage(&summary.snapshot, "work").counts.failed, 3, "{summary}");
     });

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use comporta::testing::Kit;
-use comporta::{App, Out, Plan, Push};
+use comporta::testing::TestRuntime;
+use comporta::{App, Out, Plan, Sender};
 
 use crate::bounded::{Gate, comes_true, handled, stage, under_policies, watched};
 
@@ -13,21 +13,21 @@ const BY_PRIORITY: [&str; 2] = ["single", "stealing"];
 /// How many visits may go before one that should be first.
 const A_FEW: usize = 8;
 
-fn done(kit: &Kit, name: &str) -> u64 {
-    stage(&kit.snapshot(), name).counts.handled
+fn done(runtime: &TestRuntime, name: &str) -> u64 {
+    stage(&runtime.snapshot(), name).counts.handled
 }
 
 /// Steps until a stage has handled its first event; says how many visits others made before.
-fn overtaken(kit: &mut Kit, name: &str, most: usize) -> usize {
-    let before = done(kit, name);
-    (0..most).find(|_| kit.step() && done(kit, name) > before).unwrap_or(most)
+fn overtaken(runtime: &mut TestRuntime, name: &str, most: usize) -> usize {
+    let before = done(runtime, name);
+    (0..most).find(|_| runtime.step() && done(runtime, name) > before).unwrap_or(most)
 }
 
 /// An input and the sink it leads to.
-fn way_in(app: &App, name: &str) -> Push<u64> {
-    let (push, port) = app.input::<u64>(format!("{name}-in"));
+fn way_in(app: &App, name: &str) -> Sender<u64> {
+    let (sender, port) = app.input::<u64>(format!("{name}-in"));
     app.connect(port, app.sink(name, |_: u64| ()));
-    push
+    sender
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn a_higher_priority_goes_before_what_a_worker_has_in_its_own_queue() {
                     .threads(threads)
                     .every(|s| s.batch(1))
                     .stage("high", |s| s.priority(10));
-                let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-                (0..1_000).for_each(|n| low.push(n).unwrap());
-                (0..100).for_each(|_| assert!(kit.step())); // the workers are in it
+                let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+                (0..1_000).for_each(|n| low.send(n).unwrap());
+                (0..100).for_each(|_| assert!(runtime.step())); // the workers are in it
                 for n in 0..10 {
-                    high.push(n).unwrap();
-                    let before = overtaken(&mut kit, "high", 500);
+                    high.send(n).unwrap();
+                    let before = overtaken(&mut runtime, "high", 500);
                     assert!(before <= A_FEW, "{policy}, {threads} threads: {before} went before");
                 }
             }
@@ -57,12 +57,12 @@ fn a_higher_priority_goes_before_what_a_worker_has_in_its_own_queue() {
 }
 
 /// `hog` has events without end, one a visit, and this priority.
-fn hog(app: &App) -> Push<u64> {
-    let (push, port) = app.input::<u64>("hog-in");
-    let hog = app.each("hog", |n: u64, out: &mut Out<u64>| out.send(n));
+fn hog(app: &App) -> Sender<u64> {
+    let (sender, port) = app.input::<u64>("hog-in");
+    let hog = app.process("hog", |n: u64, out: &mut Out<u64>| out.send(n));
     app.connect(port, hog);
     app.connect(hog, hog);
-    push
+    sender
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn a_stage_whose_priority_is_raised_goes_first_with_what_it_has() {
                     .threads(threads)
                     .every(|s| s.batch(1))
                     .stage("hog", |s| s.priority(10));
-                let mut kit = Kit::new(app, &plan).unwrap();
-                hogs.push(0).unwrap();
-                low.push(0).unwrap();
-                (0..100).for_each(|_| assert!(kit.step()));
-                kit.control().set_priority("low", 20).unwrap();
-                let before = overtaken(&mut kit, "low", 5_000);
+                let mut runtime = TestRuntime::new(app, &plan).unwrap();
+                hogs.send(0).unwrap();
+                low.send(0).unwrap();
+                (0..100).for_each(|_| assert!(runtime.step()));
+                runtime.control().set_priority("low", 20).unwrap();
+                let before = overtaken(&mut runtime, "low", 5_000);
                 assert!(before <= A_FEW, "{policy}, {threads} threads: {before} went before");
             }
         }
@@ -91,9 +91,9 @@ fn a_stage_whose_priority_is_raised_goes_first_with_what_it_has() {
 }
 
 /// `first` -> `middle` -> `last`, with room for one event each, and `hog` beside them.
-fn chain(plan: &Plan) -> (Kit, [Push<u64>; 2]) {
+fn chain(plan: &Plan) -> (TestRuntime, [Sender<u64>; 2]) {
     let app = App::new("chain");
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let first = app.map("first", |n: u64| n);
     let middle = app.map("middle", |n: u64| n);
     let last = app.sink("last", |_: u64| ());
@@ -108,31 +108,31 @@ fn chain(plan: &Plan) -> (Kit, [Push<u64>; 2]) {
         .stage("middle", |s| s.capacity(1))
         .stage("last", |s| s.capacity(1))
         .stage("hog", |s| s.priority(5));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("hog");
-    hogs.push(0).unwrap();
-    (kit, [push, hogs])
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("hog");
+    hogs.send(0).unwrap();
+    (runtime, [sender, hogs])
 }
 
 #[test]
 fn an_inherited_priority_is_passed_on_to_whom_the_heir_waits_for() {
     watched("inherited", || {
         for policy in BY_PRIORITY {
-            let (mut kit, [push, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
-            kit.hold("last");
+            let (mut runtime, [sender, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
+            runtime.hold("last");
             // One fills `last`, one waits for it in `middle`'s outbox, one fills `middle`, and one
             // waits for that in the outbox of `first`, which lends its priority.
             for n in 0..4 {
-                push.push(n).unwrap();
-                kit.settle();
+                sender.send(n).unwrap();
+                runtime.run_until_idle();
             }
-            let snapshot = kit.snapshot();
+            let snapshot = runtime.snapshot();
             let waits = |name| stage(&snapshot, name).outboxed;
             assert_eq!((waits("middle"), waits("last")), (1, 1), "{policy}\n{snapshot}");
-            kit.resume("hog");
-            kit.resume("last");
+            runtime.resume("hog");
+            runtime.resume("last");
             // Whoever waits with priority 10 waits for `last` in the end; `hog` has 5.
-            let before = overtaken(&mut kit, "last", 500);
+            let before = overtaken(&mut runtime, "last", 500);
             assert!(before <= A_FEW, "{policy}: {before} visits of the hog went before");
         }
     });
@@ -142,25 +142,29 @@ fn an_inherited_priority_is_passed_on_to_whom_the_heir_waits_for() {
 fn an_inherited_priority_is_given_back_when_room_is_made_by_hand() {
     watched("inherited", || {
         for policy in BY_PRIORITY {
-            let (mut kit, [push, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
-            kit.hold("middle");
+            let (mut runtime, [sender, _hogs]) = chain(&Plan::new().policy(policy).threads(1));
+            runtime.hold("middle");
             for n in 0..2 {
-                push.push(n).unwrap();
-                kit.settle();
+                sender.send(n).unwrap();
+                runtime.run_until_idle();
             }
-            assert_eq!(stage(&kit.snapshot(), "middle").outboxed, 1, "{policy}: it is waited for");
-            kit.control().set_capacity("middle", 1_000).unwrap();
-            (2..100).for_each(|n| push.push(n).unwrap());
-            kit.settle();
-            let snapshot = kit.snapshot();
+            assert_eq!(
+                stage(&runtime.snapshot(), "middle").outboxed,
+                1,
+                "{policy}: it is waited for"
+            );
+            runtime.control().set_capacity("middle", 1_000).unwrap();
+            (2..100).for_each(|n| sender.send(n).unwrap());
+            runtime.run_until_idle();
+            let snapshot = runtime.snapshot();
             let middle = stage(&snapshot, "middle");
             assert_eq!((middle.queued, middle.outboxed), (100, 0), "{policy}: nobody waits for it");
-            kit.resume("hog");
-            kit.resume("middle");
+            runtime.resume("hog");
+            runtime.resume("middle");
             for _ in 0..50 {
-                assert!(kit.step());
+                assert!(runtime.step());
             }
-            let (middle, hog) = (done(&kit, "middle"), done(&kit, "hog"));
+            let (middle, hog) = (done(&runtime, "middle"), done(&runtime, "hog"));
             assert!(middle <= A_FEW as u64, "{policy}: {middle} with priority 0, {hog} with 5");
         }
     });
@@ -175,12 +179,13 @@ fn an_event_that_goes_round_overtakes_another_stage_a_bounded_number_of_times() 
                 let app = App::new("round");
                 let hogs = hog(&app);
                 let other = way_in(&app, "other");
-                let mut kit = Kit::new(app, &Plan::new().policy(policy).threads(threads)).unwrap();
-                hogs.push(0).unwrap();
-                (0..100).for_each(|_| assert!(kit.step()));
+                let mut runtime =
+                    TestRuntime::new(app, &Plan::new().policy(policy).threads(threads)).unwrap();
+                hogs.send(0).unwrap();
+                (0..100).for_each(|_| assert!(runtime.step()));
                 for n in 0..10 {
-                    other.push(n).unwrap();
-                    let before = overtaken(&mut kit, "other", BOUND);
+                    other.send(n).unwrap();
+                    let before = overtaken(&mut runtime, "other", BOUND);
                     assert!(
                         before < BOUND,
                         "{policy}, {threads} threads: overtaken without a bound"
@@ -209,7 +214,7 @@ fn what_a_worker_sent_is_handled_while_it_does_not_return_and_the_others_are_bus
             let way = gate.way();
             let app = App::new("hidden");
             let hogs = hog(&app);
-            let (push, port) = app.input::<u64>("in");
+            let (sender, port) = app.input::<u64>("in");
             let split = app.flat_map("split", |_: u64| 0..SENT);
             let sink = app.sink("sink", |_: u64| ());
             let long = app.sink("long", move |n: u64| {
@@ -223,8 +228,8 @@ fn what_a_worker_sent_is_handled_while_it_does_not_return_and_the_others_are_bus
             // No stand-in: the other threads see to it. And many visits, not one.
             let plan = plan.stuck_after(Duration::from_secs(3_600)).stage("sink", |s| s.batch(2));
             let running = app.start(&plan).unwrap();
-            hogs.push(0).unwrap();
-            push.push(0).unwrap();
+            hogs.send(0).unwrap();
+            sender.send(0).unwrap();
             gate.wait_for(1, label);
             let all = || handled(&running, "sink") == SENT;
             assert!(comes_true(all), "{label}\n{}", running.snapshot());

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Ev, Event, IntoSource, Out, Plan, Pull, Result, Source, Stage, sources,
 };
@@ -37,7 +37,7 @@ impl<T: Event> Stage for Lateness<T> {
     type In = T;
     type Ports = ();
     fn handle(&mut self, _: Ev<'_, T>, (): &mut (), cx: &Cx) -> Result {
-        let late = cx.now().since(cx.ingress());
+        let late = cx.now().duration_since(cx.ingress());
         self.0.lock().unwrap().push(late.as_millis() as u64);
         Ok(())
     }
@@ -58,13 +58,13 @@ where
         .threads(1)
         .stage("events", |s| s.rate(RATE as f64))
         .stage("sink", |s| s.capacity(10));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.advance(TENTH);
-    kit.hold("sink");
-    kit.advance(TENTH);
-    kit.resume("sink");
-    kit.advance(TENTH);
-    assert_eq!(stage(&kit.snapshot(), "sink").queued, 0);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.advance(TENTH);
+    runtime.hold("sink");
+    runtime.advance(TENTH);
+    runtime.resume("sink");
+    runtime.advance(TENTH);
+    assert_eq!(stage(&runtime.snapshot(), "sink").queued, 0);
     taken(&late.0)
 }
 
@@ -117,16 +117,16 @@ fn a_source_that_was_not_pulled_in_time_sends_all_that_is_due_however_few_a_pull
             .threads(1)
             .stage("events", |s| s.rate(f64::from(rate)))
             .stage("sink", |s| s.capacity(100_000));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.settle();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.run_until_idle();
         // Every visit is 100 µs late, as on a machine that has other things to do.
         for _ in 0..1_000 {
-            kit.hold("events");
-            kit.advance(Duration::from_micros(100));
-            kit.resume("events");
-            kit.settle();
+            runtime.hold("events");
+            runtime.advance(Duration::from_micros(100));
+            runtime.resume("events");
+            runtime.run_until_idle();
         }
-        let came = stage(&kit.snapshot(), "sink").counts.handled;
+        let came = stage(&runtime.snapshot(), "sink").counts.handled;
         let due = u64::from(rate / 10);
         assert!(came.abs_diff(due) <= 10, "{came} came in a tenth of a second, {due} were due");
     });

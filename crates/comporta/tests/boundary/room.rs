@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::task::{Context, Wake, Waker};
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Demand, Out, Plan, Pull, Result, Source, WhenFull};
 
 use crate::bounded::{
@@ -14,12 +14,12 @@ use crate::bounded::{
 
 /// `bursts` -> `burst` -> `sink` <- `pass` <- `others`. The first event of `burst` sends more than
 /// the queue of `sink` holds; the second waits at a gate. Returns once it does, with the queue empty.
-fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Push<u64>, Gate) {
+fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Sender<u64>, Gate) {
     let gate = Gate::default();
     let way = gate.way();
     let app = App::new("burst");
     let (bursts, port) = app.input::<u64>("bursts");
-    let burst = app.each("burst", move |n: u64, out: &mut Out<u64>| {
+    let burst = app.process("burst", move |n: u64, out: &mut Out<u64>| {
         if n == 0 {
             (0..1_100).for_each(|n| out.send(n));
         } else {
@@ -34,7 +34,7 @@ fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Push<u6
     app.connect(burst, sink);
     app.connect(pass, sink);
     let running = app.start(plan).unwrap();
-    bursts.push(0).unwrap();
+    bursts.send(0).unwrap();
     let settled = || {
         let snapshot = running.snapshot();
         let (burst, sink) = (stage(&snapshot, "burst"), stage(&snapshot, "sink"));
@@ -42,7 +42,7 @@ fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Push<u6
         burst.idle == 1 && ended == 1_100
     };
     until(&format!("{label}: the burst is over"), settled);
-    bursts.push(1).unwrap();
+    bursts.send(1).unwrap();
     gate.wait_for(1, label);
     (running, others, gate)
 }
@@ -53,7 +53,7 @@ fn a_handler_that_once_sent_much_stops_no_other_sender_while_it_runs() {
         let (running, others, gate) = held_burst(&plan, label);
         let (tell, told) = channel();
         let pusher = thread(move || {
-            let pushed = (0..2_000).all(|n| others.push(n).is_ok());
+            let pushed = (0..2_000).all(|n| others.send(n).is_ok());
             let _ = tell.send(pushed);
         });
         let all = || handled(&running, "sink") == 1_100 + 2_000;
@@ -75,7 +75,7 @@ fn a_queue_that_rejects_and_is_empty_takes_what_others_send_while_a_handler_runs
         let plan = plan.connector("pass -> sink", |way| way.when_full(WhenFull::Reject));
         let (running, others, gate) = held_burst(&plan, label);
         for n in 0..20 {
-            others.push(n).unwrap();
+            others.send(n).unwrap();
             // One at a time: the queue is empty whenever one comes.
             until(label, || {
                 let snapshot = running.snapshot();
@@ -110,14 +110,14 @@ fn a_source_that_waits_in_a_pull_keeps_no_room_from_others() {
         let way = gate.way();
         let app = App::new("waits");
         let sink = app.sink("sink", |_: u64| ());
-        let (push, port) = app.input::<u64>("others");
+        let (sender, port) = app.input::<u64>("others");
         app.connect(app.source("waits", move || Waits(way)), sink);
         app.connect(port, sink);
         let running = app.start(&plan.stage("sink", |s| s.capacity(1))).unwrap();
         gate.wait_for(1, label);
         let (tell, told) = channel();
         let pusher = thread(move || {
-            let _ = tell.send((0..10).all(|n| push.push(n).is_ok()));
+            let _ = tell.send((0..10).all(|n| sender.send(n).is_ok()));
         });
         let pushed = told.recv_timeout(BOUND);
         assert_eq!(pushed, Ok(true), "{label}: a push waits for room in an empty queue");
@@ -137,28 +137,29 @@ impl Wake for Ignores {
 fn pushes_that_were_given_up_leave_nothing_behind() {
     watched("given up", || {
         let app = App::new("given-up");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| ()));
-        let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-        kit.hold("sink");
-        push.try_push(0).unwrap();
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+        runtime.hold("sink");
+        sender.try_send(0).unwrap();
         // What still stands in line holds the waker it would be woken by.
         let wake = Arc::new(Ignores);
         let waker = Waker::from(wake.clone());
         let before = Arc::strong_count(&wake);
         for n in 1..=1_000 {
-            let mut waits = Box::pin(push.push_async(n));
+            let mut waits = Box::pin(sender.send_async(n));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         let left = Arc::strong_count(&wake) - before;
         assert_eq!(left, 0, "of 1,000 pushes that were given up, so many still stand in line");
-        assert_eq!(stage(&kit.snapshot(), "sink").outboxed, 0);
-        kit.resume("sink");
-        kit.settle();
-        push.try_push(1_001).unwrap();
-        drop(push);
-        assert!(kit.run());
-        let counts = stage(&kit.snapshot(), "sink").counts;
+        assert_eq!(stage(&runtime.snapshot(), "sink").outboxed, 0);
+        runtime.resume("sink");
+        runtime.run_until_idle();
+        sender.try_send(1_001).unwrap();
+        drop(sender);
+        assert!(runtime.run());
+        let counts = stage(&runtime.snapshot(), "sink").counts;
         assert_eq!((counts.handled, counts.cancelled), (2, 1_000));
     });
 }

@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{self, Receiver, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-use comporta::{App, Cx, Ended, Error, Ev, Plan, Push, Result, Running, Stage};
+use comporta::{App, Cx, Ended, Error, Ev, Plan, Result, Running, Sender, Stage};
 
 use crate::bounded::{
     BOUND, Gate, comes_true, ends, handled, stage, under_every_policy, until, watched, within,
@@ -19,7 +19,7 @@ use crate::bounded::{
 struct Stubborn {
     tries: Arc<AtomicU64>,
     relents: Arc<AtomicBool>,
-    gone: Sender<()>,
+    gone: mpsc::Sender<()>,
 }
 
 impl Stage for Stubborn {
@@ -40,8 +40,8 @@ impl Drop for Stubborn {
 /// A program in which an event is tried without end, and what a test needs of it.
 struct Retrying {
     running: Running,
-    push: Push<u64>,
-    other: Push<u64>,
+    sender: Sender<u64>,
+    other: Sender<u64>,
     tries: Arc<AtomicU64>,
     gone: Receiver<()>,
     relents: Relents,
@@ -59,7 +59,7 @@ fn retrying(plan: Plan, label: &str) -> Retrying {
     let (tries, relents) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let (tell, gone) = channel();
     let app = App::new("stubborn");
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let (count, relent) = (tries.clone(), relents.clone());
     let work = app.stage_with("work", move |_| {
         Ok(Stubborn { tries: count.clone(), relents: relent.clone(), gone: tell.clone() })
@@ -70,9 +70,9 @@ fn retrying(plan: Plan, label: &str) -> Retrying {
     let plan = plan.stage("work", |s| s.tries(u32::MAX));
     let running = app.start(&plan).unwrap();
     let relents = Relents(relents);
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     until(label, || tries.load(SeqCst) > 1_000);
-    Retrying { running, push, other, tries, gone, relents }
+    Retrying { running, sender, other, tries, gone, relents }
 }
 
 /// The handler is let go, and so was tried for the last time; its event counts as cancelled.
@@ -107,11 +107,11 @@ fn retries_without_a_wait_leave_the_thread_to_other_stages() {
     under_every_policy(|plan, label| {
         // No stand-in: the visit ends when its time is up.
         let retrying = retrying(plan.stuck_after(Duration::from_secs(3_600)), label);
-        let Retrying { running, push, other, tries, relents, .. } = retrying;
-        other.push(0).unwrap();
+        let Retrying { running, sender, other, tries, relents, .. } = retrying;
+        other.send(0).unwrap();
         let goes_on = comes_true(|| handled(&running, "other") == 1);
         assert!(goes_on, "{label}: after {tries:?} tries\n{}", running.snapshot());
-        drop((relents, push, other));
+        drop((relents, sender, other));
         let summary = ends(label, running);
         assert_eq!(summary.ended, Ended::Complete, "{label}");
         assert_eq!(stage(&summary.snapshot, "work").counts.handled, 1, "{label}\n{summary}");
@@ -190,7 +190,7 @@ fn with_few_threads(test: &str) {
 
 /// Leaves room for so many more threads of the usual size; until what it returns is dropped.
 fn room_for(threads: usize) -> impl Drop {
-    struct Full(Vec<Sender<()>>);
+    struct Full(Vec<mpsc::Sender<()>>);
     impl Drop for Full {
         fn drop(&mut self) {
             self.0.clear();
@@ -243,7 +243,7 @@ fn a_stand_in_that_cannot_be_had_costs_a_warning() {
     let way = gate.way();
     let failed = Arc::new(AtomicBool::new(false));
     let app = App::new("alone");
-    let (push, numbers) = app.input::<u64>("in");
+    let (sender, numbers) = app.input::<u64>("in");
     let work = app.sink("work", move |n: u64| {
         if n == 0 {
             way.pass();
@@ -260,15 +260,15 @@ fn a_stand_in_that_cannot_be_had_costs_a_warning() {
         .stuck_after(Duration::from_millis(20))
         .stage("work", |s| s.retry(retry));
     let running = app.start(&plan).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1, "a handler is held");
     until("it is known to be stuck", || running.stuck() == ["work"]);
     // The clock has looked at it since: it does so four times in that while.
     let (_never, wait) = channel::<()>();
     let _ = wait.recv_timeout(Duration::from_millis(200));
     gate.open();
-    push.push(1).unwrap();
-    drop(push);
+    sender.send(1).unwrap();
+    drop(sender);
     let summary = ends("without a stand-in", running);
     drop(full);
     let counts = stage(&summary.snapshot, "work").counts;

@@ -95,7 +95,7 @@ fn a_push_that_is_granted_room_returns_while_the_handler_that_left_it_runs() {
         let gates = [Gate::default(), Gate::default()];
         let ways = [gates[0].way(), gates[1].way()];
         let app = App::new("granted");
-        let (push, numbers) = app.input::<u64>("numbers");
+        let (sender, numbers) = app.input::<u64>("numbers");
         let work = app.sink("work", move |n: u64| {
             if let Some(way) = ways.get(n as usize) {
                 way.pass();
@@ -104,12 +104,12 @@ fn a_push_that_is_granted_room_returns_while_the_handler_that_left_it_runs() {
         app.connect(numbers, work);
         let running = app.start(&plan).unwrap();
         running.control().set_capacity("work", 1).unwrap(); // some policies have their own
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         gates[0].wait_for(1, label);
-        push.push(1).unwrap();
+        sender.send(1).unwrap();
         let (tell, told) = channel();
         let waits = thread(move || {
-            let _ = tell.send(push.push(2));
+            let _ = tell.send(sender.send(2));
         });
         until(label, || stage(&running.snapshot(), "work").outboxed == 1);
         gates[0].open();
@@ -196,15 +196,15 @@ fn a_drain_ends_although_a_source_it_left_brings_events_that_find_no_room() {
         let goes = go.clone();
         let app = App::new("left");
         let late = app.source("late", move || Late { go: goes, way: source_way });
-        let (push, numbers) = app.input::<u64>("numbers");
+        let (sender, numbers) = app.input::<u64>("numbers");
         let work = app.sink("work", move |_: u64| work_way.pass());
         app.connect(late, work);
         app.connect(numbers, work);
         let running = app.start(&plan).unwrap();
         running.control().set_capacity("work", 1).unwrap(); // some policies have their own
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         work_gate.wait_for(1, label);
-        push.push(1).unwrap(); // now the queue is full, and stays so
+        sender.send(1).unwrap(); // now the queue is full, and stays so
         go.store(true, SeqCst);
         source_gate.wait_for(1, label);
         let work = |running: &Running| stage(&running.snapshot(), "work").clone();

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
-    App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Push, Result, Shed, Stage, WhenFull,
+    App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Result, Sender, Shed, Stage, WhenFull,
 };
 
 use crate::seen::{collector, counts, stage, taken};
@@ -33,14 +33,14 @@ pub(crate) fn choice(text: &str) -> Choice {
 }
 
 /// Everything but `work` does what there is to do; `work` makes one visit, which takes a tick.
-fn work_for_a_tick(kit: &mut Kit) {
-    kit.hold("work");
-    kit.settle();
-    kit.resume("work");
-    kit.step();
-    kit.hold("work");
-    kit.advance(TICK);
-    kit.resume("work");
+fn work_for_a_tick(runtime: &mut TestRuntime) {
+    runtime.hold("work");
+    runtime.run_until_idle();
+    runtime.resume("work");
+    runtime.step();
+    runtime.hold("work");
+    runtime.advance(TICK);
+    runtime.resume("work");
 }
 
 /// The way to `work`, which has the controller.
@@ -61,8 +61,8 @@ const SLOW: u32 = 500;
 /// A program on virtual time, in which a tick is what `work` takes for an event.
 struct Line {
     way: Way,
-    kit: Kit,
-    pushes: Vec<Push<u64>>,
+    runtime: TestRuntime,
+    senders: Vec<Sender<u64>>,
     seen: Arc<Mutex<Vec<u64>>>,
     pushed: u64,
     /// What comes in the ticks to come, to a slow `pass`.
@@ -76,28 +76,28 @@ impl Line {
         let (seen, see) = collector();
         let work = app.sink("work", see);
         let ends = if way == Way::FanIn { 3 } else { 1 };
-        let pushes = (0..ends).map(|end| {
-            let (push, port) = app.input(format!("in{end}"));
+        let senders = (0..ends).map(|end| {
+            let (sender, port) = app.input(format!("in{end}"));
             let pass = app.map(format!("pass{end}"), |n: u64| n);
             app.connect(port, pass);
             app.connect(pass, work);
-            push
+            sender
         });
-        let pushes = pushes.collect();
+        let senders = senders.collect();
         let before = if way == Way::Slow { TICK * SLOW } else { Duration::ZERO };
         let plan = Plan::new()
             .threads(1)
             .every(|s| s.batch(1).capacity(10_000).deadline(before + Duration::from_millis(2)))
             .stage("work", |s| s.admission(choice(admission)));
-        let kit = Kit::new(app, &plan).unwrap();
-        Line { way, kit, pushes, seen, pushed: 0, delayed: VecDeque::new(), most: 0 }
+        let runtime = TestRuntime::new(app, &plan).unwrap();
+        Line { way, runtime, senders, seen, pushed: 0, delayed: VecDeque::new(), most: 0 }
     }
 
     /// So many events come, and one is handled.
     fn tick(&mut self, events: u64) {
         for _ in 0..events {
-            let end = self.pushed as usize % self.pushes.len();
-            self.pushes[end].try_push(self.pushed).unwrap();
+            let end = self.pushed as usize % self.senders.len();
+            self.senders[end].try_send(self.pushed).unwrap();
             self.pushed += 1;
         }
         if self.way == Way::Slow {
@@ -106,20 +106,20 @@ impl Line {
                 if self.delayed.len() > SLOW as usize { self.delayed.pop_front() } else { None };
             self.pass(due.unwrap_or(0));
         }
-        work_for_a_tick(&mut self.kit);
-        self.most = self.most.max(stage(&self.kit.snapshot(), "work").queued);
+        work_for_a_tick(&mut self.runtime);
+        self.most = self.most.max(stage(&self.runtime.snapshot(), "work").queued);
     }
 
     /// Of what waits at a slow `pass`, so many go on.
     fn pass(&mut self, events: u64) {
-        self.kit.hold("work");
-        self.kit.resume("pass0");
-        let passed = |kit: &Kit| stage(&kit.snapshot(), "pass0").counts.handled;
-        let all = passed(&self.kit) + events;
-        while passed(&self.kit) < all {
-            assert!(self.kit.step());
+        self.runtime.hold("work");
+        self.runtime.resume("pass0");
+        let passed = |runtime: &TestRuntime| stage(&runtime.snapshot(), "pass0").counts.handled;
+        let all = passed(&self.runtime) + events;
+        while passed(&self.runtime) < all {
+            assert!(self.runtime.step());
         }
-        self.kit.hold("pass0");
+        self.runtime.hold("pass0");
     }
 
     /// Until all that came has had its time at a slow `pass`.
@@ -128,16 +128,16 @@ impl Line {
             self.tick(0);
         }
         if self.way == Way::Slow {
-            self.kit.resume("pass0");
+            self.runtime.resume("pass0");
         }
     }
 
     fn end(mut self) -> (Counts, Vec<u64>) {
         self.wait();
-        self.pushes.clear();
-        assert!(self.kit.run());
-        assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());
-        (counts(&self.kit, "work"), taken(&self.seen))
+        self.senders.clear();
+        assert!(self.runtime.run());
+        assert!(self.runtime.problems().is_empty(), "{:?}", self.runtime.problems());
+        (counts(&self.runtime, "work"), taken(&self.seen))
     }
 }
 
@@ -206,7 +206,7 @@ fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
 fn under_overload_the_higher_tier_is_served() {
     let app = App::new("tiers");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let pass = app.map("pass", |n: u64| n);
     let work = app.sink("work", see);
     app.connect(port, pass);
@@ -215,18 +215,18 @@ fn under_overload_the_higher_tier_is_served() {
         .threads(1)
         .stage("in", |s| s.tier(1))
         .stage("work", |s| s.batch(1).admission(choice("tiers(target=1ms, window=100)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let dear = push.clone().tier(7);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let dear = sender.clone().tier(7);
     for tick in 1..=1_000 {
-        push.push(0).unwrap();
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
+        sender.send(0).unwrap();
         if tick % 2 == 0 {
-            dear.push(1).unwrap();
+            dear.send(1).unwrap();
         }
-        work_for_a_tick(&mut kit);
+        work_for_a_tick(&mut runtime);
     }
-    drop((push, dear));
-    assert!(kit.run());
+    drop((sender, dear));
+    assert!(runtime.run());
     let served = taken(&seen);
     let dear = served.iter().filter(|n| **n == 1).count();
     assert!(dear >= 495, "{dear} of 500");
@@ -243,7 +243,7 @@ impl Stage for Looks {
     type In = u64;
     type Ports = ();
     fn handle(&mut self, _: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
-        let within = cx.deadline().map(|deadline| deadline.since(cx.ingress()));
+        let within = cx.deadline().map(|deadline| deadline.duration_since(cx.ingress()));
         self.0.lock().unwrap().push((cx.tier(), within));
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Stage for Looks {
 fn tier_and_deadline_travel_with_what_events_lead_to() {
     let app = App::new("travel");
     let numbers = app.source("numbers", || 0..3u64);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let pass = app.map("pass", |n: u64| n);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let work = app.stage("work", Looks(seen.clone()));
@@ -263,12 +263,12 @@ fn tier_and_deadline_travel_with_what_events_lead_to() {
     let ms = Duration::from_millis;
     let plan =
         Plan::new().stage("numbers", |s| s.tier(4)).stage("in", |s| s.tier(5).deadline(ms(9)));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    push.push(0).unwrap();
-    push.clone().tier(6).push(0).unwrap();
-    push.clone().within(ms(1)).push(0).unwrap();
-    drop(push);
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    sender.send(0).unwrap();
+    sender.clone().tier(6).send(0).unwrap();
+    sender.clone().within(ms(1)).send(0).unwrap();
+    drop(sender);
+    assert!(runtime.run());
     let mut seen = taken(&seen);
     seen.sort_unstable();
     let (a, b, c) = ((4, None), (5, Some(ms(1))), (5, Some(ms(9))));
@@ -295,27 +295,27 @@ impl Stage for Total {
 #[test]
 fn a_group_matters_as_the_most_of_its_events_and_what_is_sent_at_the_end_matters_most() {
     let app = App::new("groups");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let total = app.stage("total", Total(0).batched(3, Duration::from_secs(1)));
     let work = app.stage("work", Looks(seen.clone()));
     app.connect(port, total);
     app.connect(total, work);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     for tier in [2, 4, 3] {
-        push.clone().tier(tier).push(0).unwrap();
+        sender.clone().tier(tier).send(0).unwrap();
     }
-    drop(push);
-    assert!(kit.run());
+    drop(sender);
+    assert!(runtime.run());
     assert_eq!(taken(&seen), [(4, None), (255, None)]);
 }
 
 #[test]
 fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
     let mut line = Line::new("capacity(max=5)", Way::Straight);
-    let control = line.kit.control();
+    let control = line.runtime.control();
     (0..100).for_each(|_| line.tick(3));
-    let shown = stage(&line.kit.snapshot(), "work").admission.clone().unwrap();
+    let shown = stage(&line.runtime.snapshot(), "work").admission.clone().unwrap();
     assert_eq!(
         (shown.choice.to_string().as_str(), &*shown.allows),
         ("capacity(max=5)", "5 may wait")
@@ -323,7 +323,7 @@ fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
     control.set_admission("work", choice("token-bucket(rate=5000, burst=1)")).unwrap();
     (0..100).for_each(|_| line.tick(3));
     control.set_admission("work", "none").unwrap();
-    assert!(stage(&line.kit.snapshot(), "work").admission.is_none());
+    assert!(stage(&line.runtime.snapshot(), "work").admission.is_none());
     (0..100).for_each(|_| line.tick(3));
     let (c, _) = line.end();
     assert!(c.shed(Shed::Capacity) > 150 && c.shed(Shed::TokenBucket) > 200, "{c:?}");

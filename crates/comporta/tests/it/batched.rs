@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
-use comporta::{App, Cx, Error, Ev, Out, Plan, Push, Result, Retry, Stage, batched};
+use comporta::testing::TestRuntime;
+use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Sender, Stage, batched};
 
 use crate::seen::{counts, stage, taken};
 
@@ -36,12 +36,12 @@ impl Stage for Groups {
     }
 }
 
-fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (Kit, Push<u64>) {
+fn pushed(groups: &Groups, size: usize, wait: Duration, plan: &Plan) -> (TestRuntime, Sender<u64>) {
     let app = App::new("groups");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", groups.clone().batched(size, wait));
     app.connect(port, work);
-    (Kit::new(app, plan).unwrap(), push)
+    (TestRuntime::new(app, plan).unwrap(), sender)
 }
 
 #[test]
@@ -51,47 +51,47 @@ fn a_group_is_handed_over_when_it_is_full_and_the_rest_at_the_end() {
     let numbers = app.source("numbers", || 0..10u64);
     let work = app.stage("work", groups.clone().batched(4, 1_000 * MS));
     app.connect(numbers, work);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     let expected = [(0, vec![0, 1, 2, 3]), (0, vec![4, 5, 6, 7]), (0, vec![8, 9])];
     assert_eq!(taken(&groups.seen), expected, "the last need not wait: no more can come");
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.emitted), (10, 3));
 }
 
 #[test]
 fn a_group_waits_no_longer_than_its_patience_from_its_first_event() {
     let groups = Groups::default();
-    let (mut kit, push) = pushed(&groups, 100, 10 * MS, &Plan::new());
-    push.push(1).unwrap();
-    kit.advance(6 * MS);
-    push.push(2).unwrap();
-    kit.advance(3 * MS);
+    let (mut runtime, sender) = pushed(&groups, 100, 10 * MS, &Plan::new());
+    sender.send(1).unwrap();
+    runtime.advance(6 * MS);
+    sender.send(2).unwrap();
+    runtime.advance(3 * MS);
     assert!(taken(&groups.seen).is_empty());
-    assert_eq!(stage(&kit.snapshot(), "work").queued, 2, "they are still queued");
-    kit.advance(20 * MS);
+    assert_eq!(stage(&runtime.snapshot(), "work").queued, 2, "they are still queued");
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(10, vec![1, 2])]);
-    push.push(3).unwrap();
-    kit.advance(20 * MS);
+    sender.send(3).unwrap();
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(39, vec![3])]);
 }
 
 #[test]
 fn the_patience_of_a_group_begins_anew_after_a_full_one() {
     let groups = Groups::default();
-    let (mut kit, push) = pushed(&groups, 2, 10 * MS, &Plan::new());
-    push.push(1).unwrap();
-    push.push(2).unwrap();
-    kit.advance(8 * MS);
-    push.push(3).unwrap();
-    kit.advance(5 * MS);
-    push.push(4).unwrap();
-    kit.advance(20 * MS);
+    let (mut runtime, sender) = pushed(&groups, 2, 10 * MS, &Plan::new());
+    sender.send(1).unwrap();
+    sender.send(2).unwrap();
+    runtime.advance(8 * MS);
+    sender.send(3).unwrap();
+    runtime.advance(5 * MS);
+    sender.send(4).unwrap();
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(0, vec![1, 2]), (13, vec![3, 4])]);
-    push.push(5).unwrap();
-    kit.advance(20 * MS);
+    sender.send(5).unwrap();
+    runtime.advance(20 * MS);
     assert_eq!(taken(&groups.seen), [(43, vec![5])]);
-    kit.advance(100 * MS);
+    runtime.advance(100 * MS);
     assert!(taken(&groups.seen).is_empty());
 }
 
@@ -99,12 +99,12 @@ fn the_patience_of_a_group_begins_anew_after_a_full_one() {
 fn a_failing_group_costs_all_its_events() {
     for panics in [false, true] {
         let groups = Groups { fail: 1, panics, ..Groups::default() };
-        let (mut kit, push) = pushed(&groups, 3, MS, &Plan::new());
-        (0..6).for_each(|n| push.push(n).unwrap());
-        kit.settle();
-        let c = counts(&kit, "work");
+        let (mut runtime, sender) = pushed(&groups, 3, MS, &Plan::new());
+        (0..6).for_each(|n| sender.send(n).unwrap());
+        runtime.run_until_idle();
+        let c = counts(&runtime, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (3, 3, 1));
-        let failures = kit.control().take_failures::<u64>("work").unwrap();
+        let failures = runtime.control().take_failures::<u64>("work").unwrap();
         let events: Vec<_> = failures.into_iter().map(|(_, event)| event).collect();
         assert_eq!(events, [Some(0), Some(1), Some(2)]);
     }
@@ -114,13 +114,13 @@ fn a_failing_group_costs_all_its_events() {
 fn a_failing_group_is_tried_again_as_it_was() {
     let groups = Groups { fail: 2, ..Groups::default() };
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 50 * MS)));
-    let (mut kit, push) = pushed(&groups, 3, MS, &plan);
-    (0..6).for_each(|n| push.push(n).unwrap());
-    kit.advance(1_000 * MS);
+    let (mut runtime, sender) = pushed(&groups, 3, MS, &plan);
+    (0..6).for_each(|n| sender.send(n).unwrap());
+    runtime.advance(1_000 * MS);
     let first = vec![0, 1, 2];
     let expected = [(0, first.clone()), (50, first.clone()), (150, first), (150, vec![3, 4, 5])];
     assert_eq!(taken(&groups.seen), expected);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.failed, c.retried), (6, 0, 1 + 1));
 }
 
@@ -129,7 +129,7 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
     // What a local connector brings cannot be copied, unless the stage says how.
     for (retains, local) in [(false, true), (true, true), (false, false)] {
         let app = App::new("taken");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let failed = Arc::new(Mutex::new(false));
         let call = move |group: Vec<u64>, out: &mut Out<usize>| -> Result {
             out.send(group.len());
@@ -144,10 +144,10 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
             app.connect(port, work);
         }
         let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS)));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        (0..3u64).for_each(|n| push.push(n).unwrap());
-        kit.advance(100 * MS);
-        let c = counts(&kit, "work");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        (0..3u64).for_each(|n| sender.send(n).unwrap());
+        runtime.advance(100 * MS);
+        let c = counts(&runtime, "work");
         let expected = if retains || !local { (3, 0, 1) } else { (0, 3, 0) };
         assert_eq!((c.handled, c.failed, c.retried), expected, "{retains} {local}");
     }

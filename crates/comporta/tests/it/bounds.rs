@@ -3,74 +3,74 @@
 
 use std::sync::{Arc, Mutex};
 
-use comporta::testing::{Kit, record};
-use comporta::{App, Cx, Ended, Ev, Out, Plan, Push, PushError, Result, Shed, Stage, WhenFull};
+use comporta::testing::{TestRuntime, record};
+use comporta::{App, Cx, Ended, Ev, Out, Plan, Result, SendError, Sender, Shed, Stage, WhenFull};
 
 use crate::seen::{collector, counts, stage, taken};
 
 /// `in` -> `slow`, held back so that its queue fills.
-fn held(rule: WhenFull, capacity: usize) -> (Kit, Push<u64>, Arc<Mutex<Vec<u64>>>) {
+fn held(rule: WhenFull, capacity: usize) -> (TestRuntime, Sender<u64>, Arc<Mutex<Vec<u64>>>) {
     let app = App::new("held");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let slow = app.sink("slow", see);
     app.connect(port, slow);
     let plan = Plan::new().stage("slow", |s| s.capacity(capacity).when_full(rule));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("slow");
-    (kit, push, seen)
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("slow");
+    (runtime, sender, seen)
 }
 
 #[test]
 fn a_full_queue_that_blocks_or_rejects_gives_a_pushed_event_back() {
     for rule in [WhenFull::Block, WhenFull::Reject] {
-        let (mut kit, push, seen) = held(rule, 3);
+        let (mut runtime, sender, seen) = held(rule, 3);
         for n in 0..3 {
-            push.try_push(n).unwrap();
+            sender.try_send(n).unwrap();
         }
-        assert_eq!(push.try_push(3), Err(PushError::Full(3)), "{rule:?}");
-        let c = counts(&kit, "slow");
+        assert_eq!(sender.try_send(3), Err(SendError::Full(3)), "{rule:?}");
+        let c = counts(&runtime, "slow");
         assert_eq!((c.offered, c.refused, c.arrived), (4, 1, 3));
-        kit.resume("slow");
-        kit.settle();
-        push.try_push(4).unwrap();
-        kit.settle();
+        runtime.resume("slow");
+        runtime.run_until_idle();
+        sender.try_send(4).unwrap();
+        runtime.run_until_idle();
         assert_eq!(taken(&seen), [0, 1, 2, 4]);
     }
 }
 
 #[test]
 fn a_full_queue_that_rejects_gives_back_even_to_a_pusher_that_would_wait() {
-    let (kit, push, _seen) = held(WhenFull::Reject, 1);
-    push.push(0).unwrap();
-    assert_eq!(push.push(1), Err(PushError::Full(1)));
-    assert_eq!(counts(&kit, "slow").refused, 1);
+    let (runtime, sender, _seen) = held(WhenFull::Reject, 1);
+    sender.send(0).unwrap();
+    assert_eq!(sender.send(1), Err(SendError::Full(1)));
+    assert_eq!(counts(&runtime, "slow").refused, 1);
 }
 
 #[test]
 fn drop_newest_keeps_what_came_first() {
-    let (mut kit, push, seen) = held(WhenFull::DropNewest, 4);
+    let (mut runtime, sender, seen) = held(WhenFull::DropNewest, 4);
     for n in 0..10 {
-        push.push(n).unwrap();
+        sender.send(n).unwrap();
     }
-    kit.resume("slow");
-    kit.settle();
+    runtime.resume("slow");
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 1, 2, 3]);
-    let c = counts(&kit, "slow");
+    let c = counts(&runtime, "slow");
     assert_eq!((c.offered, c.arrived, c.shed(Shed::Newest), c.shed_at_door()), (10, 4, 6, 6));
 }
 
 #[test]
 fn drop_oldest_keeps_what_came_last() {
-    let (mut kit, push, seen) = held(WhenFull::DropOldest, 4);
+    let (mut runtime, sender, seen) = held(WhenFull::DropOldest, 4);
     for n in 0..10 {
-        push.push(n).unwrap();
-        assert!(stage(&kit.snapshot(), "slow").queued <= 4);
+        sender.send(n).unwrap();
+        assert!(stage(&runtime.snapshot(), "slow").queued <= 4);
     }
-    kit.resume("slow");
-    kit.settle();
+    runtime.resume("slow");
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [6, 7, 8, 9]);
-    let c = counts(&kit, "slow");
+    let c = counts(&runtime, "slow");
     assert_eq!((c.offered, c.arrived, c.shed(Shed::Oldest), c.shed_later()), (10, 10, 6, 6));
 }
 
@@ -93,13 +93,13 @@ fn what_a_stage_sends_into_a_full_queue_is_shed_by_the_same_rules() {
             let plan = Plan::new()
                 .every(|s| s.batch(batch))
                 .stage("slow", |s| s.capacity(3).when_full(rule));
-            let mut kit = Kit::new(app, &plan).unwrap();
-            kit.hold("slow");
-            kit.settle();
-            assert_eq!(counts(&kit, "slow").shed(reason), 7, "{rule:?}");
-            assert_eq!(counts(&kit, "pass").handled, 10);
-            kit.resume("slow");
-            assert!(kit.run());
+            let mut runtime = TestRuntime::new(app, &plan).unwrap();
+            runtime.hold("slow");
+            runtime.run_until_idle();
+            assert_eq!(counts(&runtime, "slow").shed(reason), 7, "{rule:?}");
+            assert_eq!(counts(&runtime, "pass").handled, 10);
+            runtime.resume("slow");
+            assert!(runtime.run());
             assert_eq!(taken(&seen), kept, "{rule:?}");
         }
     }
@@ -124,15 +124,18 @@ fn two_ways_into_one_queue_may_differ_in_what_a_full_queue_means() {
         let plan = Plan::new()
             .stage("slow", |s| s.capacity(4))
             .connector("cheap -> slow", |way| way.when_full(rule));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("slow");
-        kit.settle();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("slow");
+        runtime.run_until_idle();
         // The one sender has waited, the other has not.
-        assert_eq!(counts(&kit, "cheap").handled, 20, "{rule:?}");
-        assert!(counts(&kit, "slow").shed(reason) >= 16, "{rule:?}");
-        assert!(stage(&kit.snapshot(), "slow").outboxed > 0 || counts(&kit, "dear").handled < 20);
-        kit.resume("slow");
-        assert!(kit.run());
+        assert_eq!(counts(&runtime, "cheap").handled, 20, "{rule:?}");
+        assert!(counts(&runtime, "slow").shed(reason) >= 16, "{rule:?}");
+        assert!(
+            stage(&runtime.snapshot(), "slow").outboxed > 0
+                || counts(&runtime, "dear").handled < 20
+        );
+        runtime.resume("slow");
+        assert!(runtime.run());
         let dear: Vec<u64> = taken(&seen).into_iter().filter(|n| *n < 100).collect();
         if rule == WhenFull::DropOldest {
             // What came by the one way is shed in favour of what comes by the other.
@@ -140,7 +143,7 @@ fn two_ways_into_one_queue_may_differ_in_what_a_full_queue_means() {
         } else {
             assert_eq!(dear, (0..20).collect::<Vec<_>>(), "{rule:?}");
         }
-        assert!(kit.snapshot().adds_up());
+        assert!(runtime.snapshot().adds_up());
     }
 }
 
@@ -173,14 +176,14 @@ fn try_send_gives_an_event_back_when_there_is_no_room_for_it() {
             let plan = Plan::new()
                 .every(|s| s.batch(batch))
                 .stage("slow", |s| s.capacity(3).when_full(rule));
-            let mut kit = Kit::new(app, &plan).unwrap();
-            kit.hold("slow");
-            kit.settle();
+            let mut runtime = TestRuntime::new(app, &plan).unwrap();
+            runtime.hold("slow");
+            runtime.run_until_idle();
             assert_eq!(taken(&back), [3, 4, 5, 6, 7, 8, 9], "{rule:?}, batch {batch}");
-            let c = counts(&kit, "slow");
+            let c = counts(&runtime, "slow");
             assert_eq!((c.offered, c.arrived), (3, 3), "one given back was never offered");
-            kit.resume("slow");
-            assert!(kit.run());
+            runtime.resume("slow");
+            assert!(runtime.run());
             assert_eq!(taken(&seen), [0, 1, 2]);
         }
     }
@@ -214,9 +217,9 @@ fn try_send_gives_nothing_back_while_there_is_room() {
             let plan = Plan::new()
                 .every(|s| s.batch(batch))
                 .stage("sink", |s| s.capacity(100).when_full(rule));
-            let mut kit = Kit::new(app, &plan).unwrap();
-            assert!(kit.run());
-            let back = 60 - counts(&kit, "sink").handled;
+            let mut runtime = TestRuntime::new(app, &plan).unwrap();
+            assert!(runtime.run());
+            let back = 60 - counts(&runtime, "sink").handled;
             let visit = u64::try_from(batch.min(20)).unwrap();
             assert!(back <= unknowing * visit * 2, "{back} came back, {rule:?}, batch {batch}");
         }
@@ -227,19 +230,19 @@ fn try_send_gives_nothing_back_while_there_is_room() {
 fn a_disabled_queue_sheds_with_that_reason_whatever_its_rule() {
     let rules = [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest, WhenFull::DropOldest];
     for rule in rules {
-        let (mut kit, push, seen) = held(rule, 4);
-        push.try_push(0).unwrap();
-        let control = kit.control();
+        let (mut runtime, sender, seen) = held(rule, 4);
+        sender.try_send(0).unwrap();
+        let control = runtime.control();
         control.set_enabled("slow", false).unwrap();
         for n in 1..4 {
-            push.try_push(n).unwrap();
+            sender.try_send(n).unwrap();
         }
         control.set_enabled("slow", true).unwrap();
-        push.try_push(4).unwrap();
-        kit.resume("slow");
-        kit.settle();
+        sender.try_send(4).unwrap();
+        runtime.resume("slow");
+        runtime.run_until_idle();
         assert_eq!(taken(&seen), [0, 4], "{rule:?}");
-        let c = counts(&kit, "slow");
+        let c = counts(&runtime, "slow");
         assert_eq!((c.offered, c.arrived, c.shed(Shed::Disabled)), (5, 2, 3));
     }
 }
@@ -260,17 +263,17 @@ impl Stage for Burst {
 }
 
 /// Steps to the end, and says how many events stood in and before the queue of `name` at most.
-fn peak(kit: &mut Kit, name: &str) -> (usize, usize) {
+fn peak(runtime: &mut TestRuntime, name: &str) -> (usize, usize) {
     let (mut queued, mut all) = (0, 0);
     loop {
-        let ran = kit.step();
-        let snapshot = kit.snapshot();
+        let ran = runtime.step();
+        let snapshot = runtime.snapshot();
         assert!(snapshot.adds_up(), "{snapshot}");
         let at = stage(&snapshot, name);
         queued = queued.max(at.queued);
         all = all.max(at.queued + at.outboxed);
         if !ran {
-            assert!(kit.is_ended(), "{snapshot}");
+            assert!(runtime.is_ended(), "{snapshot}");
             return (queued, all);
         }
     }
@@ -293,12 +296,12 @@ fn under_block_no_more_is_held_than_the_capacity_and_one_emission_per_instance()
                     .every(|s| s.batch(batch))
                     .stage("work", |s| s.instances(instances))
                     .stage("sink", |s| s.capacity(capacity));
-                let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-                let (queued, all) = peak(&mut kit, "sink");
+                let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+                let (queued, all) = peak(&mut runtime, "sink");
                 assert!(queued <= capacity, "{queued} in a queue of {capacity}");
                 let bound = capacity + instances * usize::try_from(emission).unwrap();
                 assert!(all <= bound, "{all} held, bound {bound}, batch {batch}, seed {seed}");
-                assert_eq!(counts(&kit, "sink").handled, 40 * emission);
+                assert_eq!(counts(&runtime, "sink").handled, 40 * emission);
             }
         }
     }
@@ -313,8 +316,9 @@ fn one_event_that_sends_a_million_stays_within_the_bound_and_keeps_order() {
     let sink = app.sink("sink", see);
     app.connect(bursts, work);
     app.connect(work, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(64))).unwrap();
-    let (queued, all) = peak(&mut kit, "sink");
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(64))).unwrap();
+    let (queued, all) = peak(&mut runtime, "sink");
     assert!(queued <= 64 && all <= 64 + 1_000_000, "{queued}, {all}");
     assert!(taken(&seen).into_iter().eq(0..1_000_005));
 }
@@ -361,8 +365,8 @@ fn those_who_wait_for_room_are_served_in_turn() {
         .policy("single")
         .every(|s| s.batch(1))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
     let seen = taken(&seen);
     for window in seen[8..192].chunks(8) {
         for producer in 0..4 {
@@ -377,21 +381,21 @@ fn those_who_wait_for_room_are_served_in_turn() {
 
 #[test]
 fn a_capacity_lowered_below_the_length_keeps_the_events_and_admits_none() {
-    let (mut kit, push, seen) = held(WhenFull::Block, 8);
+    let (mut runtime, sender, seen) = held(WhenFull::Block, 8);
     for n in 0..8 {
-        push.try_push(n).unwrap();
+        sender.try_send(n).unwrap();
     }
-    kit.control().set_capacity("slow", 3).unwrap();
-    assert_eq!(push.try_push(8), Err(PushError::Full(8)));
-    assert_eq!(stage(&kit.snapshot(), "slow").queued, 8);
-    kit.resume("slow");
-    kit.settle();
+    runtime.control().set_capacity("slow", 3).unwrap();
+    assert_eq!(sender.try_send(8), Err(SendError::Full(8)));
+    assert_eq!(stage(&runtime.snapshot(), "slow").queued, 8);
+    runtime.resume("slow");
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), (0..8).collect::<Vec<_>>());
-    kit.hold("slow");
+    runtime.hold("slow");
     for n in 10..13 {
-        push.try_push(n).unwrap();
+        sender.try_send(n).unwrap();
     }
-    assert_eq!(push.try_push(13), Err(PushError::Full(13)));
+    assert_eq!(sender.try_send(13), Err(SendError::Full(13)));
 }
 
 #[test]
@@ -401,7 +405,7 @@ fn record_sees_what_a_port_sends_once_it_is_sent() {
     let sent = record(&app, numbers);
     let sink = app.sink("sink", |_: u64| {});
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+    assert!(runtime.run());
     assert_eq!(sent.take(), [0, 1, 2, 3, 4]);
 }

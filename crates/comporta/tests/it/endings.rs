@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Demand, Ev, Out, Plan, Pull, Result, Settled, Source, Stage};
 
 /// Passes on what comes; at its end sends 100.
@@ -35,17 +35,18 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
     let (seen, see) = collector();
     let source = app.source("source", || [1u32].into_iter());
     let ping = app.flat_map("ping", |n: u32| [n, n + 1, n + 2]);
-    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let pong = app.process("pong", |_: u32, _: &mut Out<u32>| {});
     let end = app.sink("end", see);
     app.connect(source, ping);
     app.connect(ping, pong);
     app.connect(pong, ping);
     app.connect(ping, end);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
-    kit.hold("end");
-    kit.settle();
-    kit.resume("end");
-    assert!(kit.run(), "{}", kit.snapshot());
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().threads(1).stage("end", |s| s.capacity(1))).unwrap();
+    runtime.hold("end");
+    runtime.run_until_idle();
+    runtime.resume("end");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
 }
 
@@ -53,20 +54,20 @@ fn a_cycle_that_ends_while_an_instance_waits_for_room_outside_still_ends() {
 fn a_cycle_that_ends_while_an_instance_retires_waits_for_all_to_finish() {
     let app = App::new("retire");
     let (seen, see) = collector();
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let ping = app.stage("ping", Tell);
-    let pong = app.each("pong", |_: u32, _: &mut Out<u32>| {});
+    let pong = app.process("pong", |_: u32, _: &mut Out<u32>| {});
     let end = app.sink("end", see);
     app.connect(input, ping);
     app.connect(ping, pong);
     app.connect(pong, ping);
     app.connect(ping, end);
     let plan = Plan::new().threads(1).stage("ping", |s| s.instances(2));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.control().set_instances("ping", 1).unwrap();
-    push.close();
-    assert!(kit.run(), "{}", kit.snapshot());
-    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.control().set_instances("ping", 1).unwrap();
+    sender.close();
+    assert!(runtime.run(), "{}", runtime.snapshot());
+    assert_eq!(*seen.lock().unwrap(), [100, 100], "{}", runtime.snapshot());
 }
 
 /// Sends one event, then sleeps for an hour; wants to hear of it.
@@ -93,20 +94,20 @@ fn a_source_closed_in_its_sleep_hears_of_its_events_although_its_timer_fires() {
     });
     let end = app.sink("end", |_: u32| {});
     app.connect(source, end);
-    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-    kit.hold("end");
-    kit.settle();
-    kit.close();
-    kit.advance(Duration::from_secs(7_200));
-    kit.resume("end");
-    assert!(kit.run(), "{}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+    runtime.hold("end");
+    runtime.run_until_idle();
+    runtime.close();
+    runtime.advance(Duration::from_secs(7_200));
+    runtime.resume("end");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
 #[test]
 fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     let app = App::new("last");
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let work = app.stage("work", Tell).ordered();
     app.connect(input, work);
     let (left, see) = collector();
@@ -116,19 +117,19 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
     let end = app.sink("right", see);
     app.connect(work, end);
     let plan = Plan::new().stage("left", |s| s.capacity(1)).stage("right", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("left");
-    kit.hold("right");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("left");
+    runtime.hold("right");
     for n in 0..2 {
-        push.push(n).unwrap();
-        kit.settle(); // the second waits for both, and is in line for `left`
+        sender.send(n).unwrap();
+        runtime.run_until_idle(); // the second waits for both, and is in line for `left`
     }
-    kit.resume("right");
-    kit.settle();
-    drop(push); // there is room in `right`, which the second has yet to use
-    kit.settle();
-    kit.resume("left");
-    assert!(kit.run(), "{}", kit.snapshot());
+    runtime.resume("right");
+    runtime.run_until_idle();
+    drop(sender); // there is room in `right`, which the second has yet to use
+    runtime.run_until_idle();
+    runtime.resume("left");
+    assert!(runtime.run(), "{}", runtime.snapshot());
     for seen in [left, right] {
         assert_eq!(*seen.lock().unwrap(), [0, 1, 100]);
     }
@@ -137,20 +138,20 @@ fn an_ordered_stage_does_not_finish_while_its_results_wait_for_room() {
 #[test]
 fn an_input_closed_before_the_start_ends_with_it() {
     let app = App::new("early");
-    let (push, input) = app.input::<u32>("input");
+    let (sender, input) = app.input::<u32>("input");
     let end = app.sink("end", |_: u32| {});
     app.connect(input, end);
-    push.close();
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
-    assert!(push.push(1).is_err());
+    sender.close();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    assert!(sender.send(1).is_err());
 }
 
 #[test]
 fn an_instance_made_while_its_stage_ends_is_refused() {
     let app = App::new("late");
-    let (push, input) = app.input::<u32>("input");
-    let closer = push.clone();
+    let (sender, input) = app.input::<u32>("input");
+    let closer = sender.clone();
     let end = app.stage_with("end", move |cx| {
         if cx.instance() > 0 {
             closer.close();
@@ -158,8 +159,8 @@ fn an_instance_made_while_its_stage_ends_is_refused() {
         Ok(|_: u32, _: &mut Out<u32>| {})
     });
     app.connect(input, end);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.control().set_instances("end", 2).is_err());
-    assert!(kit.run());
-    drop(push);
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.control().set_instances("end", 2).is_err());
+    assert!(runtime.run());
+    drop(sender);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError, sources,
 };
@@ -50,8 +50,8 @@ fn finish_runs_once_per_instance_after_the_last_event_and_what_it_sends_arrives(
                 .threads(2)
                 .every(|s| s.capacity(capacity).batch(batch))
                 .stage("work", |s| s.instances(instances));
-            let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-            assert!(kit.run(), "{}", kit.snapshot());
+            let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+            assert!(runtime.run(), "{}", runtime.snapshot());
             assert_eq!(tally.finished.load(SeqCst), instances);
             let seen = taken(&seen);
             assert_eq!(seen.len(), 100 + instances);
@@ -77,8 +77,8 @@ fn what_an_ordered_stage_sends_at_its_end_comes_after_all_its_results() {
             .threads(2)
             .stage("work", |s| s.instances(2).batch(4))
             .stage("sink", |s| s.capacity(1).batch(1));
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-        assert!(kit.run(), "{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+        assert!(runtime.run(), "{}", runtime.snapshot());
         let seen = taken(&seen);
         assert!(seen[..40].iter().copied().eq(1..=40), "seed {seed}: {seen:?}");
         assert_eq!(seen[40..].iter().sum::<i64>(), -40);
@@ -106,7 +106,7 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
     for ordered in [false, true] {
         let app = App::new("leaving");
         let (seen, see) = collector();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let work = app.stage("work", Thrice);
         let work = if ordered { work.ordered() } else { work };
         let sink = app.sink("sink", see);
@@ -116,14 +116,14 @@ fn a_stage_finishes_only_when_its_results_have_left_it() {
             .threads(1)
             .stage("work", |s| s.instances(2))
             .stage("sink", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("sink");
-        push.push(7).unwrap();
-        kit.settle();
-        kit.close();
-        kit.settle();
-        kit.resume("sink");
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("sink");
+        sender.send(7).unwrap();
+        runtime.run_until_idle();
+        runtime.close();
+        runtime.run_until_idle();
+        runtime.resume("sink");
+        assert!(runtime.run());
         assert_eq!(taken(&seen), [7, 7, 7, 0, 0], "ordered: {ordered}");
     }
 }
@@ -144,8 +144,8 @@ fn the_end_of_a_stream_goes_through_a_diamond() {
         app.connect(right, join);
         app.connect(join, sink);
         let plan = Plan::new().threads(3).every(|s| s.capacity(2).batch(3));
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+        assert!(runtime.run());
         let seen = taken(&seen);
         assert_eq!(seen.len(), 103, "two copies, and what three stages sent at their end");
         assert_eq!(seen.last(), Some(&-102), "join finishes after left and right have");
@@ -191,12 +191,12 @@ fn a_cycle_ends_only_when_what_it_sent_outside_has_left_it() {
             .threads(1)
             .stage("round", |s| s.instances(instances))
             .stage("out", |s| s.capacity(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("out");
-        kit.settle();
-        assert!(stage(&kit.snapshot(), "out").outboxed > 0);
-        kit.resume("out");
-        assert!(kit.run(), "{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("out");
+        runtime.run_until_idle();
+        assert!(stage(&runtime.snapshot(), "out").outboxed > 0);
+        runtime.resume("out");
+        assert!(runtime.run(), "{}", runtime.snapshot());
         let seen = taken(&seen);
         assert_eq!(seen.len(), 3 + instances, "{seen:?}");
         assert_eq!(seen[..3], [1, 2, 3]);
@@ -220,13 +220,13 @@ fn a_program_without_events_ends() {
 #[test]
 fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
     let app = App::new("drain");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let endless = app.source("endless", || 0..u64::MAX);
     let sink = app.sink("sink", |_: u64| {});
     app.connect(port, sink);
     app.connect(endless, sink);
     let running = app.start(&Plan::new().threads(2)).unwrap();
-    push.push(7).unwrap();
+    sender.send(7).unwrap();
     until(|| stage(&running.snapshot(), "sink").counts.handled > 1_000);
     let summary = running.drain();
     assert_eq!(summary.ended, Ended::Drained);
@@ -234,14 +234,14 @@ fn a_drain_closes_the_sources_and_handles_all_that_is_in_the_program() {
     let sink = stage(&summary.snapshot, "sink");
     let sent = stage(&summary.snapshot, "endless").counts.emitted;
     assert_eq!((sink.counts.handled, sink.counts.cancelled), (sent + 1, 0));
-    assert!(push.push(8).is_err());
+    assert!(sender.send(8).is_err());
 }
 
 #[test]
 fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
     let app = App::new("close");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let endless = app.source("endless", || 0..u64::MAX);
     let sink = app.sink("sink", {
         let gate = gate.clone();
@@ -252,7 +252,7 @@ fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
     let running = app.start(&Plan::new().threads(2)).unwrap();
     gate.wait_for(1);
     running.close();
-    assert!(push.push(8).is_err());
+    assert!(sender.send(8).is_err());
     assert!(!running.is_ended(), "an event is still in a handler");
     gate.open();
     let summary = running.wait();
@@ -396,11 +396,11 @@ fn a_quit_ends_the_program_with_its_result_and_handles_nothing_more() {
         let work = app.stage("work", Quits(30));
         let work = if ordered { work.ordered() } else { work };
         app.connect(numbers, work);
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        assert!(kit.run());
-        assert_eq!(kit.quit_with::<String>().as_deref(), Some("found 30"));
-        assert!(!kit.step(), "nothing is done after a quit");
-        let snapshot = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run());
+        assert_eq!(runtime.quit_with::<String>().as_deref(), Some("found 30"));
+        assert!(!runtime.step(), "nothing is done after a quit");
+        let snapshot = runtime.snapshot();
         assert!(snapshot.adds_up(), "{snapshot}");
         let work = stage(&snapshot, "work");
         assert_eq!(
@@ -425,8 +425,8 @@ fn a_quit_is_found_in_the_summary() {
         app.connect(work, sink);
         let mut summary = app.run(&Plan::new().threads(2)).unwrap();
         assert_eq!(summary.ended, Ended::Quit, "{summary}");
-        assert_eq!(summary.result::<u8>(), None, "it is no u8");
-        assert_eq!(summary.result::<String>().as_deref(), Some("found 50000"));
+        assert_eq!(summary.take_result::<u8>(), None, "it is no u8");
+        assert_eq!(summary.take_result::<String>().as_deref(), Some("found 50000"));
         assert!(summary.snapshot.adds_up(), "{summary}");
         for at in &summary.snapshot.stages {
             assert_eq!((at.queued, at.in_flight, at.outboxed), (0, 0, 0), "{summary}");
@@ -444,14 +444,14 @@ fn a_stuck_handler_is_stood_in_for_and_named() {
         move |_: u64| gate.pass()
     });
     app.connect(numbers, stuck);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let other = app.sink("other", |_: u64| {});
     app.connect(port, other);
     // One thread, and it is stuck: only one that stands in can serve `other`.
     let plan = Plan::new().threads(1).stuck_after(Duration::from_millis(5));
     let running = app.start(&plan).unwrap();
     gate.wait_for(1);
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     until(|| stage(&running.snapshot(), "other").counts.handled == 1);
     assert_eq!(running.snapshot().pools[0].threads, 1, "who stands in is not counted");
     let summary = running.stop();
@@ -575,14 +575,15 @@ fn a_finish_that_sends_more_than_emit_max_is_reported() {
     let sink = app.sink("sink", see);
     app.connect(numbers, work);
     app.connect(work, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.emit_max(1_000))).unwrap();
-    assert!(kit.run());
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("work", |s| s.emit_max(1_000))).unwrap();
+    assert!(runtime.run());
     assert_eq!(
-        kit.problems(),
+        runtime.problems(),
         ["`work` could not finish: emitted more than 1000 events (emit_max)"]
     );
     assert!(taken(&seen).is_empty());
-    assert_eq!(counts(&kit, "work").emitted, 0);
+    assert_eq!(counts(&runtime, "work").emitted, 0);
 }
 
 /// Gives two events, then fails.
@@ -633,7 +634,7 @@ fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let summary = runtime.block_on(async {
         let app = App::new("embedded");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         let sink = app.sink("sink", |_: u64| ());
         app.connect(port, sink);
         // A queue of one: the pusher waits as a future, on the runtime's only thread.
@@ -642,7 +643,7 @@ fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
         let ended = running.ended();
         let pushed = tokio::spawn(async move {
             for n in 0..1_000 {
-                push.push_async(n).await.unwrap();
+                sender.send_async(n).await.unwrap();
             }
         });
         ended.await;
@@ -660,8 +661,8 @@ fn what_a_program_says_itself_gives_way_to_the_plan_it_is_started_with() {
     let numbers = app.source("numbers", || 0..3u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    app.plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
-    assert_eq!(app.own_plan().stages["sink"].instances, Some(2));
+    app.set_plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
+    assert_eq!(app.plan().stages["sink"].instances, Some(2));
     let plan = Plan::new().stage("sink", |sink| sink.instances(3));
     let summary = app.run(&plan).unwrap();
     assert_eq!(stage(&summary.snapshot, "sink").capacity, 7);
@@ -677,14 +678,14 @@ fn how_long_events_were_in_the_program_is_told_where_they_leave_it() {
         let show = if ordered { show.ordered() } else { show };
         app.connect(ticks, pass);
         app.connect(pass, show);
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        kit.hold("show");
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        runtime.hold("show");
         for _ in 0..4 {
-            kit.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
+            runtime.advance(Duration::from_secs(1)); // ticks at 1, 2, 3 and 4 s wait
         }
-        kit.resume("show");
-        kit.settle();
-        let snapshot = kit.snapshot();
+        runtime.resume("show");
+        runtime.run_until_idle();
+        let snapshot = runtime.snapshot();
         assert_eq!(stage(&snapshot, "pass").latency.count(), 0, "nothing leaves there");
         let latency = snapshot.latency();
         assert_eq!((latency.count(), latency.max()), (4, Duration::from_secs(3)));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::{Kit, Probe, record};
+use comporta::testing::{StageTester, TestRuntime, record};
 use comporta::{App, Cx, Ended, Error, Ev, OnPanic, Out, Plan, Reason, Result, Retry, Stage, Time};
 
 use crate::seen::{collector, counts, stage, taken};
@@ -60,12 +60,12 @@ fn an_error_and_a_panic_cost_one_event_each_and_what_they_sent() {
     for batch in [1, 3, 256] {
         let app = App::new("picky");
         let seen = line(&app, 0..10, picky(|n| n == 3, |n| n == 7));
-        let mut kit = Kit::new(app, &Plan::new().every(|s| s.batch(batch))).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.batch(batch))).unwrap();
+        assert!(runtime.run());
         assert_eq!(taken(&seen), [0, 1, 2, 4, 5, 6, 8, 9], "batch {batch}");
-        let c = counts(&kit, "work");
+        let c = counts(&runtime, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (8, 2, 8));
-        let failures = kit.control().failures("work").unwrap();
+        let failures = runtime.control().failures("work").unwrap();
         assert_eq!(failures[0].reason, Reason::Error("not 3".to_owned()));
         let Reason::Panic(message, Some(place)) = &failures[1].reason else {
             panic!("{:?}", failures[1])
@@ -80,24 +80,25 @@ fn what_a_failing_event_sent_is_withdrawn_across_chunks() {
     let app = App::new("withdraw");
     let work = Picky { fails: |n| n % 2 == 1, panics: |n| n == 4, sends: 1_000 };
     let seen = line(&app, 0..6, work);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     let expected: Vec<u64> = [0, 2].into_iter().flat_map(|n| [n; 1_000]).collect();
     assert_eq!(taken(&seen), expected);
-    assert_eq!(counts(&kit, "work").emitted, 2_000);
+    assert_eq!(counts(&runtime, "work").emitted, 2_000);
 }
 
 #[test]
 fn failures_are_kept_up_to_the_bound_and_the_rest_is_counted() {
     let app = App::new("bounded");
     let _seen = line(&app, 0..100, picky(|_| true, |_| false));
-    let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.failures_max(7))).unwrap();
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "work").failed, 100);
-    let snapshot = kit.snapshot();
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("work", |s| s.failures_max(7))).unwrap();
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "work").failed, 100);
+    let snapshot = runtime.snapshot();
     let work = stage(&snapshot, "work");
     assert_eq!((work.failures_kept, work.failures_forgotten), (7, 93));
-    let failures = kit.control().failures("work").unwrap();
+    let failures = runtime.control().failures("work").unwrap();
     assert_eq!(
         failures.iter().map(|f| f.number).collect::<Vec<_>>(),
         (93..100).collect::<Vec<_>>()
@@ -109,9 +110,9 @@ fn failures_are_kept_up_to_the_bound_and_the_rest_is_counted() {
 fn failures_are_taken_with_their_events_and_only_by_their_type() {
     let app = App::new("taking");
     let _seen = line(&app, 0..4, picky(|n| n > 1, |_| false));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
-    let control = kit.control();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    let control = runtime.control();
     assert!(control.take_failures::<String>("work").unwrap().is_empty());
     let events: Vec<_> =
         control.take_failures::<u64>("work").unwrap().into_iter().map(|(_, n)| n).collect();
@@ -138,27 +139,27 @@ impl Stage for Mended {
 fn a_replay_puts_failed_events_back_oldest_first_as_far_as_there_is_room() {
     let app = App::new("replay");
     let mended = Arc::new(Mutex::new(false));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", Mended(mended.clone()));
     let sent = record(&app, work);
     app.connect(port, work);
-    let mut kit = Kit::new(app, &Plan::new().stage("work", |s| s.capacity(4))).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("work", |s| s.capacity(4))).unwrap();
     for n in 0..6u64 {
-        push.push(n).unwrap();
-        kit.settle();
+        sender.send(n).unwrap();
+        runtime.run_until_idle();
     }
-    assert_eq!(counts(&kit, "work").failed, 6);
+    assert_eq!(counts(&runtime, "work").failed, 6);
     *mended.lock().unwrap() = true;
-    let control = kit.control();
+    let control = runtime.control();
     assert_eq!(control.replay("work", 3).unwrap(), 3);
     assert_eq!(control.replay("work", 9).unwrap(), 1, "the queue holds four");
-    kit.settle();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [0, 1, 2, 3]);
     assert_eq!(control.replay("work", 9).unwrap(), 2);
     assert_eq!(control.replay("work", 9).unwrap(), 0);
-    kit.settle();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [4, 5]);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.offered, c.arrived, c.replayed), (12, 12, 6));
     assert_eq!((c.handled, c.failed), (6, 6));
     assert!(control.failures("work").unwrap().is_empty());
@@ -169,21 +170,21 @@ fn a_taken_event_can_be_replayed_only_where_the_stage_retains() {
     for retains in [false, true] {
         let app = App::new("retain");
         let numbers = app.source("numbers", || 0..3u64);
-        let work = app.each("work", |n: u64, _: &mut Out<u64>| -> Result {
+        let work = app.process("work", |n: u64, _: &mut Out<u64>| -> Result {
             Err(Error::msg(format!("not {n}")))
         });
         let work = if retains { work.retain() } else { work };
         app.connect(numbers, work);
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        kit.hold("numbers");
-        kit.settle();
-        kit.resume("numbers");
-        kit.step();
-        kit.step();
-        let failures = kit.control().failures("work").unwrap();
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        runtime.hold("numbers");
+        runtime.run_until_idle();
+        runtime.resume("numbers");
+        runtime.step();
+        runtime.step();
+        let failures = runtime.control().failures("work").unwrap();
         assert_eq!(failures.len(), 3);
         assert!(failures.iter().all(|failure| failure.replayable == retains));
-        let events = kit.control().take_failures::<u64>("work").unwrap();
+        let events = runtime.control().take_failures::<u64>("work").unwrap();
         let events: Vec<_> = events.into_iter().map(|(_, event)| event).collect();
         let expected = if retains { [Some(0), Some(1), Some(2)] } else { [None; 3] };
         assert_eq!(events, expected);
@@ -227,8 +228,8 @@ fn a_retry_waits_twice_as_long_each_time_and_a_single_instance_keeps_order() {
         let plan = Plan::new()
             .every(|s| s.batch(batch))
             .stage("work", |s| s.retry(Retry::new(4, 50 * MS)));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
         let expected = [
             (0, 1, 0),
             (1, 1, 0),
@@ -241,7 +242,7 @@ fn a_retry_waits_twice_as_long_each_time_and_a_single_instance_keeps_order() {
         ];
         assert_eq!(work.tries(), expected, "batch {batch}");
         assert_eq!(taken(&seen), [0, 1, 2, 3, 4]);
-        let c = counts(&kit, "work");
+        let c = counts(&runtime, "work");
         assert_eq!((c.arrived, c.handled, c.failed, c.retried), (5, 5, 0, 3), "batch {batch}");
     }
 }
@@ -252,12 +253,12 @@ fn when_its_tries_run_out_an_event_is_set_aside_with_their_number() {
     let work = Tried::new(|n, _| n % 2 == 1);
     let seen = line(&app, 0..5, work.clone());
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 10 * MS)));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
     assert_eq!(taken(&seen), [0, 2, 4]);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.failed, c.retried), (3, 2, 4));
-    let failures = kit.control().failures("work").unwrap();
+    let failures = runtime.control().failures("work").unwrap();
     assert!(failures.iter().all(|failure| failure.attempts == 3));
     assert_eq!(failures[1].at, Time::from_nanos(60_000_000));
 }
@@ -268,10 +269,10 @@ fn a_retry_without_a_wait_is_made_at_once() {
     let work = Tried::new(|_, attempt| attempt < 3);
     let seen = line(&app, 0..4, work.clone());
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, Duration::ZERO)));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
-    assert_eq!((taken(&seen), kit.now()), (vec![0, 1, 2, 3], Time::ZERO));
-    let c = counts(&kit, "work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
+    assert_eq!((taken(&seen), runtime.now()), (vec![0, 1, 2, 3], Time::ZERO));
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.failed, c.retried), (4, 0, 8));
 }
 
@@ -280,10 +281,10 @@ fn an_injected_fault_is_retried_like_any_other() {
     let app = App::new("injected");
     let seen = line(&app, 0..3, picky(|_| false, |_| false));
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, 5 * MS)));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.fail_next("work", "injected");
-    assert!(kit.run());
-    assert_eq!((taken(&seen), counts(&kit, "work").retried), (vec![0, 1, 2], 1));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.fail_next("work", "injected");
+    assert!(runtime.run());
+    assert_eq!((taken(&seen), counts(&runtime, "work").retried), (vec![0, 1, 2], 1));
 }
 
 #[test]
@@ -302,11 +303,11 @@ fn a_retry_in_an_ordered_stage_keeps_order_at_its_output() {
                 .threads(3)
                 .every(|s| s.batch(batch).capacity(8))
                 .stage("work", |s| s.instances(instances).retry(Retry::new(3, 50 * MS)));
-            let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-            assert!(kit.run(), "{}", kit.snapshot());
+            let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+            assert!(runtime.run(), "{}", runtime.snapshot());
             let expected: Vec<u64> = (0..60).filter(|n| *n != 50).collect();
             assert_eq!(taken(&seen), expected, "batch {batch}, {instances} instances, {seed}");
-            let c = counts(&kit, "work");
+            let c = counts(&runtime, "work");
             assert_eq!((c.handled, c.failed), (59, 1));
         }
     }
@@ -334,8 +335,8 @@ fn state_is_kept_after_a_panic_or_made_anew_as_the_plan_says() {
         let app = App::new("state");
         let seen = line(&app, 0..6, Counting(0));
         let plan = Plan::new().stage("work", |s| s.on_panic(on_panic));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
         assert_eq!(taken(&seen), expected, "{on_panic:?}");
     }
 }
@@ -363,14 +364,14 @@ fn an_event_that_sends_more_than_emit_max_fails_and_takes_no_memory() {
         let sink = app.sink("sink", see);
         app.connect(bursts, work);
         app.connect(work, sink);
-        let mut kit = Kit::new(app, &Plan::new().every(|s| s.emit_max(1_000))).unwrap();
-        assert!(kit.run(), "{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.emit_max(1_000))).unwrap();
+        assert!(runtime.run(), "{}", runtime.snapshot());
         let expected: Vec<u64> =
             [3, 5, 1_000].into_iter().flat_map(|n| std::iter::repeat_n(n, n as usize)).collect();
         assert_eq!(taken(&seen), expected);
-        let c = counts(&kit, "work");
+        let c = counts(&runtime, "work");
         assert_eq!((c.handled, c.failed, c.emitted), (3, 2, 1_008));
-        let failures = kit.control().failures("work").unwrap();
+        let failures = runtime.control().failures("work").unwrap();
         assert_eq!(failures[0].reason, Reason::Flood(1_000));
         assert!(failures[0].replayable);
     }
@@ -399,12 +400,12 @@ fn a_flood_in_an_ordered_stage_leaves_the_others_in_order() {
 
 #[test]
 fn a_stage_tried_by_itself_reports_its_failures() {
-    let mut probe = Probe::new(picky(|n| n == 1, |n| n == 2));
-    probe.push(0).unwrap();
-    assert_eq!(probe.push(1), Err(Reason::Error("not 1".to_owned())));
-    assert!(matches!(probe.push(2), Err(Reason::Panic(message, _)) if message == "no 2"));
-    probe.push(3).unwrap();
-    assert_eq!(probe.out.drain().collect::<Vec<_>>(), [0, 3]);
+    let mut tester = StageTester::new(picky(|n| n == 1, |n| n == 2));
+    tester.send(0).unwrap();
+    assert_eq!(tester.send(1), Err(Reason::Error("not 1".to_owned())));
+    assert!(matches!(tester.send(2), Err(Reason::Panic(message, _)) if message == "no 2"));
+    tester.send(3).unwrap();
+    assert_eq!(tester.out.drain().collect::<Vec<_>>(), [0, 3]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
     App, Cx, Demand, Error, Ev, Out, Plan, Ports, Pull, Result, Retry, Settled, Source, Stage,
     batched,
@@ -51,8 +51,8 @@ fn a_batch_of_events_with_and_without_a_group_settles_the_group() {
     let all = app.stage("all", batched(4, Duration::from_secs(1), all));
     app.connect(asked, all);
     app.connect(plain, all);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).every(|s| s.batch(1))).unwrap();
-    assert!(kit.run(), "{}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).every(|s| s.batch(1))).unwrap();
+    assert!(runtime.run(), "{}", runtime.snapshot());
     assert_eq!(settled.load(SeqCst), 3);
 }
 
@@ -64,13 +64,13 @@ fn a_timer_from_before_a_drain_leaves_a_source_that_awaits_acknowledgement() {
     let asked = app.source("asked", move || Asked { left: 1, settled: told, pauses: true });
     let sink = app.sink("sink", |_: u64| {});
     app.connect(asked, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    kit.close();
-    kit.advance(Duration::from_secs(2));
-    kit.resume("sink");
-    assert!(kit.run(), "{:?}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    runtime.close();
+    runtime.advance(Duration::from_secs(2));
+    runtime.resume("sink");
+    assert!(runtime.run(), "{:?}", runtime.snapshot());
     assert_eq!(settled.load(SeqCst), 1);
 }
 
@@ -90,8 +90,8 @@ fn an_autostart_event_alone_in_its_group_waits_no_longer_than_its_patience() {
     let app = App::new("alone");
     let all = app.stage("all", batched(3, Duration::from_secs(1), Fails)).autostart(1);
     app.connect(all, all);
-    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-    assert!(kit.run(), "{:?}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+    assert!(runtime.run(), "{:?}", runtime.snapshot());
 }
 
 #[test]
@@ -102,18 +102,18 @@ fn a_group_that_is_due_and_has_no_patience_rests_until_an_instance_is_free() {
     app.connect(numbers, all);
     let retry = Retry::new(2, Duration::from_secs(1));
     let plan = Plan::new().threads(1).stage("all", |s| s.capacity(3).retry(retry));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for _ in 0..1_000 {
-        kit.step();
+        runtime.step();
     }
-    assert!(!kit.step(), "there is nothing to do before the second try");
+    assert!(!runtime.step(), "there is nothing to do before the second try");
 }
 
 #[test]
 fn a_cycle_ends_although_an_instance_waited_for_room_outside_of_it() {
     let app = App::new("loop");
     let numbers = app.source("numbers", || 0..1u64);
-    let turn = app.each("turn", |n: u64, out: &mut Out<u64>| {
+    let turn = app.process("turn", |n: u64, out: &mut Out<u64>| {
         if n == 0 {
             (1..4).for_each(|n| out.send(n));
         }
@@ -124,11 +124,11 @@ fn a_cycle_ends_although_an_instance_waited_for_room_outside_of_it() {
     app.connect(turn, sink);
     let plan = Plan::new().threads(1).stage("sink", |s| s.capacity(1));
     let plan = plan.stage("turn", |s| s.instances(2));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    kit.resume("sink");
-    assert!(kit.run(), "{:?}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    runtime.resume("sink");
+    assert!(runtime.run(), "{:?}", runtime.snapshot());
 }
 
 #[test]
@@ -150,9 +150,10 @@ fn what_was_handled_before_an_event_that_is_tried_later_counts_once() {
     let sink = app.stage("sink", FailsFirst);
     app.connect(numbers, sink);
     let retry = Retry::new(2, Duration::from_secs(1));
-    let mut kit = Kit::new(app, &Plan::new().threads(1).stage("sink", |s| s.retry(retry))).unwrap();
-    assert!(kit.run());
-    let snapshot = kit.snapshot();
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().threads(1).stage("sink", |s| s.retry(retry))).unwrap();
+    assert!(runtime.run());
+    let snapshot = runtime.snapshot();
     let counts = snapshot.stage("sink").unwrap().counts;
     assert_eq!((counts.handled, counts.retried), (10, 1), "{snapshot}");
 }
@@ -178,8 +179,9 @@ fn two_ports_to_one_full_queue_keep_their_order() {
     app.connect(numbers, both);
     app.connect(both.left, sink);
     app.connect(both.right, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).every(|s| s.capacity(1))).unwrap();
-    assert!(kit.run());
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().threads(1).every(|s| s.capacity(1))).unwrap();
+    assert!(runtime.run());
     assert!(seen.lock().unwrap().iter().copied().eq(0..200));
 }
 
@@ -200,21 +202,21 @@ fn what_finish_sends_comes_after_what_an_ordered_stage_still_waits_to_send() {
         }
     }
     let app = App::new("last");
-    let (push, port) = app.input::<u64>("input");
+    let (sender, port) = app.input::<u64>("input");
     let says = app.stage("says", Says).ordered();
     let seen = Seen::default();
     let sink = app.sink("sink", see(&seen));
     app.connect(port, says);
     app.connect(says, sink);
     let plan = Plan::new().threads(1).stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    push.push(0).unwrap();
-    kit.settle();
-    drop(push);
-    kit.settle();
-    kit.resume("sink");
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    sender.send(0).unwrap();
+    runtime.run_until_idle();
+    drop(sender);
+    runtime.run_until_idle();
+    runtime.resume("sink");
+    assert!(runtime.run());
     assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
@@ -223,7 +225,7 @@ fn an_ordered_stage_goes_on_after_an_event_that_floods() {
     let app = App::new("flood");
     let numbers = app.source("numbers", || 0..10u64);
     let many = app
-        .each("many", |n: u64, out: &mut Out<u64>| {
+        .process("many", |n: u64, out: &mut Out<u64>| {
             (0..if n == 3 { 100_000 } else { 1 }).for_each(|_| out.send(n));
         })
         .ordered();
@@ -232,7 +234,7 @@ fn an_ordered_stage_goes_on_after_an_event_that_floods() {
     app.connect(numbers, many);
     app.connect(many, sink);
     let plan = Plan::new().threads(1).stage("many", |s| s.emit_max(100));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run(), "{:?}", kit.snapshot());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run(), "{:?}", runtime.snapshot());
     assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
 }

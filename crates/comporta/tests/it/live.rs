@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use comporta::testing::{Kit, record};
+use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Push, Result, Stage, StageSet,
+    App, Control, ControlError, Cx, Ended, Error, Ev, Out, Plan, Result, Sender, Stage, StageSet,
     WhenFull,
 };
 
@@ -132,30 +132,32 @@ impl Stage for Counted {
     }
 }
 
-fn counted(made_max: usize) -> (Kit, Push<u64>, Counted, comporta::testing::Recorder<u64>) {
+fn counted(
+    made_max: usize,
+) -> (TestRuntime, Sender<u64>, Counted, comporta::testing::Recorder<u64>) {
     let app = App::new("counted");
     let counted = Counted::new(made_max);
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.stage("work", counted.clone());
     let sent = record(&app, work);
     app.connect(port, work);
-    let kit = Kit::new(app, &Plan::new()).unwrap();
-    (kit, push, counted, sent)
+    let runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    (runtime, sender, counted, sent)
 }
 
 #[test]
 fn a_retired_instance_finishes_and_what_it_sends_arrives() {
-    let (mut kit, push, made, sent) = counted(100);
-    let control = kit.control();
+    let (mut runtime, sender, made, sent) = counted(100);
+    let control = runtime.control();
     control.set_instances("work", 5).unwrap();
-    assert_eq!((made.made.load(SeqCst), stage(&kit.snapshot(), "work").instances), (5, 5));
+    assert_eq!((made.made.load(SeqCst), stage(&runtime.snapshot(), "work").instances), (5, 5));
     control.set_instances("work", 2).unwrap();
-    kit.settle();
-    assert_eq!((made.finished.load(SeqCst), stage(&kit.snapshot(), "work").instances), (3, 2));
+    runtime.run_until_idle();
+    assert_eq!((made.finished.load(SeqCst), stage(&runtime.snapshot(), "work").instances), (3, 2));
     assert_eq!(sent.take(), [u64::MAX; 3]);
-    push.push(7).unwrap();
-    kit.close();
-    assert!(kit.run());
+    sender.send(7).unwrap();
+    runtime.close();
+    assert!(runtime.run());
     assert_eq!((made.finished.load(SeqCst), made.made.load(SeqCst)), (5, 5));
     assert_eq!(sent.take(), [7, u64::MAX, u64::MAX]);
 }
@@ -174,15 +176,15 @@ fn a_busy_instance_retires_after_its_visit() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(4))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
-    kit.control().set_instances("work", 1).unwrap();
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
+    runtime.control().set_instances("work", 1).unwrap();
+    runtime.run_until_idle();
     assert_eq!(made.finished.load(SeqCst), 0);
-    kit.resume("sink");
-    assert!(kit.run());
+    runtime.resume("sink");
+    assert!(runtime.run());
     assert_eq!(made.finished.load(SeqCst), 4);
     let numbers: Vec<u64> = taken(&seen).into_iter().filter(|n| *n < 40).collect();
     assert_eq!(numbers.len(), 40);
@@ -222,16 +224,16 @@ fn instances_come_and_go_while_events_flow() {
 
 #[test]
 fn instances_that_cannot_be_made_leave_things_as_they_were() {
-    let (mut kit, push, made, sent) = counted(3);
-    let control = kit.control();
+    let (mut runtime, sender, made, sent) = counted(3);
+    let control = runtime.control();
     let error = control.set_instances("work", 5).unwrap_err();
     assert_eq!(error, ControlError::Instance("no more of these".to_owned()));
-    assert_eq!(stage(&kit.snapshot(), "work").instances, 1);
-    push.push(1).unwrap();
-    kit.settle();
+    assert_eq!(stage(&runtime.snapshot(), "work").instances, 1);
+    sender.send(1).unwrap();
+    runtime.run_until_idle();
     assert_eq!(sent.take(), [1]);
-    kit.close();
-    assert!(kit.run());
+    runtime.close();
+    assert!(runtime.run());
     assert_eq!((made.finished.load(SeqCst), sent.take()), (1, vec![u64::MAX]));
 }
 
@@ -241,13 +243,13 @@ fn a_raised_capacity_lets_those_in_who_wait() {
     let numbers = app.source("numbers", || 0..20u64);
     let sink = app.sink("sink", |_: u64| {});
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(2))).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "sink").queued, 2);
-    kit.control().set_capacity("sink", 100).unwrap();
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "sink").queued, 20);
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(2))).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "sink").queued, 2);
+    runtime.control().set_capacity("sink", 100).unwrap();
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "sink").queued, 20);
 }
 
 #[test]
@@ -264,10 +266,10 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
     app.connect(numbers, count);
     app.connect(count, group);
     let plan = Plan::new().threads(2).cluster("side", |side| side.stages(StageSet::none()));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let control = kit.control();
-    let shown = |kit: &Kit| format!("{:?}", kit.snapshot());
-    let before = shown(&kit);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let control = runtime.control();
+    let shown = |runtime: &TestRuntime| format!("{:?}", runtime.snapshot());
+    let before = shown(&runtime);
     let refusals = [
         (
             control.set_instances("cuont", 1),
@@ -315,9 +317,9 @@ fn each_change_that_makes_no_sense_is_refused_and_changes_nothing() {
     }
     assert!(control.failures("zzz").is_err() && control.replay("zzz", 1).is_err());
     assert!(control.take_failures::<u64>("zzz").is_err());
-    assert_eq!(shown(&kit), before);
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "group").handled, 3);
+    assert_eq!(shown(&runtime), before);
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "group").handled, 3);
 }
 
 /// What stages did, in order, as a text.
@@ -335,15 +337,15 @@ fn logs(log: &Log, name: char) -> impl Fn(u64) -> u64 + Clone + Send + Sync + 's
 fn higher_priorities_are_served_first() {
     let app = App::new("priorities");
     let log = Log::default();
-    let inputs: Vec<Push<u64>> = ["low", "mid", "high"]
+    let inputs: Vec<Sender<u64>> = ["low", "mid", "high"]
         .map(|name| {
-            let (push, port) = app.input(format!("in-{name}"));
+            let (sender, port) = app.input(format!("in-{name}"));
             let seen = logs(&log, name.chars().next().unwrap());
             let sink = app.sink(name, move |n: u64| {
                 seen(n);
             });
             app.connect(port, sink);
-            push
+            sender
         })
         .into();
     let plan = Plan::new()
@@ -352,14 +354,14 @@ fn higher_priorities_are_served_first() {
         .every(|s| s.batch(1))
         .stage("mid", |s| s.priority(3))
         .stage("high", |s| s.priority(7));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let push = || (0..2).for_each(|n| inputs.iter().for_each(|input| input.push(n).unwrap()));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let push = || (0..2).for_each(|n| inputs.iter().for_each(|input| input.send(n).unwrap()));
     push();
-    kit.settle();
+    runtime.run_until_idle();
     assert_eq!(std::mem::take(&mut *log.lock().unwrap()), "hhmmll");
-    kit.control().set_priority("low", 100).unwrap();
+    runtime.control().set_priority("low", 100).unwrap();
     push();
-    kit.settle();
+    runtime.run_until_idle();
     assert_eq!(std::mem::take(&mut *log.lock().unwrap()), "llhhmm");
 }
 
@@ -384,12 +386,12 @@ fn the_consumer_of_a_full_queue_inherits_the_priority_of_those_who_wait() {
         .stage("high", |s| s.priority(10))
         .stage("mid", |s| s.priority(5))
         .stage("low", |s| s.priority(1).capacity(1).when_full(WhenFull::Block));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..4 {
-        usual.push(n).unwrap();
-        urgent.push(n).unwrap();
+        usual.send(n).unwrap();
+        urgent.send(n).unwrap();
     }
-    kit.settle();
+    runtime.run_until_idle();
     // The first two of `high` fill the queue and wait; from then on `low` goes before `mid` as
     // long as `high` waits. The last event of `low` has nobody behind it: it yields to `mid`.
     assert_eq!(*log.lock().unwrap(), "hhlhlhlmmmml");

@@ -160,7 +160,7 @@ impl Stage for Slow {
     type Ports = ();
     fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
         let start = cx.now();
-        while cx.now().since(start) < Duration::from_micros(150) {}
+        while cx.now().duration_since(start) < Duration::from_micros(150) {}
         if *n == 0 { Err(Error::msg("the first")) } else { Ok(()) }
     }
 }
@@ -186,7 +186,7 @@ fn threads_that_sleep_are_woken_for_what_waits_behind_handlers_that_wait() {
         let app = App::new("meeting");
         let gate = Gate::default();
         let at = gate.clone();
-        let (push, port) = app.input::<usize>("in");
+        let (sender, port) = app.input::<usize>("in");
         let meet = app.sink("meet", move |_: usize| at.pass());
         app.connect(port, meet);
         let plan = Plan::new()
@@ -195,10 +195,10 @@ fn threads_that_sleep_are_woken_for_what_waits_behind_handlers_that_wait() {
             .every(|s| s.batch(1))
             .stage("meet", |s| s.instances(threads));
         let running = app.start(&plan).unwrap();
-        (0..threads).for_each(|n| push.push(n).unwrap());
+        (0..threads).for_each(|n| sender.send(n).unwrap());
         gate.wait_for(threads); // all at once, or never
         gate.open();
-        drop(push);
+        drop(sender);
         let summary = running.wait();
         assert_eq!(stage(&summary.snapshot, "meet").counts.handled, threads as u64, "{policy}");
     }

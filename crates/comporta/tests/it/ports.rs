@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc;
 
-use comporta::testing::{Kit, record};
+use comporta::testing::{TestRuntime, record};
 use comporta::{App, Cx, Ev, GraphFault, Out, Plan, Ports, Result, Stage, StartError};
 
 use crate::seen::{collector, counts, taken};
@@ -66,8 +66,8 @@ fn a_stage_sends_through_two_ports_of_one_type() {
     app.connect(numbers, sort);
     app.connect(sort.even, even);
     app.connect(sort.odd, odd);
-    let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(7))).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.capacity(7))).unwrap();
+    assert!(runtime.run());
     assert!(taken(&evens).into_iter().eq((0..1_000).step_by(2)));
     assert!(taken(&odds).into_iter().eq((1..1_000).step_by(2)));
 }
@@ -85,8 +85,8 @@ fn a_stage_sends_through_three_ports_of_three_types() {
     app.connect(parse.word, app.sink("word", see_word));
     app.connect(parse.nothing, app.sink("nothing", see_nothing));
     assert_eq!(app.graph().stages[1].ports, ["number", "word", "nothing"]);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     assert_eq!(taken(&numbers), [7, -3]);
     assert_eq!(taken(&words), ["a", "b"]);
     assert_eq!(taken(&nothings), [()]);
@@ -132,11 +132,11 @@ fn two_ports_that_lead_to_one_queue_keep_the_order_of_sending() {
                     .threads(1)
                     .every(|s| s.batch(batch))
                     .stage("sink", |s| s.capacity(capacity));
-                let mut kit = Kit::new(app, &plan).unwrap();
-                assert!(kit.run(), "{}", kit.snapshot());
+                let mut runtime = TestRuntime::new(app, &plan).unwrap();
+                assert!(runtime.run(), "{}", runtime.snapshot());
                 let seen = taken(&seen);
                 let n = seen.len() as u64;
-                assert_eq!(n, counts(&kit, "work").emitted);
+                assert_eq!(n, counts(&runtime, "work").emitted);
                 assert!(seen.into_iter().eq(0..n), "capacity {capacity}, batch {batch}, {sends}");
             }
         }
@@ -181,8 +181,8 @@ fn an_ordered_stage_keeps_the_order_between_its_ports_too() {
             .threads(3)
             .stage("sort", |s| s.instances(3).batch(5))
             .stage("sink", |s| s.capacity(2));
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
+        assert!(runtime.run());
         assert!(taken(&seen).into_iter().eq(0..500), "seed {seed}");
     }
 }
@@ -197,11 +197,11 @@ fn what_is_sent_through_a_port_that_is_not_connected_is_counted() {
     app.connect(sort.even, even);
     let warnings: Vec<_> = app.check().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["the port `sort.odd` is not connected: what is sent there is discarded"]);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
-    let c = counts(&kit, "sort");
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    let c = counts(&runtime, "sort");
     assert_eq!((c.emitted, c.unrouted), (10, 5));
-    assert_eq!(counts(&kit, "even").handled, 5);
+    assert_eq!(counts(&runtime, "even").handled, 5);
 }
 
 #[test]
@@ -214,10 +214,13 @@ fn a_port_with_two_connectors_sends_a_copy_through_each() {
         app.connect(numbers, app.sink("first", see_first));
         app.connect_local(numbers, app.sink("second", see_second));
         let plan = Plan::new().stage("second", |s| s.capacity(capacity));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
         assert!(taken(&first).into_iter().eq(0..100) && taken(&second).into_iter().eq(0..100));
-        assert_eq!((counts(&kit, "first").offered, counts(&kit, "second").offered), (100, 100));
+        assert_eq!(
+            (counts(&runtime, "first").offered, counts(&runtime, "second").offered),
+            (100, 100)
+        );
     }
 }
 
@@ -229,8 +232,8 @@ fn round_robin_gives_each_end_its_turn() {
     let sinks: Vec<_> =
         (0..3).zip(&ends).map(|(n, (_, see))| app.sink(format!("sink-{n}"), see.clone())).collect();
     app.round_robin(numbers, sinks);
-    let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(4))).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.capacity(4))).unwrap();
+    assert!(runtime.run());
     let seen: Vec<Vec<u64>> = ends.iter().map(|(seen, _)| taken(seen)).collect();
     for own in &seen {
         assert_eq!(own.len(), 30);
@@ -248,8 +251,9 @@ fn an_end_named_twice_gets_two_turns_and_keeps_order() {
         let big = app.sink("big", see_much);
         let small = app.sink("small", see_little);
         app.round_robin(numbers, [big, big, small]);
-        let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(capacity))).unwrap();
-        assert!(kit.run());
+        let mut runtime =
+            TestRuntime::new(app, &Plan::new().every(|s| s.capacity(capacity))).unwrap();
+        assert!(runtime.run());
         let (much, little) = (taken(&much), taken(&little));
         assert_eq!((much.len(), little.len()), (60, 30));
         assert!(much.is_sorted() && little.is_sorted(), "{much:?}");
@@ -264,8 +268,8 @@ fn equal_keys_go_to_the_same_end() {
     let sinks: Vec<_> =
         (0..4).zip(&ends).map(|(n, (_, see))| app.sink(format!("sink-{n}"), see.clone())).collect();
     app.by_key(numbers, |n: &u64| n % 37, sinks);
-    let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(4))).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.capacity(4))).unwrap();
+    assert!(runtime.run());
     let mut home: HashMap<u64, usize> = HashMap::new();
     let mut all = 0;
     for (end, (seen, _)) in ends.iter().enumerate() {
@@ -293,8 +297,8 @@ fn a_local_connector_takes_what_can_neither_be_copied_nor_serialised() {
     let ends = ["one", "two"].map(|name| app.sink(name, answer));
     app.connect_local(sockets, pass);
     app.by_key_local(pass, |(n, _): &(u64, Socket)| *n, ends);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     let mut heard: Vec<u64> = hears.try_iter().collect();
     heard.sort_unstable();
     assert!(heard.into_iter().eq(0..10));
@@ -363,7 +367,7 @@ fn a_recorder_sees_each_port_by_itself() {
     let sort = app.stage("sort", Sort);
     app.connect(numbers, sort);
     let (even, odd) = (record(&app, sort.even), record(&app, sort.odd));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     assert_eq!((even.take(), odd.take()), (vec![0, 2, 4], vec![1, 3, 5]));
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Error, Ev, Out, Plan, Result, Retry, Stage};
 
 use crate::seen::counts;
@@ -36,9 +36,9 @@ fn a_retry_after_a_wait_counts_what_its_visit_handled_before_once() {
         app.connect(stumble, sink);
         let retry = Retry::new(2, Duration::from_millis(10));
         let plan = Plan::new().threads(1).stage("stumble", |s| s.retry(retry));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        assert!(kit.run());
-        let snapshot = kit.snapshot();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        assert!(runtime.run());
+        let snapshot = runtime.snapshot();
         assert!(snapshot.adds_up(), "ordered: {ordered}\n{snapshot}");
         let counts = snapshot.stage("stumble").unwrap().counts;
         assert_eq!((counts.handled, counts.failed, counts.retried), (20, 0, 4));
@@ -60,12 +60,12 @@ fn a_plan_that_retries_a_closure_keeps_copies_of_what_it_takes() {
     });
     app.connect(numbers, odd);
     let plan = Plan::new().stage("odd", |odd| odd.tries(3));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
-    let c = counts(&kit, "odd");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
+    let c = counts(&runtime, "odd");
     assert_eq!((c.handled, c.failed, c.retried), (5, 5, 10));
     assert_eq!(tries.lock().unwrap().len(), 5 + 3 * 5);
     // What failed for good is still there, to be looked at and replayed.
-    let failures = kit.control().take_failures::<u64>("odd").unwrap();
+    let failures = runtime.control().take_failures::<u64>("odd").unwrap();
     assert!(failures.iter().all(|(_, event)| event.is_some_and(|n| n % 2 == 1)));
 }

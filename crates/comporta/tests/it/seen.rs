@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{Counts, Snapshot, StageSnapshot};
 
 /// What a sink saw, in order, and the closure that sees it.
@@ -25,9 +25,9 @@ pub(crate) fn stage<'a>(snapshot: &'a Snapshot, name: &str) -> &'a StageSnapshot
     snapshot.stage(name).unwrap_or_else(|| panic!("no stage `{name}`"))
 }
 
-/// The counts of a stage of a kit, which must add up.
-pub(crate) fn counts(kit: &Kit, name: &str) -> Counts {
-    let snapshot = kit.snapshot();
+/// The counts of a stage of a runtime, which must add up.
+pub(crate) fn counts(runtime: &TestRuntime, name: &str) -> Counts {
+    let snapshot = runtime.snapshot();
     assert!(snapshot.adds_up(), "{snapshot}");
     stage(&snapshot, name).counts
 }

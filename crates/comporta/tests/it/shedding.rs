@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use comporta::policy::Offer;
 use comporta::policy::admission::{Admission, Ask, Done, Entry, Look, Next};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{
-    App, Cx, Demand, Ev, Out, Plan, Pull, Push, PushError, Result, Settled, Shed, Source, Stage,
+    App, Cx, Demand, Ev, Out, Plan, Pull, Result, SendError, Sender, Settled, Shed, Source, Stage,
     WhenFull,
 };
 
@@ -19,44 +19,44 @@ use crate::seen::{collector, counts, taken};
 fn what_is_pushed_and_not_let_in_comes_back_with_the_reason() {
     for when_full in [WhenFull::Block, WhenFull::Reject, WhenFull::DropNewest] {
         let app = App::new("pushed");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let work = app.sink("work", |_: u64| ());
         app.connect(port, work);
         let plan = Plan::new()
             .stage("work", |s| s.when_full(when_full).admission(choice("capacity(max=2)")));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
-        push.push(0).unwrap();
-        push.try_push(1).unwrap();
-        assert_eq!(push.try_push(2), Err(PushError::Refused(2, Shed::Capacity)), "{when_full:?}");
-        let refused = push.push(3).unwrap_err(); // it does not wait
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
+        sender.send(0).unwrap();
+        sender.try_send(1).unwrap();
+        assert_eq!(sender.try_send(2), Err(SendError::Refused(2, Shed::Capacity)), "{when_full:?}");
+        let refused = sender.send(3).unwrap_err(); // it does not wait
         assert_eq!(refused.to_string(), "the admission controller `capacity` refused it");
         assert_eq!(refused.into_event(), Some(3));
-        let c = counts(&kit, "work");
+        let c = counts(&runtime, "work");
         assert_eq!((c.offered, c.refused, c.arrived, c.shed_at_door()), (4, 2, 2, 0));
-        kit.resume("work");
-        kit.settle();
-        push.push(4).unwrap();
-        drop(push);
-        assert!(kit.run());
-        assert_eq!(counts(&kit, "work").handled, 3);
+        runtime.resume("work");
+        runtime.run_until_idle();
+        sender.send(4).unwrap();
+        drop(sender);
+        assert!(runtime.run());
+        assert_eq!(counts(&runtime, "work").handled, 3);
     }
 }
 
 #[test]
 fn a_full_queue_makes_pushers_wait_whom_the_controller_lets_in() {
     let app = App::new("full");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
     let plan = Plan::new().stage("work", |s| s.capacity(1).admission(choice("capacity(max=5)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
-    push.push(0).unwrap();
-    assert_eq!(push.try_push(1), Err(PushError::Full(1)));
-    kit.resume("work");
-    drop(push);
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    sender.send(0).unwrap();
+    assert_eq!(sender.try_send(1), Err(SendError::Full(1)));
+    runtime.resume("work");
+    drop(sender);
+    assert!(runtime.run());
 }
 
 /// Tries to send each event; remembers what it got back.
@@ -77,25 +77,25 @@ impl Stage for Offers {
 fn try_send_gives_back_what_the_controller_would_not_let_in() {
     let app = App::new("try");
     let back = Arc::new(Mutex::new(Vec::new()));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let offers = app.stage("offers", Offers(back.clone()));
     let work = app.sink("work", |_: u64| ());
     app.connect(port, offers);
     app.connect(offers, work);
     let plan = Plan::new().stage("work", |s| s.admission(choice("capacity(max=4)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
     // Visit by visit: also one that knows how much room there is.
     for n in 0..10 {
-        push.push(n).unwrap();
-        kit.settle();
+        sender.send(n).unwrap();
+        runtime.run_until_idle();
     }
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.offered, c.arrived, c.shed_at_door()), (4, 4, 0));
     assert_eq!(taken(&back), [4, 5, 6, 7, 8, 9]);
-    kit.resume("work");
-    drop(push);
-    assert!(kit.run());
+    runtime.resume("work");
+    drop(sender);
+    assert!(runtime.run());
 }
 
 /// Lets in every other one, and remembers what it was told.
@@ -113,19 +113,19 @@ impl Admission for Half {
 fn a_controller_is_told_once_of_each_event_whether_it_entered() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let app = App::new("half");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
     let to = told.clone();
     let offer = Offer { name: "half", aliases: &[], about: "", cites: "", params: &[] };
-    app.admission(Entry::new(offer, move |_| Half(to.clone())));
+    app.register_admission(Entry::new(offer, move |_| Half(to.clone())));
     let plan = Plan::new().stage("work", |s| s.admission("half"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let entered: Vec<bool> = (0..4).map(|n| push.push(n).is_ok()).collect();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let entered: Vec<bool> = (0..4).map(|n| sender.send(n).is_ok()).collect();
     assert_eq!(entered, [true, false, true, false]);
     assert_eq!(taken(&told), [(1, 1), (1, 0), (1, 1), (1, 0)]);
-    drop(push);
-    assert!(kit.run());
+    drop(sender);
+    assert!(runtime.run());
 }
 
 /// Lets in whoever asks at an odd time.
@@ -140,23 +140,23 @@ impl Admission for Moody {
 #[test]
 fn who_pushed_is_not_refused_after_it_was_let_in() {
     let app = App::new("moody");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
-    app.admission(own("moody", || Moody(0)));
+    app.register_admission(own("moody", || Moody(0)));
     let plan = Plan::new().stage("work", |s| s.admission("moody"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let entered = (0..10).filter(|n| push.push(*n).is_ok()).count();
-    drop(push);
-    assert!(kit.run());
-    let c = counts(&kit, "work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let entered = (0..10).filter(|n| sender.send(*n).is_ok()).count();
+    drop(sender);
+    assert!(runtime.run());
+    let c = counts(&runtime, "work");
     assert_eq!((entered, c.handled, c.refused, c.shed_at_door()), (5, 5, 5, 0));
 }
 
 /// `in` -> `many`, which makes ten of one -> `work`, held, with places for two, five to wait.
-fn crowded() -> (Kit, Push<u64>) {
+fn crowded() -> (TestRuntime, Sender<u64>) {
     let app = App::new("crowded");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let many = app.flat_map("many", |n: u64| n * 10..n * 10 + 10);
     let work = app.sink("work", |_: u64| ());
     app.connect(port, many);
@@ -164,38 +164,38 @@ fn crowded() -> (Kit, Push<u64>) {
     let plan = Plan::new()
         .stage("many", |s| s.instances(2))
         .stage("work", |s| s.capacity(2).admission(choice("capacity(max=5)")));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
-    (kit, push)
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    (runtime, sender)
 }
 
 #[test]
 fn who_waits_with_its_sender_waits_for_the_controller_too() {
-    let (mut kit, push) = crowded();
-    push.push(0).unwrap();
-    kit.settle();
-    let c = counts(&kit, "work");
+    let (mut runtime, sender) = crowded();
+    sender.send(0).unwrap();
+    runtime.run_until_idle();
+    let c = counts(&runtime, "work");
     assert_eq!((c.arrived, c.shed(Shed::Capacity)), (5, 5)); // two in the queue, three outside
-    push.push(1).unwrap();
-    kit.settle();
-    assert_eq!(counts(&kit, "work").shed(Shed::Capacity), 15);
-    kit.resume("work");
-    drop(push);
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "work").handled, 5);
+    sender.send(1).unwrap();
+    runtime.run_until_idle();
+    assert_eq!(counts(&runtime, "work").shed(Shed::Capacity), 15);
+    runtime.resume("work");
+    drop(sender);
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "work").handled, 5);
 }
 
 #[test]
 fn a_disabled_queue_sheds_for_its_own_reason() {
-    let (mut kit, push) = crowded();
-    kit.control().set_enabled("work", false).unwrap();
-    push.push(0).unwrap();
-    kit.settle();
-    let c = counts(&kit, "work");
+    let (mut runtime, sender) = crowded();
+    runtime.control().set_enabled("work", false).unwrap();
+    sender.send(0).unwrap();
+    runtime.run_until_idle();
+    let c = counts(&runtime, "work");
     assert_eq!((c.shed(Shed::Disabled), c.shed(Shed::Capacity)), (10, 0));
-    kit.resume("work");
-    drop(push);
-    assert!(kit.run());
+    runtime.resume("work");
+    drop(sender);
+    assert!(runtime.run());
 }
 
 /// Gives its groups one by one, and is told how they ended.
@@ -222,15 +222,15 @@ fn a_source_is_told_of_what_was_shed_at_the_door_and_of_what_was_shed_later() {
     let numbers = app.source("numbers", move || Acked(groups, to));
     let work = app.sink("work", |_: u64| ());
     app.connect(numbers, work);
-    app.admission(own("fussy", || Fussy));
+    app.register_admission(own("fussy", || Fussy));
     let plan = Plan::new().stage("work", |s| s.admission("fussy"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
     let mut told: Vec<_> = taken(&told).iter().map(|s| (s.group, s.shed)).collect();
     told.sort_unstable();
     // Of two, none is refused and one is shed later; of ten, five and one.
     assert_eq!(told, [(1, 1), (2, 6)]);
-    let c = counts(&kit, "work");
+    let c = counts(&runtime, "work");
     assert_eq!((c.shed(Shed::Admission), c.shed_at_door(), c.shed_later()), (7, 5, 2));
 }
 
@@ -267,11 +267,11 @@ fn room_that_shedding_makes_is_given_to_those_who_wait_for_it() {
     let work = app.sink("work", |_: u64| ());
     app.connect(numbers, pass);
     app.connect(pass, work);
-    app.admission(own("sweeper", || Sweeper));
+    app.register_admission(own("sweeper", || Sweeper));
     let plan = Plan::new().stage("work", |s| s.capacity(3).admission("sweeper"));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run(), "{}", kit.snapshot());
-    let c = counts(&kit, "work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run(), "{}", runtime.snapshot());
+    let c = counts(&runtime, "work");
     assert_eq!((c.handled, c.shed_later(), c.shed(Shed::Admission)), (0, 100, 100));
 }
 
@@ -288,20 +288,20 @@ fn the_newest_come_first_where_a_controller_says_so_and_the_order_does_not_matte
     let run = |stateful: bool, batch: usize| {
         let app = App::new("lifo");
         let (seen, see) = collector();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let work = app.sink("work", see);
         if stateful {
             work.stateful();
         }
         app.connect(port, work);
-        app.admission(own("lifo", || Lifo));
+        app.register_admission(own("lifo", || Lifo));
         let plan = Plan::new().stage("work", |s| s.batch(batch).admission("lifo"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
-        (0..6).for_each(|n| push.push(n).unwrap());
-        kit.resume("work");
-        drop(push);
-        assert!(kit.run());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
+        (0..6).for_each(|n| sender.send(n).unwrap());
+        runtime.resume("work");
+        drop(sender);
+        assert!(runtime.run());
         taken(&seen)
     };
     assert_eq!(run(false, 1), [5, 4, 3, 2, 1, 0]);
@@ -312,22 +312,22 @@ fn the_newest_come_first_where_a_controller_says_so_and_the_order_does_not_matte
 fn what_a_visit_to_the_newest_does_not_come_to_is_still_the_newest() {
     let app = App::new("back");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.flat_map("work", |n: u64| [n]);
     let show = app.sink("show", see);
     app.connect(port, work);
     app.connect(work, show);
-    app.admission(own("lifo", || Lifo));
+    app.register_admission(own("lifo", || Lifo));
     let plan = Plan::new().stage("work", |s| s.admission("lifo")).stage("show", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
     for (tier, first) in [(1, 0), (2, 3)] {
-        let push = push.clone().tier(tier); // so that they do not travel together
-        (first..first + 3).for_each(|n| push.push(n).unwrap());
+        let sender = sender.clone().tier(tier); // so that they do not travel together
+        (first..first + 3).for_each(|n| sender.send(n).unwrap());
     }
-    kit.resume("work");
-    drop(push);
-    assert!(kit.run());
+    runtime.resume("work");
+    drop(sender);
+    assert!(runtime.run());
     assert_eq!(taken(&seen), [3, 4, 5, 0, 1, 2]);
 }
 
@@ -342,7 +342,7 @@ fn a_controller_is_told_of_what_was_handled() {
     }
     for ordered in [false, true] {
         let app = App::new("told");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let work = app.map("work", |n: u64| n);
         let show = app.sink("show", |_: u64| ());
         if ordered {
@@ -350,14 +350,14 @@ fn a_controller_is_told_of_what_was_handled() {
         }
         app.connect(port, work);
         app.connect(work, show);
-        app.admission(own("listens", || Listens));
+        app.register_admission(own("listens", || Listens));
         let plan = Plan::new().stage("work", |s| s.admission("listens"));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        kit.hold("work");
-        (0..5).for_each(|n| push.push(n).unwrap());
-        kit.advance(Duration::from_millis(3));
-        kit.resume("work");
-        kit.settle();
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("work");
+        (0..5).for_each(|n| sender.send(n).unwrap());
+        runtime.advance(Duration::from_millis(3));
+        runtime.resume("work");
+        runtime.run_until_idle();
         let told = taken(&TOLD);
         assert_eq!(told.iter().map(|done| done.n).sum::<usize>(), 5, "{ordered}");
         assert!(told.iter().all(|done| done.response == Duration::from_millis(3)), "{told:?}");
@@ -377,22 +377,22 @@ impl Admission for Breaks {
 #[test]
 fn a_controller_that_panics_is_asked_no_more_and_all_are_let_in() {
     let app = App::new("breaks");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let pass = app.map("pass", |n: u64| n);
     let work = app.sink("work", |_: u64| ());
     app.connect(port, pass);
     app.connect(pass, work);
-    app.admission(own("breaks", || Breaks(0)));
+    app.register_admission(own("breaks", || Breaks(0)));
     let plan = Plan::new().stage("work", |s| s.admission("breaks"));
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for n in 0..20 {
-        push.push(n).unwrap();
-        kit.settle();
+        sender.send(n).unwrap();
+        runtime.run_until_idle();
     }
-    drop(push);
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "work").handled, 20);
-    let problems = kit.problems();
+    drop(sender);
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "work").handled, 20);
+    let problems = runtime.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
         problems[0].contains("`work`: its admission controller `breaks` failed"),

@@ -1,4 +1,4 @@
-//! Where events come from: iterators, lines, timers, push handles, and sources that are told when
+//! Where events come from: iterators, lines, timers, senders, and sources that are told when
 //! everything their events led to has settled.
 //! Long because the kinds of sources share their helpers.
 
@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use comporta::testing::{Kit, record};
+use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, PushError, Result, Settled, Source, Stage,
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, SendError, Settled, Source, Stage,
     StartError, WhenFull, batched, sources,
 };
 
@@ -29,14 +29,15 @@ fn an_iterator_is_pulled_only_as_far_as_there_is_room() {
         .source("numbers", move || (0..1_000u64).inspect(move |_| *counter.lock().unwrap() += 1));
     let sink = app.sink("sink", |_: u64| {});
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
-    kit.hold("sink");
-    kit.settle();
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
     assert_eq!(*pulled.lock().unwrap(), 11, "ten fill the queue, one waits");
-    assert_eq!(counts(&kit, "numbers").visits, 1, "for which it is not pulled again");
-    kit.resume("sink");
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "sink").handled, 1_000);
+    assert_eq!(counts(&runtime, "numbers").visits, 1, "for which it is not pulled again");
+    runtime.resume("sink");
+    assert!(runtime.run());
+    assert_eq!(counts(&runtime, "sink").handled, 1_000);
 }
 
 #[test]
@@ -44,13 +45,18 @@ fn a_source_closed_while_it_waits_for_room_is_not_pulled_again() {
     let app = App::new("iterator");
     let numbers = app.source("numbers", || 0..1_000u64);
     app.connect(numbers, app.sink("sink", |_: u64| {}));
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    kit.close();
-    kit.resume("sink");
-    assert!(kit.run());
-    assert_eq!(counts(&kit, "sink").handled, 11, "what filled the queue, and the one that waited");
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(10))).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    runtime.close();
+    runtime.resume("sink");
+    assert!(runtime.run());
+    assert_eq!(
+        counts(&runtime, "sink").handled,
+        11,
+        "what filled the queue, and the one that waited"
+    );
 }
 
 fn lines(bytes: &'static [u8]) -> Vec<String> {
@@ -58,9 +64,9 @@ fn lines(bytes: &'static [u8]) -> Vec<String> {
     let (seen, see) = collector();
     let lines = app.source("lines", move || sources::lines_of("bytes", Cursor::new(bytes)));
     app.connect(lines, app.sink("sink", see));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
-    assert!(kit.problems().is_empty());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    assert!(runtime.problems().is_empty());
     taken(&seen)
 }
 
@@ -120,8 +126,8 @@ fn a_paced_source_sends_each_event_when_its_time_has_come() {
     let app = App::new("paced");
     let times = Times::default();
     app.connect(app.source("n", || sources::paced(100.0, 0..4u64)), app.stage("s", times.clone()));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     assert_eq!(taken(&times.0), [(0, 0), (10, 1), (20, 2), (30, 3)]);
 }
 
@@ -130,12 +136,12 @@ fn a_paced_source_makes_up_for_time_lost_so_that_its_rate_holds() {
     let app = App::new("late");
     let times = Times::default();
     app.connect(app.source("n", || sources::paced(100.0, 0..6u64)), app.stage("s", times.clone()));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    kit.settle();
-    kit.hold("n");
-    kit.advance(35 * MS);
-    kit.resume("n");
-    kit.advance(20 * MS);
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.run_until_idle();
+    runtime.hold("n");
+    runtime.advance(35 * MS);
+    runtime.resume("n");
+    runtime.advance(20 * MS);
     assert_eq!(taken(&times.0), [(0, 0), (35, 1), (35, 2), (35, 3), (40, 4), (50, 5)]);
 }
 
@@ -144,16 +150,16 @@ fn ticks_come_one_a_gap_and_those_missed_are_skipped() {
     let app = App::new("ticks");
     let times = Times::default();
     app.connect(app.source("ticks", || sources::every(10 * MS)), app.stage("s", times.clone()));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    kit.advance(25 * MS);
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.advance(25 * MS);
     assert_eq!(taken(&times.0), [(10, 0), (20, 1)]);
-    kit.hold("ticks");
-    kit.advance(30 * MS);
-    kit.resume("ticks");
-    kit.advance(10 * MS);
+    runtime.hold("ticks");
+    runtime.advance(30 * MS);
+    runtime.resume("ticks");
+    runtime.advance(10 * MS);
     assert_eq!(taken(&times.0), [(55, 4), (60, 5)]);
-    kit.close();
-    assert!(kit.run(), "closing ends it though it never would");
+    runtime.close();
+    assert!(runtime.run(), "closing ends it though it never would");
 }
 
 #[test]
@@ -162,9 +168,9 @@ fn a_source_without_a_rate_or_gap_is_reported() {
     let sink = app.sink("sink", |_: u64| {});
     app.connect(app.source("ticks", || sources::every(Duration::ZERO)), sink);
     app.connect(app.source("paced", || sources::paced(0.0, 0..3u64)), sink);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
-    let mut problems = kit.problems();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    let mut problems = runtime.problems();
     problems.sort();
     assert_eq!(
         problems,
@@ -179,18 +185,18 @@ fn a_source_without_a_rate_or_gap_is_reported() {
 fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
     let app = App::new("push");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
-    assert_eq!(push.push(1u64), Err(PushError::NotStarted(1)));
-    assert_eq!(push.try_push(2), Err(PushError::NotStarted(2)));
+    assert_eq!(sender.send(1u64), Err(SendError::NotStarted(1)));
+    assert_eq!(sender.try_send(2), Err(SendError::NotStarted(2)));
     let running = app.start(&Plan::new().threads(1)).unwrap();
-    push.push(3).unwrap();
-    push.try_push(4).unwrap();
-    push.close();
-    assert_eq!(push.push(5), Err(PushError::Closed(5)));
-    assert_eq!(push.try_push(6).map_err(PushError::into_event), Err(Some(6)));
+    sender.send(3).unwrap();
+    sender.try_send(4).unwrap();
+    sender.close();
+    assert_eq!(sender.send(5), Err(SendError::Closed(5)));
+    assert_eq!(sender.try_send(6).map_err(SendError::into_event), Err(Some(6)));
     assert_eq!(running.wait().ended, Ended::Complete);
-    assert_eq!(push.push(7), Err(PushError::Closed(7)));
+    assert_eq!(sender.send(7), Err(SendError::Closed(7)));
     assert_eq!(taken(&seen), [3, 4]);
 }
 
@@ -198,25 +204,25 @@ fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
 fn an_input_closed_or_dropped_before_the_start_ends_at_once() {
     for closes in [false, true] {
         let app = App::new("early");
-        let (push, port) = app.input::<u64>("in");
+        let (sender, port) = app.input::<u64>("in");
         app.connect(port, app.sink("sink", |_: u64| {}));
         let kept = if closes {
-            push.close();
-            Some(push)
+            sender.close();
+            Some(sender)
         } else {
-            drop(push);
+            drop(sender);
             None
         };
-        let mut kit = Kit::new(app, &Plan::new()).unwrap();
-        assert!(kit.run(), "closed: {closes}");
-        assert!(kept.is_none_or(|push| push.push(1) == Err(PushError::Closed(1))));
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run(), "closed: {closes}");
+        assert!(kept.is_none_or(|sender| sender.send(1) == Err(SendError::Closed(1))));
     }
 }
 
 #[test]
 fn the_program_ends_when_all_handles_are_dropped() {
     let app = App::new("handles");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sum = Arc::new(Mutex::new(0));
     app.connect(
         port,
@@ -228,11 +234,11 @@ fn the_program_ends_when_all_handles_are_dropped() {
     let running = app.start(&Plan::new().threads(2).every(|s| s.capacity(1))).unwrap();
     let pushers: Vec<_> = (0..3)
         .map(|_| {
-            let push = push.clone();
-            thread(move || (1..=1_000u64).for_each(|n| push.push(n).unwrap()))
+            let sender = sender.clone();
+            thread(move || (1..=1_000u64).for_each(|n| sender.send(n).unwrap()))
         })
         .collect();
-    drop(push);
+    drop(sender);
     let summary = running.wait();
     pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
     assert!(summary.snapshot.adds_up(), "{summary}");
@@ -243,7 +249,7 @@ fn the_program_ends_when_all_handles_are_dropped() {
 fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
     let app = App::new("waits");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(
         port,
         app.sink("sink", {
@@ -252,23 +258,23 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
         }),
     );
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1); // it is in hand: the queue is empty
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     let waiting = thread({
-        let push = push.clone();
-        move || push.push(2)
+        let sender = sender.clone();
+        move || sender.send(2)
     });
     until(|| stage(&running.snapshot(), "sink").outboxed == 1);
     gate.open();
     assert_eq!(waiting.join().unwrap(), Ok(()));
     until(|| stage(&running.snapshot(), "sink").counts.handled == 3);
     assert_eq!(running.stop().ended, Ended::Stopped);
-    assert_eq!(push.push(9), Err(PushError::Closed(9)));
+    assert_eq!(sender.send(9), Err(SendError::Closed(9)));
 
     let app = App::new("stopped");
     let gate = Gate::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(
         port,
         app.sink("sink", {
@@ -277,10 +283,10 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
         }),
     );
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
-    push.push(0).unwrap();
+    sender.send(0).unwrap();
     gate.wait_for(1);
-    push.push(1).unwrap();
-    let waiting = thread(move || push.push(2));
+    sender.send(1).unwrap();
+    let waiting = thread(move || sender.send(2));
     until(|| stage(&running.snapshot(), "sink").outboxed == 1);
     let opener = thread({
         let control = running.control();
@@ -291,7 +297,7 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
     });
     let summary = running.stop();
     opener.join().unwrap();
-    assert_eq!(waiting.join().unwrap(), Err(PushError::Cancelled));
+    assert_eq!(waiting.join().unwrap(), Err(SendError::Cancelled));
     assert!(summary.snapshot.adds_up(), "{summary}");
     let c = stage(&summary.snapshot, "sink").counts;
     assert_eq!((c.arrived, c.handled, c.cancelled), (3, 1, 2));
@@ -300,19 +306,19 @@ fn a_push_waits_for_room_on_its_thread_and_is_cancelled_by_a_stop() {
 #[test]
 fn a_push_in_a_handler_never_holds_its_worker() {
     let app = App::new("inside");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let full = app.sink("full", |_: u64| {});
     app.connect(port, full);
     let numbers = app.source("numbers", || 0..3u64);
     let (answers, answer) = collector();
-    let pushes = app.sink("pushes", move |n: u64| answer(push.push(n)));
+    let pushes = app.sink("pushes", move |n: u64| answer(sender.send(n)));
     app.connect(numbers, pushes);
-    let mut kit = Kit::new(app, &Plan::new().stage("full", |s| s.capacity(1))).unwrap();
-    kit.hold("full");
-    kit.settle();
-    let expected = [Ok(()), Err(PushError::WouldBlock(1)), Err(PushError::WouldBlock(2))];
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("full", |s| s.capacity(1))).unwrap();
+    runtime.hold("full");
+    runtime.run_until_idle();
+    let expected = [Ok(()), Err(SendError::WouldBlock(1)), Err(SendError::WouldBlock(2))];
     assert_eq!(taken(&answers), expected);
-    let c = counts(&kit, "full");
+    let c = counts(&runtime, "full");
     assert_eq!((c.offered, c.refused, c.arrived), (3, 2, 1));
 }
 
@@ -338,14 +344,14 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn an_asynchronous_push_waits_for_room_as_a_future() {
     let app = App::new("async");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
     let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1))).unwrap();
     for n in 0..2_000u64 {
-        block_on(push.push_async(n)).unwrap();
+        block_on(sender.send_async(n)).unwrap();
     }
-    push.close();
-    assert_eq!(block_on(push.push_async(7)), Err(PushError::Closed(7)));
+    sender.close();
+    assert_eq!(block_on(sender.send_async(7)), Err(SendError::Closed(7)));
     let summary = running.wait();
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert!(taken(&seen).into_iter().eq(0..2_000));
@@ -355,7 +361,7 @@ fn an_asynchronous_push_waits_for_room_as_a_future() {
 fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from_it() {
     for rule in [WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Reject] {
         let app = App::new("quarter");
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let (lossy, way) = app.input("lossy");
         let sink = app.sink("sink", |_: u64| ());
         app.connect(port, sink);
@@ -363,24 +369,24 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
         let plan = Plan::new()
             .stage("sink", |s| s.capacity(16).batch(1))
             .connector("lossy -> sink", |way| way.when_full(rule));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        (0..16).for_each(|n| push.try_push(n).unwrap());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        (0..16).for_each(|n| sender.try_send(n).unwrap());
         let mut context = Context::from_waker(Waker::noop());
-        let mut waits = Box::pin(push.push_async(16));
+        let mut waits = Box::pin(sender.send_async(16));
         for handled in 1..=4 {
             assert!(waits.as_mut().poll(&mut context).is_pending(), "{rule:?}, {handled}");
-            assert!(kit.step());
+            assert!(runtime.step());
             // It comes in for every place that is free, and would keep the queue full.
-            let _ = lossy.try_push(99);
+            let _ = lossy.try_send(99);
         }
         assert!(waits.as_mut().poll(&mut context).is_ready(), "{rule:?}");
         drop(waits);
-        kit.settle();
-        assert_eq!(counts(&kit, "sink").cancelled, 0, "{rule:?}");
-        push.try_push(17).unwrap();
-        push.close();
+        runtime.run_until_idle();
+        assert_eq!(counts(&runtime, "sink").cancelled, 0, "{rule:?}");
+        sender.try_send(17).unwrap();
+        sender.close();
         lossy.close();
-        assert!(kit.run() && kit.snapshot().adds_up(), "{rule:?}");
+        assert!(runtime.run() && runtime.snapshot().adds_up(), "{rule:?}");
     }
 }
 
@@ -388,52 +394,52 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
 fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
     let app = App::new("dropped");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-    kit.hold("sink");
-    push.push(0u64).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+    runtime.hold("sink");
+    sender.send(0u64).unwrap();
     let mut context = Context::from_waker(Waker::noop());
-    let mut second = Box::pin(push.push_async(1));
-    let mut third = Box::pin(push.push_async(2));
+    let mut second = Box::pin(sender.send_async(1));
+    let mut third = Box::pin(sender.send_async(2));
     assert!(second.as_mut().poll(&mut context).is_pending());
     assert!(third.as_mut().poll(&mut context).is_pending());
-    assert_eq!(stage(&kit.snapshot(), "sink").outboxed, 2);
+    assert_eq!(stage(&runtime.snapshot(), "sink").outboxed, 2);
     drop(second);
-    let c = counts(&kit, "sink");
+    let c = counts(&runtime, "sink");
     assert_eq!((c.arrived, c.cancelled), (3, 1));
-    push.close();
-    kit.resume("sink");
-    kit.settle();
-    assert!(!kit.is_ended(), "one push is still under way");
+    sender.close();
+    runtime.resume("sink");
+    runtime.run_until_idle();
+    assert!(!runtime.is_ended(), "one push is still under way");
     assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     drop(third);
-    assert!(kit.run());
+    assert!(runtime.run());
     assert_eq!(taken(&seen), [0, 2]);
-    assert_eq!(counts(&kit, "sink").handled, 2);
+    assert_eq!(counts(&runtime, "sink").handled, 2);
 }
 
 #[test]
 fn dropping_a_push_that_was_granted_room_passes_it_on() {
     let app = App::new("granted");
     let (seen, see) = collector();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, app.sink("sink", see));
-    let mut kit = Kit::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
-    push.push(0u64).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().stage("sink", |s| s.capacity(1))).unwrap();
+    sender.send(0u64).unwrap();
     let mut context = Context::from_waker(Waker::noop());
-    let mut second = Box::pin(push.push_async(1));
-    let mut third = Box::pin(push.push_async(2));
+    let mut second = Box::pin(sender.send_async(1));
+    let mut third = Box::pin(sender.send_async(2));
     assert!(second.as_mut().poll(&mut context).is_pending());
     assert!(third.as_mut().poll(&mut context).is_pending());
-    kit.settle(); // the queue is empty, and its one place is promised to the second
+    runtime.run_until_idle(); // the queue is empty, and its one place is promised to the second
     drop(second);
     assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     drop(third);
-    kit.settle();
+    runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 2]);
-    assert_eq!(counts(&kit, "sink").cancelled, 1);
-    push.try_push(3).unwrap();
+    assert_eq!(counts(&runtime, "sink").cancelled, 1);
+    sender.try_send(3).unwrap();
 }
 
 /// Gives groups of events, one a pull, and remembers what it was told of them.
@@ -484,13 +490,13 @@ fn a_pull_settles_once_after_everything_its_events_led_to() {
     app.connect(numbers, copy);
     app.connect(copy, one);
     app.connect(copy, two);
-    let mut kit = Kit::new(app, &Plan::new().every(|s| s.capacity(2))).unwrap();
-    kit.hold("two");
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &Plan::new().every(|s| s.capacity(2))).unwrap();
+    runtime.hold("two");
+    runtime.run_until_idle();
     let early = told(&heard);
     assert!(early.iter().all(|(group, ..)| *group > 2), "settled while copies wait: {early:?}");
-    kit.resume("two");
-    assert!(kit.run());
+    runtime.resume("two");
+    assert!(runtime.run());
     let all: Vec<_> = early.into_iter().chain(told(&heard)).map(|told| told.0).collect();
     assert_eq!(all, [1, 2], "one for each pull that gave something");
 }
@@ -499,7 +505,7 @@ fn a_pull_settles_once_after_everything_its_events_led_to() {
 fn what_failed_and_what_was_shed_is_told() {
     let app = App::new("told");
     let (numbers, heard) = acked(&app, &[&[1, 2, 3], &[4], &[5, 6]], Pull::AfterAck);
-    let fails = app.each("fails", |n: u64, out: &mut Out<u64>| {
+    let fails = app.process("fails", |n: u64, out: &mut Out<u64>| {
         out.send(n);
         if n == 2 { Err(Error::msg("two")) } else { Ok(()) }
     });
@@ -507,8 +513,8 @@ fn what_failed_and_what_was_shed_is_told() {
     app.connect(numbers, fails);
     app.connect(fails, small);
     let plan = Plan::new().stage("small", |s| s.capacity(1).when_full(WhenFull::DropNewest));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
     assert_eq!(told(&heard), [(1, 1, 1), (2, 0, 0), (3, 0, 1)]);
 }
 
@@ -518,25 +524,25 @@ fn a_failed_event_settles_once_even_if_it_is_replayed() {
     let (numbers, heard) = acked(&app, &[&[1, 2]], Pull::AfterAck);
     let mended = Arc::new(Mutex::new(false));
     let works = mended.clone();
-    let fails = app.each("fails", move |n: u64, out: &mut Out<u64>| {
+    let fails = app.process("fails", move |n: u64, out: &mut Out<u64>| {
         out.send(n);
         if *works.lock().unwrap() { Ok(()) } else { Err(Error::msg("broken")) }
     });
     let fails = fails.retain();
     app.connect(numbers, fails);
     app.connect(fails, app.sink("sink", |_: u64| {}));
-    let (push, port) = app.input("in"); // keeps the stage open for the replay
+    let (sender, port) = app.input("in"); // keeps the stage open for the replay
     app.connect(port, fails);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.run_until_idle();
     assert_eq!(told(&heard), [(1, 2, 0)]);
     *mended.lock().unwrap() = true;
-    assert_eq!(kit.control().replay("fails", 2).unwrap(), 2);
-    kit.settle();
+    assert_eq!(runtime.control().replay("fails", 2).unwrap(), 2);
+    runtime.run_until_idle();
     assert!(told(&heard).is_empty());
-    assert_eq!(counts(&kit, "sink").handled, 2);
-    drop(push);
-    assert!(kit.run());
+    assert_eq!(counts(&runtime, "sink").handled, 2);
+    drop(sender);
+    assert!(runtime.run());
 }
 
 #[test]
@@ -545,12 +551,12 @@ fn a_source_that_awaits_acknowledgement_is_pulled_one_group_at_a_time() {
     let (numbers, heard) = acked(&app, &[&[1], &[2]], Pull::AfterAck);
     let sent = record(&app, numbers);
     app.connect(numbers, app.sink("sink", |_: u64| {}));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    kit.hold("sink");
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
     assert_eq!((sent.take(), told(&heard).len()), (vec![1], 0));
-    kit.resume("sink");
-    assert!(kit.run());
+    runtime.resume("sink");
+    assert!(runtime.run());
     assert_eq!((sent.take(), told(&heard).len()), (vec![2], 2));
 }
 
@@ -560,15 +566,15 @@ fn a_source_that_sleeps_is_told_at_once_and_pulled_in_its_time() {
     let (numbers, heard) = acked(&app, &[&[1], &[2], &[3]], Pull::After(MS * 10));
     let sent = record(&app, numbers);
     app.connect(numbers, app.sink("sink", |_: u64| {}));
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     for group in 1..=3 {
-        kit.settle();
+        runtime.run_until_idle();
         assert_eq!((sent.take(), told(&heard)), (vec![group], vec![(group, 0, 0)]));
-        kit.advance(MS * 9);
+        runtime.advance(MS * 9);
         assert!(sent.take().is_empty(), "pulled before its time");
-        kit.advance(MS);
+        runtime.advance(MS);
     }
-    assert!(kit.run());
+    assert!(runtime.run());
 }
 
 #[test]
@@ -584,17 +590,17 @@ fn groups_gathered_from_several_pulls_settle_each() {
         app.connect(plain, gather);
         let sink = app.sink("sink", |_: u64| {});
         app.connect(gather, sink);
-        let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
-        kit.hold(if plain_first { "numbers" } else { "plain" });
-        kit.settle();
-        kit.hold("sink");
-        kit.resume(if plain_first { "numbers" } else { "plain" });
-        kit.settle();
-        kit.resume("sink");
-        assert!(kit.run(), "plain first: {plain_first}\n{}", kit.snapshot());
+        let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
+        runtime.hold(if plain_first { "numbers" } else { "plain" });
+        runtime.run_until_idle();
+        runtime.hold("sink");
+        runtime.resume(if plain_first { "numbers" } else { "plain" });
+        runtime.run_until_idle();
+        runtime.resume("sink");
+        assert!(runtime.run(), "plain first: {plain_first}\n{}", runtime.snapshot());
         let groups: Vec<_> = told(&heard).into_iter().map(|(group, ..)| group).collect();
         assert_eq!(groups, [1, 2, 3], "plain first: {plain_first}");
-        assert_eq!(counts(&kit, "gather").handled, 7);
+        assert_eq!(counts(&runtime, "gather").handled, 7);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comporta::testing::{Kit, record};
+use comporta::testing::{TestRuntime, record};
 use comporta::windows::{self, Window};
 use comporta::{App, Plan, StartError};
 
@@ -26,9 +26,9 @@ fn no_plan_gives_a_window_two_instances() {
         assert!(matches!(refused, StartError::Plan(_)), "{refused}");
         assert!(refused.to_string().contains("is stateful and has one instance"), "{refused}");
     }
-    let kit = Kit::new(app(), &Plan::new().every(|stage| stage.instances(4))).unwrap();
-    assert!(kit.control().set_instances("pairs", 2).is_err());
-    assert_eq!(kit.snapshot().stage("pairs").unwrap().instances, 1);
+    let runtime = TestRuntime::new(app(), &Plan::new().every(|stage| stage.instances(4))).unwrap();
+    assert!(runtime.control().set_instances("pairs", 2).is_err());
+    assert_eq!(runtime.snapshot().stage("pairs").unwrap().instances, 1);
 }
 
 #[test]
@@ -54,29 +54,29 @@ fn late_events_leave_by_a_port_of_their_own() {
     let (windows, late) = (record(&app, tens.windows), record(&app, tens.late));
     let sizes = app.map("sizes", |window: Window<i64>| window.events.len());
     app.connect(tens.windows, sizes);
-    let mut kit = Kit::new(app, &Plan::new()).unwrap();
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
     let seen: Vec<_> = windows.take().into_iter().map(|w| (w.start, w.events)).collect();
     assert_eq!(seen, [(0, vec![0, 3, 7]), (10, vec![12, 18]), (20, vec![25])]);
     assert_eq!(late.take(), [4]);
 }
 
 /// `numbers` of a source through windows of `size` events, under two threads.
-fn windowed(numbers: u64, size: usize, seed: u64) -> Kit {
+fn windowed(numbers: u64, size: usize, seed: u64) -> TestRuntime {
     let app = App::new("windowed");
     let numbers = app.source("numbers", move || 0..numbers);
     let window = app.stage("window", windows::by_count(size));
     let end = app.sink("end", |_: Window<u64>| ());
     app.connect(numbers, window);
     app.connect(window, end);
-    Kit::new(app, &Plan::new().threads(2)).unwrap().seeded(seed)
+    TestRuntime::new(app, &Plan::new().threads(2)).unwrap().seeded(seed)
 }
 
 #[test]
 fn a_source_is_not_pulled_for_a_few_events_because_windows_are_small() {
-    let mut kit = windowed(10_000, 10, 1);
-    assert!(kit.run());
-    let numbers = kit.snapshot().stage("numbers").unwrap().counts;
+    let mut runtime = windowed(10_000, 10, 1);
+    assert!(runtime.run());
+    let numbers = runtime.snapshot().stage("numbers").unwrap().counts;
     assert!(numbers.visits <= 10_000 / 512 + 2, "{numbers:?}");
 }
 
@@ -90,9 +90,9 @@ fn a_window_that_never_closes_keeps_nobody_out() {
     let end = app.sink("end", |_: u64| ());
     app.connect(times, day);
     app.connect(others, end);
-    let mut kit = Kit::new(app, &Plan::new().threads(1)).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
     for _ in 0..200 {
-        kit.step();
+        runtime.step();
     }
-    assert_eq!(kit.snapshot().stage("end").unwrap().counts.handled, 2_000);
+    assert_eq!(runtime.snapshot().stage("end").unwrap().counts.handled, 2_000);
 }

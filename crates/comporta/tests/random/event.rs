@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use comporta::ports::Ports;
-use comporta::{Out, Port, Ports, Push, StageRef};
+use comporta::{Out, Port, Ports, Sender, StageRef};
 use serde::{Deserialize, Serialize};
 
 use crate::dice::mix;
@@ -65,7 +65,7 @@ impl Tally {
 
 /// An event of a random program.
 pub(crate) trait Event: comporta::Event + Debug + Sync {
-    type Fork: Doors<Self>;
+    type Fork: ForkPorts<Self>;
     fn new(facts: Facts, injector: &Arc<Injector>) -> Self;
     fn facts(&self) -> &Facts;
     fn facts_mut(&mut self) -> &mut Facts;
@@ -74,7 +74,7 @@ pub(crate) trait Event: comporta::Event + Debug + Sync {
     /// The two ports of a stage that forks.
     fn fork_ports(made: &StageRef<'_, Self, Self::Fork>) -> [Port<Self>; 2];
     /// Lends the injector a handle, for events that push when they are dropped.
-    fn lend(injector: &Injector, push: &Push<Self>);
+    fn lend(injector: &Injector, sender: &Sender<Self>);
 }
 
 impl Event for Facts {
@@ -94,7 +94,7 @@ impl Event for Facts {
     fn fork_ports(made: &StageRef<'_, Facts, PlainFork>) -> [Port<Facts>; 2] {
         [made.left, made.right]
     }
-    fn lend(_: &Injector, _: &Push<Facts>) {}
+    fn lend(_: &Injector, _: &Sender<Facts>) {}
 }
 
 /// An event whose `Clone` and `Drop` are user code.
@@ -122,8 +122,8 @@ impl Event for Live {
     fn fork_ports(made: &StageRef<'_, Live, LiveFork>) -> [Port<Live>; 2] {
         [made.left, made.right]
     }
-    fn lend(injector: &Injector, push: &Push<Live>) {
-        injector.lend(push.clone());
+    fn lend(injector: &Injector, sender: &Sender<Live>) {
+        injector.lend(sender.clone());
     }
 }
 
@@ -156,12 +156,12 @@ impl Drop for Live {
 }
 
 /// The ports of a stage, by number.
-pub(crate) trait Doors<E: Event>: Ports {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<E>);
+pub(crate) trait ForkPorts<E: Event>: Ports {
+    fn out(&mut self, port: usize) -> (usize, &mut Out<E>);
 }
 
-impl<E: Event> Doors<E> for Out<E> {
-    fn door(&mut self, _: usize) -> (usize, &mut Out<E>) {
+impl<E: Event> ForkPorts<E> for Out<E> {
+    fn out(&mut self, _: usize) -> (usize, &mut Out<E>) {
         (0, self)
     }
 }
@@ -172,8 +172,8 @@ pub(crate) struct PlainFork {
     right: Out<Facts>,
 }
 
-impl Doors<Facts> for PlainFork {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Facts>) {
+impl ForkPorts<Facts> for PlainFork {
+    fn out(&mut self, port: usize) -> (usize, &mut Out<Facts>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }
 }
@@ -184,8 +184,8 @@ pub(crate) struct LiveFork {
     right: Out<Live>,
 }
 
-impl Doors<Live> for LiveFork {
-    fn door(&mut self, port: usize) -> (usize, &mut Out<Live>) {
+impl ForkPorts<Live> for LiveFork {
+    fn out(&mut self, port: usize) -> (usize, &mut Out<Live>) {
         if port == 0 { (0, &mut self.left) } else { (1, &mut self.right) }
     }
 }

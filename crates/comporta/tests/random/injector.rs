@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use comporta::{Push, PushError};
+use comporta::{SendError, Sender};
 
 use crate::dice::mix2;
 use crate::event::{Event, Facts, Live, Tally, UNNUMBERED};
@@ -33,7 +33,7 @@ pub(crate) struct Injector {
     pub(crate) echoes: Tally,
     /// Pushes of these that are under way.
     pub(crate) echoing: AtomicU64,
-    echo: Mutex<Option<Arc<Push<Live>>>>,
+    echo: Mutex<Option<Arc<Sender<Live>>>>,
     blocked: AtomicU64,
     /// How many handlers were called.
     calls: Mutex<u64>,
@@ -83,15 +83,15 @@ impl Injector {
     pub(crate) fn push<E: Event>(
         &self,
         event: E,
-        push: impl FnOnce(E) -> Result<(), PushError<E>>,
+        push: impl FnOnce(E) -> Result<(), SendError<E>>,
     ) -> Pushed {
         let Ok(pushed) = catch_unwind(AssertUnwindSafe(|| push(event))) else {
             return Pushed::Refused;
         };
         let Err(error) = pushed else { return Pushed::Taken };
         let became = match error {
-            PushError::Full(_) | PushError::Refused(..) => Pushed::Refused,
-            PushError::Closed(_) | PushError::Cancelled => Pushed::Closed,
+            SendError::Full(_) | SendError::Refused(..) => Pushed::Refused,
+            SendError::Closed(_) | SendError::Cancelled => Pushed::Closed,
             error => panic!("{error}"),
         };
         let _ = catch_unwind(AssertUnwindSafe(|| drop(error)));
@@ -99,8 +99,8 @@ impl Injector {
     }
 
     /// Lends a handle to the events that push when they are dropped.
-    pub(crate) fn lend(&self, push: Push<Live>) {
-        *self.echo.lock().unwrap() = Some(Arc::new(push));
+    pub(crate) fn lend(&self, sender: Sender<Live>) {
+        *self.echo.lock().unwrap() = Some(Arc::new(sender));
     }
 
     /// Takes the handle back, without which the input would not end.
@@ -112,14 +112,14 @@ impl Injector {
     /// An event is dropped, and pushes another.
     pub(crate) fn echo(self: &Arc<Self>, of: &Facts) {
         let lent = self.echo.lock().unwrap().clone();
-        let Some(push) = lent else { return };
+        let Some(sender) = lent else { return };
         let facts = Facts { echo: true, ..Facts::new(mix2(of.id, !0), 1, UNNUMBERED, 0) };
         self.echoing.fetch_add(1, SeqCst);
         self.echoes.add(&facts); // before it can arrive
-        if !matches!(self.push(Live::new(facts, self), |e| push.try_push(e)), Pushed::Taken) {
+        if !matches!(self.push(Live::new(facts, self), |e| sender.try_send(e)), Pushed::Taken) {
             self.echoes.take_back(&facts);
         }
-        drop(push);
+        drop(sender);
         self.echoing.fetch_sub(1, SeqCst);
     }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use comporta::ports::{Ports, StageKey};
 use comporta::{
-    App, AsInput, Cx, Demand, Ev, Out, Port, Pull, Push, Result, Settled, Source, Stage, StageRef,
-    batched,
+    App, AsInput, Cx, Demand, Ev, Out, Port, Pull, Result, Sender, Settled, Source, Stage,
+    StageRef, batched,
 };
 
 use crate::case::{Case, Shape, Way};
 use crate::dice::{mix, mix2};
-use crate::event::{Doors, Event, Facts, UNNUMBERED};
+use crate::event::{Event, Facts, ForkPorts, UNNUMBERED};
 use crate::site::{Ledger, Site};
 
 /// A stage that is handed one event at a time.
@@ -35,7 +35,7 @@ impl<E, P> Clone for One<E, P> {
     }
 }
 
-impl<E: Event, P: Doors<E>> Stage for One<E, P> {
+impl<E: Event, P: ForkPorts<E>> Stage for One<E, P> {
     type In = E;
     type Ports = P;
     fn handle(&mut self, event: Ev<'_, E>, out: &mut P, cx: &Cx) -> Result {
@@ -124,7 +124,7 @@ impl<E: Event> AsInput<E> for End {
 }
 
 /// Builds the program of a case.
-pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Option<Push<E>>) {
+pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Option<Sender<E>>) {
     let ledger = Ledger::new(case, on_threads);
     let app = App::new(format!("case{}", case.seed));
     let mut ports: Vec<Vec<Port<E>>> = Vec::new();
@@ -136,11 +136,11 @@ pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Op
             source::<E, false>(&app, case, node, &ledger)
         }]);
     }
-    let push = case.input.as_ref().map(|_| {
-        let (push, port) = app.input::<E>("input");
+    let sender = case.input.as_ref().map(|_| {
+        let (sender, port) = app.input::<E>("input");
         ports.push(vec![port]);
-        E::lend(&ledger.injector, &push);
-        push
+        E::lend(&ledger.injector, &sender);
+        sender
     });
     for node in case.heads()..case.nodes() {
         ends.push(Some(End(add_stage(&app, case, node, &ledger, &mut ports))));
@@ -157,7 +157,7 @@ pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Op
             }
         }
     }
-    (app, ledger, push)
+    (app, ledger, sender)
 }
 
 fn source<E: Event, const ACKNOWLEDGED: bool>(
@@ -199,7 +199,7 @@ fn add_stage<E: Event>(
         }
         Shape::InPlace => {
             let updated = site.clone();
-            let made = app.update(name, move |event: &mut E| updated.update(event));
+            let made = app.map_in_place(name, move |event: &mut E| updated.update(event));
             ports.push(vec![*made]);
             declare(made, case, node, site)
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use comporta::testing::Kit;
-use comporta::{Control, Ended, Push, PushError, Running};
+use comporta::testing::TestRuntime;
+use comporta::{Control, Ended, Running, SendError, Sender};
 
 use crate::case::{Case, Change, Ending, choice};
 use crate::check::{Watch, lines};
@@ -39,7 +39,7 @@ fn apply(case: &Case, control: &Control, change: Change) {
 }
 
 /// Pushes one event. Returns whether the input takes more.
-fn push_one<E: Event>(site: &Site, push: impl FnOnce(E) -> Result<(), PushError<E>>) -> bool {
+fn push_one<E: Event>(site: &Site, push: impl FnOnce(E) -> Result<(), SendError<E>>) -> bool {
     let facts = site.to_give();
     match site.injector.push(E::new(facts, &site.injector), push) {
         Pushed::Taken => site.gave(&facts),
@@ -54,63 +54,63 @@ pub(crate) fn stepped(case: &Case) {
 }
 
 fn step<E: Event>(case: &Case) {
-    let (app, ledger, mut push) = build::<E>(case, false);
+    let (app, ledger, mut sender) = build::<E>(case, false);
     let mut watch = Watch::new(case, &ledger);
-    let mut kit = Kit::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
-    let control = kit.control();
+    let mut runtime = TestRuntime::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
+    let control = runtime.control();
     let dice = &mut Dice::new(case.seed ^ 1);
     let mut pushes = case.input.as_ref().map_or(0, |input| input.events);
     let mut changes = case.changes.iter();
     loop {
         for _ in 0..dice.below(30) {
-            if !kit.step() {
-                kit.advance(Duration::from_micros(dice.below(100) as u64));
+            if !runtime.step() {
+                runtime.advance(Duration::from_micros(dice.below(100) as u64));
                 break;
             }
-            watch.now(&kit.snapshot());
+            watch.now(&runtime.snapshot());
         }
         if pushes > 0
-            && let Some(push) = &push
+            && let Some(sender) = &sender
         {
             pushes -= 1;
-            push_one(&ledger.sites[case.sources.len()], |event| push.try_push(event));
+            push_one(&ledger.sites[case.sources.len()], |event| sender.try_send(event));
         }
         match changes.next() {
             Some(change) => {
                 watch.note(change);
                 apply(case, &control, change.clone());
-                watch.now(&kit.snapshot());
+                watch.now(&runtime.snapshot());
             }
             None if pushes == 0 => break,
             None => {}
         }
     }
     if matches!(case.ending, Ending::Drain | Ending::Stop) {
-        kit.close();
-    } else if push.is_some() && dice.chance(50) && !kit.run() {
+        runtime.close();
+    } else if sender.is_some() && dice.chance(50) && !runtime.run() {
         // Only the input keeps it from its end.
-        watch.at_rest(&kit.snapshot());
+        watch.at_rest(&runtime.snapshot());
     }
-    push.take();
+    sender.take();
     ledger.injector.take_back();
-    let ended = kit.run();
-    let snapshot = kit.snapshot();
+    let ended = runtime.run();
+    let snapshot = runtime.snapshot();
     assert!(ended, "stalled:\n{}", lines(&snapshot));
-    if kit.quit_with::<u64>().is_some() {
+    if runtime.quit_with::<u64>().is_some() {
         watch.now(&snapshot);
     } else {
         watch.at_end(&snapshot);
     }
-    watch.problems(&kit.problems());
+    watch.problems(&runtime.problems());
     ledger.injector.is_over();
 }
 
 /// Pushes on a thread of its own, waiting for room.
-fn pusher<E: Event>(case: &Case, site: Arc<Site>, push: Push<E>) -> JoinHandle<()> {
+fn pusher<E: Event>(case: &Case, site: Arc<Site>, sender: Sender<E>) -> JoinHandle<()> {
     let events = case.input.as_ref().map_or(0, |input| input.events);
     let body = move || {
         let mut left = 0..events;
-        while left.next().is_some() && push_one(&site, |event| push.push(event)) {}
+        while left.next().is_some() && push_one(&site, |event| sender.send(event)) {}
     };
     std::thread::Builder::new().name("pusher".into()).spawn(body).expect("a thread")
 }
@@ -120,7 +120,7 @@ pub(crate) fn threaded(case: &Case) {
 }
 
 fn run<E: Event>(case: &Case) {
-    let (app, ledger, mut push) = build::<E>(case, true);
+    let (app, ledger, mut sender) = build::<E>(case, true);
     let mut watch = Watch::new(case, &ledger);
     let mut running = app.start(&case.plan()).expect("a valid case");
     let control = running.control();
@@ -128,7 +128,7 @@ fn run<E: Event>(case: &Case) {
     let input = case.input.as_ref();
     let site = &ledger.sites[case.sources.len()];
     let waits = input.is_some_and(|input| input.waits);
-    let pusher = push.take_if(|_| waits).map(|push| pusher(case, site.clone(), push));
+    let pusher = sender.take_if(|_| waits).map(|sender| pusher(case, site.clone(), sender));
     let ended = |watch: &Watch<'_>, summary| {
         // Joined only now: if the program stalls, that thread does too.
         if let Some(thread) = pusher {
@@ -137,7 +137,7 @@ fn run<E: Event>(case: &Case) {
         ended(case, watch, &summary);
         ledger.injector.is_over();
     };
-    let mut pushes = if push.is_some() { input.map_or(0, |input| input.events) } else { 0 };
+    let mut pushes = if sender.is_some() { input.map_or(0, |input| input.events) } else { 0 };
     for change in &case.changes {
         running = match running.wait_for(Duration::from_micros(dice.below(300) as u64)) {
             Ok(summary) => return ended(&watch, summary),
@@ -146,14 +146,14 @@ fn run<E: Event>(case: &Case) {
         watch.note(change);
         apply(case, &control, change.clone());
         watch.now(&running.snapshot());
-        if let Some(push) = push.as_ref().filter(|_| pushes > 0) {
+        if let Some(sender) = sender.as_ref().filter(|_| pushes > 0) {
             pushes -= 1;
-            push_one(site, |event| push.try_push(event));
+            push_one(site, |event| sender.try_send(event));
         }
     }
-    if let Some(push) = push {
+    if let Some(sender) = sender {
         (0..pushes).for_each(|_| {
-            push_one(site, |event| push.try_push(event));
+            push_one(site, |event| sender.try_send(event));
         });
     }
     ledger.injector.take_back();

@@ -10,7 +10,7 @@ use comporta::{Cx, Error, Result, Retry};
 
 use crate::case::{Case, Ending};
 use crate::dice::mix2;
-use crate::event::{Doors, Event, Facts, Tally, UNNUMBERED};
+use crate::event::{Event, Facts, ForkPorts, Tally, UNNUMBERED};
 use crate::faults::Fault;
 use crate::injector::Injector;
 
@@ -238,7 +238,7 @@ impl Site {
     }
 
     /// Handles one event, or a group as one. What was taken is not there for another try.
-    pub(crate) fn handle<E: Event, P: Doors<E>>(
+    pub(crate) fn handle<E: Event, P: ForkPorts<E>>(
         &self,
         events: &[E],
         taken: bool,
@@ -265,9 +265,9 @@ impl Site {
             let (from, number) = self.numbered(first, k);
             let id = mix2(first.id, self.node << 8 | k);
             let facts = Facts { doomed: failing.is_some(), ..Facts::new(id, fuel, from, number) };
-            let (port, door) = out.door(((dice >> (24 + k)) & 1) as usize);
+            let (port, sends) = out.out(((dice >> (24 + k)) & 1) as usize);
             if self.tries_to_send && k % 2 == 1 {
-                if let Err(refused) = door.try_send(self.event::<E>(facts)) {
+                if let Err(refused) = sends.try_send(self.event::<E>(facts)) {
                     if refused.is_armed() {
                         // The call would fail, and what it has sent is not marked as doomed.
                         std::mem::forget(refused);
@@ -275,7 +275,7 @@ impl Site {
                     continue;
                 }
             } else {
-                door.send(self.event(facts));
+                sends.send(self.event(facts));
             }
             sent.push((port, facts));
         }
@@ -285,9 +285,9 @@ impl Site {
                 events.iter().for_each(|event| self.failed.add(event.facts()));
             }
             if let Some(most) = self.emit_max.filter(|_| failing == Failing::Flood) {
-                let (_, door) = out.door((dice >> 24 & 1) as usize);
+                let (_, sends) = out.out((dice >> 24 & 1) as usize);
                 let facts = Facts { doomed: true, ..Facts::new(dice, 0, UNNUMBERED, 0) };
-                (0..most + FLOOD).for_each(|_| door.send(self.event(facts)));
+                (0..most + FLOOD).for_each(|_| sends.send(self.event(facts)));
             }
             return self.fail(failing, first);
         }
@@ -323,14 +323,14 @@ impl Site {
         Ok(())
     }
 
-    pub(crate) fn finish<E: Event, P: Doors<E>>(&self, out: &mut P) {
+    pub(crate) fn finish<E: Event, P: ForkPorts<E>>(&self, out: &mut P) {
         for k in 0..self.finish_emits {
             let mut facts = self.fresh(2);
             if !self.single {
                 facts.from = UNNUMBERED;
             }
-            let (port, door) = out.door((k & 1) as usize);
-            door.send(self.event(facts));
+            let (port, sends) = out.out((k & 1) as usize);
+            sends.send(self.event(facts));
             self.sent[port].add(&facts);
         }
     }

@@ -27,7 +27,7 @@ use crate::plan::fault::{PlanFault, nearest};
 pub struct Choice {
     /// The name.
     pub name: String,
-    /// The parameters, by name. After a plan is settled: all of them.
+    /// The parameters, by name. After a plan is validated: all of them.
     pub params: BTreeMap<String, Param>,
 }
 
@@ -64,8 +64,8 @@ impl Choice {
     /// A parameter that is a whole number.
     ///
     /// # Panics
-    /// If it has no such parameter, as those of all kinds do: what is settled has all that are
-    /// offered, so the name is misspelt. A program whose policy does that is not started, and told why.
+    /// If it has no such parameter, as those of all kinds do: what is validated has all that are
+    /// offered, so the name is misspelt. A program whose policy does that is not started.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.number(name) as usize
@@ -240,7 +240,7 @@ fn read(text: &str) -> Param {
     }
 }
 
-/// Something that can be chosen by name: what a plan may say of it, and what people are told.
+/// Something that can be chosen by name: what a plan may say of it, and what is shown of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Its name.
@@ -339,7 +339,7 @@ impl Offer {
     ///
     /// # Errors
     /// Every parameter that it does not have, or that does not fit.
-    pub fn settle(&self, choice: &Choice, key: &str) -> Result<Choice, Vec<PlanFault>> {
+    pub fn validate(&self, choice: &Choice, key: &str) -> Result<Choice, Vec<PlanFault>> {
         let (mut faults, mut said) = (Vec::new(), Vec::new());
         for (name, value) in &choice.params {
             let key = format!("{key}.{name}");
@@ -354,15 +354,15 @@ impl Offer {
             };
             said.push((spec, value.clone(), key));
         }
-        // A default that does not fit is a mistake of whoever made the offer, and told like one.
+        // A default that does not fit is a mistake of whoever made the offer, and reported like one.
         for spec in self.params.iter().filter(|spec| !choice.params.contains_key(spec.name)) {
             said.push((spec, Param::Text(spec.default.to_owned()), format!("{key}.{}", spec.name)));
         }
-        let mut settled = Choice::new(self.name);
+        let mut validated = Choice::new(self.name);
         for (spec, value, key) in said {
             match spec.kind.take(&value) {
                 Some(value) => {
-                    settled.params.insert(spec.name.to_owned(), value);
+                    validated.params.insert(spec.name.to_owned(), value);
                 }
                 None => faults.push(PlanFault::BadParam {
                     owner: self.name.to_owned(),
@@ -374,7 +374,7 @@ impl Offer {
             }
         }
         faults.sort_by_key(PlanFault::key);
-        if faults.is_empty() { Ok(settled) } else { Err(faults) }
+        if faults.is_empty() { Ok(validated) } else { Err(faults) }
     }
 }
 
@@ -388,11 +388,11 @@ pub struct Catalogue {
     pub admissions: Vec<Offer>,
 }
 
-/// Finds what a choice names among `offers`, and settles it.
+/// Finds what a choice names among `offers`, and validates it.
 ///
 /// # Errors
 /// When there is none of that name, or a parameter does not fit.
-pub fn settle_choice(
+pub fn validate_choice(
     what: &'static str,
     offers: &[Offer],
     choice: &Choice,
@@ -400,7 +400,7 @@ pub fn settle_choice(
 ) -> Result<Choice, Vec<PlanFault>> {
     // A program's own come last, and may have another name of one before.
     match offers.iter().rev().find(|offer| offer.is_called(&choice.name)) {
-        Some(offer) => offer.settle(choice, key),
+        Some(offer) => offer.validate(choice, key),
         None => {
             let names = offers.iter().flat_map(|offer| offer.aliases.iter().chain([&offer.name]));
             Err(vec![PlanFault::NoChoice {
@@ -429,18 +429,18 @@ mod tests {
         ],
     };
 
-    fn settle(text: &str) -> Result<String, Vec<String>> {
+    fn validate(text: &str) -> Result<String, Vec<String>> {
         let choice: Choice = text.parse().unwrap();
-        let settled = settle_choice("policy", &[SEDA], &choice, "cluster.main.policy");
+        let found = validate_choice("policy", &[SEDA], &choice, "cluster.main.policy");
         let tell = |fault: &PlanFault| format!("{}: {fault}", fault.key());
-        settled.map(|choice| choice.to_string()).map_err(|faults| faults.iter().map(tell).collect())
+        found.map(|choice| choice.to_string()).map_err(|faults| faults.iter().map(tell).collect())
     }
 
     #[test]
     fn what_a_choice_leaves_unsaid_is_filled_in() {
-        assert_eq!(settle("staged").unwrap(), "seda(colors=, every=2s, threads=2)");
+        assert_eq!(validate("staged").unwrap(), "seda(colors=, every=2s, threads=2)");
         assert_eq!(
-            settle("seda(threads = 8, every=50ms, colors=a=1 b=2)").unwrap(),
+            validate("seda(threads = 8, every=50ms, colors=a=1 b=2)").unwrap(),
             "seda(colors=a=1 b=2, every=50ms, threads=8)"
         );
     }
@@ -448,13 +448,13 @@ mod tests {
     #[test]
     fn what_an_offer_does_not_have_or_cannot_take_is_refused_all_at_once() {
         assert_eq!(
-            settle("seda(thread=3, every=7, threads=0)").unwrap_err().join("\n"),
+            validate("seda(thread=3, every=7, threads=0)").unwrap_err().join("\n"),
             "cluster.main.policy.every: `every` of `seda` is 7: use a duration such as \"50ms\" or \"2s\"\n\
              cluster.main.policy.thread: `seda` has no parameter `thread`: did you mean `threads`?\n\
              cluster.main.policy.threads: `threads` of `seda` is 0: use a whole number from 1 to 64"
         );
         assert_eq!(
-            settle("sedda").unwrap_err(),
+            validate("sedda").unwrap_err(),
             ["cluster.main.policy: there is no policy `sedda`: did you mean `seda`?"]
         );
     }
@@ -464,17 +464,17 @@ mod tests {
         const PARAMS: &[ParamSpec] =
             &[ParamSpec { name: "n", about: "", kind: ParamKind::Count(1, 9), default: "many" }];
         let offer = Offer { name: "own", params: PARAMS, ..SEDA };
-        let settle = |choice: Choice| offer.settle(&choice, "policy");
-        let faults = settle(Choice::new("own")).unwrap_err();
+        let validate = |choice: Choice| offer.validate(&choice, "policy");
+        let faults = validate(Choice::new("own")).unwrap_err();
         assert_eq!(faults[0].to_string(), "`n` of `own` is many: use a whole number from 1 to 9");
-        assert_eq!(settle(Choice::new("own").with("n", 3)).unwrap().count("n"), 3);
+        assert_eq!(validate(Choice::new("own").with("n", 3)).unwrap().count("n"), 3);
     }
 
     #[test]
     #[should_panic(expected = "`seda` has no parameter `thread`; it has: every, threads")]
     fn a_parameter_that_is_not_there_is_not_read() {
-        let settled = Choice::new("seda").with("threads", 2).with("every", Duration::from_secs(2));
-        let _ = settled.count("thread");
+        let seda = Choice::new("seda").with("threads", 2).with("every", Duration::from_secs(2));
+        let _ = seda.count("thread");
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub enum PlanFault {
         /// The text.
         text: String,
     },
-    /// A pool that is not there.
+    /// A cluster that is not there.
     #[error("the program has no cluster `{name}`{}", hint(near))]
-    NoPool {
+    UnknownCluster {
         /// The name.
         name: String,
         /// The nearest one that is there.
@@ -187,7 +187,7 @@ impl PlanFault {
             | PlanFault::BadParam { key, .. }
             | PlanFault::NoCluster { key, .. } => key.clone(),
             PlanFault::NotAChoice { .. } => String::new(),
-            PlanFault::NoPool { name, .. }
+            PlanFault::UnknownCluster { name, .. }
             | PlanFault::EmptyCluster { name }
             | PlanFault::BadClusterName { name } => {
                 format!("cluster.{name}")

@@ -5,7 +5,7 @@
 //! 3. `choice`: what is chosen by name, with parameters: policies, admission.
 //! 4. here: `Plan`, what a program or a file says.
 //! 5. `defaults`: what holds where nothing is said.
-//! 6. `settle`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
+//! 6. `validate`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
 //!    nothing is left to interpret.
 //! 7. `fault`: what can be wrong with it.
 
@@ -13,15 +13,15 @@ mod words;
 mod set;
 mod choice;
 pub mod defaults;
-mod settle;
+mod validate;
 mod fault;
 
-pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, settle_choice};
+pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate_choice};
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
-pub use settle::{
-    PoolSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed, spaced,
-    threads_allowed,
+pub use validate::{
+    ClusterSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,
+    spaced, threads_allowed,
 };
 pub use words::{OnPanic, Retry, WhenFull};
 

@@ -9,7 +9,7 @@ pub enum WhenFull {
     /// The sender waits: it handles nothing more until there is room.
     #[default]
     Block,
-    /// The sender gets it back where it can take it (`try_send`, a push handle); else it is shed.
+    /// The sender gets it back where it can take it (`try_send` of a port or of an input); else it is shed.
     Reject,
     /// It is shed.
     DropNewest,

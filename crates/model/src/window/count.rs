@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::{OPEN_MAX, Window, steps};
+use crate::ack::Obligation;
 use crate::error::{Error, Result};
-use crate::event::Ev;
+use crate::event::{Ev, Held};
 use crate::port::Out;
 use crate::stage::{Cx, Stage};
 
@@ -23,7 +24,7 @@ use crate::stage::{Cx, Stage};
 /// ```
 #[must_use]
 pub fn by_count<T>(size: usize) -> ByCount<T> {
-    ByCount { size, step: size, copy: None, start: 0, held: VecDeque::new() }
+    ByCount { size, step: size, copy: None, start: 0, held: VecDeque::new(), owed: Owed::default() }
 }
 
 /// See [`by_count`].
@@ -36,6 +37,40 @@ pub struct ByCount<T> {
     /// The number of the first event held.
     start: i64,
     held: VecDeque<T>,
+    /// What is owed for each of these.
+    owed: Owed,
+}
+
+/// What is owed for each event held, as runs: mostly nothing.
+#[derive(Clone, Default)]
+struct Owed(VecDeque<(Obligation, usize)>);
+
+impl Owed {
+    fn push(&mut self, obligation: Obligation) {
+        match self.0.back_mut() {
+            Some((last, n)) if last.is_like(&obligation) => *n += 1, // one is owed for them all
+            _ => self.0.push_back((obligation, 1)),
+        }
+    }
+
+    /// What is owed for all of them; the first `leaving` of them go.
+    fn close(&mut self, leaving: usize) -> Obligation {
+        let mut left = leaving;
+        let mut all = Vec::new();
+        while left > 0
+            && let Some((_, n)) = self.0.front_mut()
+        {
+            let gone = left.min(*n);
+            left -= gone;
+            *n -= gone;
+            if *n > 0 {
+                break;
+            }
+            all.extend(self.0.pop_front().map(|(obligation, _)| obligation));
+        }
+        all.extend(self.0.iter().map(|(obligation, _)| obligation.clone()));
+        Obligation::all(all)
+    }
 }
 
 impl<T: Clone> ByCount<T> {
@@ -62,7 +97,8 @@ impl<T> ByCount<T> {
             events
         };
         let (start, len) = (self.start, events.len() as i64);
-        out.send(Window { start, end: start + len, events });
+        let owed = self.owed.close(leaving);
+        out.send_for(owed, Window { start, end: start + len, events });
         self.start += leaving as i64;
     }
 }
@@ -86,7 +122,9 @@ impl<T: Send + 'static> Stage for ByCount<T> {
 
     #[inline]
     fn handle(&mut self, event: Ev<'_, T>, out: &mut Out<Window<T>>, _: &Cx) -> Result {
-        self.held.push_back(event.take());
+        let Held { event, obligation } = event.hold();
+        self.held.push_back(event);
+        self.owed.push(obligation);
         if self.held.len() >= self.size {
             self.close(out);
         }

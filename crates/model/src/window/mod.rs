@@ -12,9 +12,11 @@
 //! A windowing stage has one instance, whatever the plan says ([`Stage::STATEFUL`]): two would
 //! make windows of different events.
 //!
-//! An event in a window that is still open counts as handled: its queue, its retries and the
-//! acknowledgement of its source are done with it. What a stopped program still held in open
-//! windows is gone; a drain sends them.
+//! An event in a window that is still open counts as handled: its queue and its retries are done with it.
+//! A source that waits for it to be acknowledged is told when the windows it is in have been sent, and
+//! what they led to has been handled. So a source that holds back until its events are acknowledged must
+//! let at least as many through as an open window needs. What a stopped program still held in open windows
+//! is gone, and counts as cancelled; a drain sends them.
 //!
 //! A size or step that makes no sense (none at all, a step beyond the size, which would lose the
 //! events in between) keeps the program from starting, with a message that says what would do.

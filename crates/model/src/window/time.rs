@@ -14,12 +14,13 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{OPEN_MAX, Window, steps};
+use crate::ack::Obligation;
 use crate::error::{Error, Result};
-use crate::event::Ev;
+use crate::event::{Ev, Held};
 use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
 use crate::stage::{Cx, Stage};
 
-/// Windows of `size` of event time each, which `time` tells in milliseconds since any moment,
+/// Windows of `size` of event time each, which `time` returns in milliseconds since any moment,
 /// before or after it: what `timestamp_millis` and its like return. Windows begin at multiples of
 /// the size, whatever the first event. Their events are in order of event time, those of the same
 /// millisecond in order of arrival.
@@ -79,7 +80,7 @@ pub struct ByTime<T, F> {
     next: i64,
     arrived: u64,
     /// By time, then by arrival.
-    held: BTreeMap<(i64, u64), T>,
+    held: BTreeMap<(i64, u64), Held<T>>,
 }
 
 /// In milliseconds, once they are known to make sense.
@@ -115,8 +116,8 @@ impl<T: Clone, F> ByTime<T, F> {
 }
 
 impl<T, F> ByTime<T, F> {
-    /// How long a window waits for stragglers: it ends when an event comes that lies so far behind
-    /// its end. Nothing by default.
+    /// How long a window stays open for late events: it closes when an event arrives whose time is the
+    /// window's end plus `lateness` or later. Zero by default.
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         ByTime { lateness, ..self }
@@ -162,13 +163,19 @@ impl<T, F> ByTime<T, F> {
             }
             self.next = start + step;
             let after = self.held.split_off(&(self.next, 0));
-            let mut events: Vec<T> =
-                std::mem::replace(&mut self.held, after).into_values().collect();
-            if let Some(copy) = self.copy {
-                let shared = self.held.range(..(start + size, 0));
-                events.extend(shared.map(|(_, event)| copy(event)));
+            let leaving = std::mem::replace(&mut self.held, after);
+            let (mut events, mut owed) = (Vec::with_capacity(leaving.len()), Vec::new());
+            for Held { event, obligation } in leaving.into_values() {
+                events.push(event);
+                owed.extend(Some(obligation).filter(Obligation::is_owed));
             }
-            out.send(Window { start, end: start + size, events });
+            if let Some(copy) = self.copy {
+                for (_, Held { event, obligation }) in self.held.range(..(start + size, 0)) {
+                    events.push(copy(event));
+                    owed.extend(Some(obligation).filter(|owed| owed.is_owed()).cloned());
+                }
+            }
+            out.send_for(Obligation::all(owed), Window { start, end: start + size, events });
         }
     }
 }
@@ -220,7 +227,7 @@ where
         self.close(watermark, &mut out.windows);
         // Those that nothing was in have ended too.
         self.next = self.next.max(self.first_start(watermark));
-        self.held.insert((time, self.arrived), event.take());
+        self.held.insert((time, self.arrived), event.hold());
         self.arrived += 1;
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::program::settle;
+use crate::program::validate;
 
 #[test]
 fn every_bad_plan_gets_its_message() {
@@ -20,7 +20,7 @@ fn every_bad_plan_gets_its_message() {
     for path in plans {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let said = match settle(&[(name, &text)]) {
+        let said = match validate(&[(name, &text)]) {
             Ok(_) => panic!("{name} is no bad plan"),
             Err(report) => format!("{report}\n"),
         };
@@ -35,7 +35,7 @@ fn every_bad_plan_gets_its_message() {
 }
 
 fn message(texts: &[(&str, &str)]) -> String {
-    settle(texts).expect_err("a bad plan").to_string()
+    validate(texts).expect_err("a bad plan").to_string()
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_mistake_in_what_the_program_says_itself_is_no_mistake_of_a_file() {
     let spec = comporta_plan::PlanSpec::new();
     let program = comporta_model::plan::Plan::new().stage("spilt", |s| s.instances(3));
     let said = spec
-        .settle(&crate::program::graph(), &program, &crate::program::catalogue(), 2)
+        .validate(&crate::program::graph(), &program, &crate::program::catalogue(), 2)
         .unwrap_err()
         .to_string();
     assert!(said.contains("no stage `spilt`") && said.contains("the program says so"), "{said}");
@@ -219,7 +219,7 @@ fn the_mark_that_some_editors_put_first_is_in_no_column() {
 
 #[test]
 fn a_mask_is_not_taken_for_the_secret_it_stands_for() {
-    let printed = settle(&[("p.toml", "[app]\npassword = 'hunter2'")]).unwrap().to_string();
+    let printed = validate(&[("p.toml", "[app]\npassword = 'hunter2'")]).unwrap().to_string();
     let said = message(&[("printed.toml", &printed)]);
     assert!(said.contains("`password` stands for a secret that was not printed"), "{said}");
 }
@@ -242,7 +242,7 @@ fn a_slip_in_a_set_is_the_only_mistake_that_is_told_of_it() {
     for set in ["'log + '", "'${NO_SUCH}'", "3", "['log', 3]"] {
         for main in ["threads = 1", "stages = 'all - log'"] {
             let text = format!("[cluster.main]\n{main}\n[cluster.side]\nstages = {set}");
-            let report = settle(&[("p.toml", &text)]).expect_err("a bad plan");
+            let report = validate(&[("p.toml", &text)]).expect_err("a bad plan");
             assert_eq!(report.mistakes().len(), 1, "{text}\n{report}");
         }
     }
@@ -254,7 +254,7 @@ fn a_slip_in_a_set_is_the_only_mistake_that_is_told_of_it() {
 fn what_is_expected_would_be_taken() {
     let keys = [("instances", 1), ("batch", 1), ("queue.capacity", 100), ("emit_max", 1)];
     for (key, least) in keys.into_iter().chain([("retry.tries", 1), ("failures_max", 0)]) {
-        let set = |value: &str| settle(&[("--set", &format!("every.{key}={value}"))]);
+        let set = |value: &str| validate(&[("--set", &format!("every.{key}={value}"))]);
         for wrong in ["-3", "many", "1.5"] {
             let said = set(wrong).expect_err("a bad plan").to_string();
             let from_zero = said.contains("not below 0");

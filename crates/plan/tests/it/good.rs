@@ -5,7 +5,7 @@ use std::time::Duration;
 use comporta_model::plan::{OnPanic, WhenFull};
 use proptest::prelude::*;
 
-use crate::program::settle;
+use crate::program::validate;
 
 const ALL: &str = r#"
 drain = "1m 30s"
@@ -56,17 +56,17 @@ when_full = "reject"
 
 #[test]
 fn everything_a_plan_may_say_is_obeyed() {
-    let effective = settle(&[("all.toml", ALL)]).unwrap();
+    let effective = validate(&[("all.toml", ALL)]).unwrap();
     let settings = effective.settings();
     assert_eq!(settings.drain, Duration::from_secs(90));
     assert_eq!(settings.stuck_after, Duration::from_millis(250));
-    let pools: Vec<_> = settings
-        .pools
+    let clusters: Vec<_> = settings
+        .clusters
         .iter()
         .map(|p| (p.name.as_str(), p.threads, p.policy.name.as_str()))
         .collect();
-    assert_eq!(pools, [("main", 3, "srpt"), ("side", 1, "single")]);
-    let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+    assert_eq!(clusters, [("main", 3, "srpt"), ("side", 1, "single")]);
+    let of: Vec<_> = settings.stages.iter().map(|stage| stage.cluster).collect();
     assert_eq!(of, [0, 0, 0, 1, 1, 0]);
     let split = &settings.stages[2];
     assert_eq!((split.instances, split.priority, split.batch), (4, -2, 64));
@@ -85,14 +85,14 @@ fn everything_a_plan_may_say_is_obeyed() {
     assert_eq!(admission(5), None);
     assert_eq!((settings.stages[0].tier, settings.stages[0].deadline), (7, None));
     assert_eq!(settings.stages[1].deadline, Some(Duration::from_millis(250)));
-    // What is said of every stage gives way where a stage cannot have it.
+    // A value for every stage does not hold for a stage that cannot have it.
     assert_eq!((settings.stages[3].instances, settings.stages[5].instances), (1, 3));
     assert_eq!(settings.connectors[4], [Some(WhenFull::Reject)]);
 }
 
 #[test]
 fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
-    let effective = settle(&[
+    let effective = validate(&[
         ("a.toml", "[stage.split]\ninstances = 3\nqueue.capacity = 10"),
         ("b.toml", "[stage.split]\ninstances = 5"),
         ("--set", "stage.split.priority = 7"),
@@ -105,8 +105,8 @@ fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
 }
 
 #[test]
-fn what_gave_way_is_no_longer_said_by_anybody() {
-    let shown = settle(&[("a.toml", "[every]\ninstances = 3")]).unwrap().to_string();
+fn a_value_that_does_not_hold_has_no_origin() {
+    let shown = validate(&[("a.toml", "[every]\ninstances = 3")]).unwrap().to_string();
     let of = |header: &str| {
         let section = &shown[shown.find(header).unwrap()..];
         section.lines().find(|line| line.starts_with("instances")).unwrap().to_owned()
@@ -120,7 +120,7 @@ fn a_variable_may_spell_a_number_as_toml_does() {
     let mut spec = comporta_plan::PlanSpec::with_env(|_| Some("10_000".to_owned()));
     spec.text("p.toml", "[stage.split]\nqueue.capacity = '${PLACES}'");
     let effective = spec
-        .settle(
+        .validate(
             &crate::program::graph(),
             &crate::program::program(),
             &crate::program::catalogue(),
@@ -132,7 +132,7 @@ fn a_variable_may_spell_a_number_as_toml_does() {
 
 #[test]
 fn the_programs_own_settings_stay_in_the_order_they_were_written_in() {
-    let shown = settle(&[("p.toml", "[app]\nzebra = 1\nant = 2")]).unwrap().to_string();
+    let shown = validate(&[("p.toml", "[app]\nzebra = 1\nant = 2")]).unwrap().to_string();
     assert!(shown.find("zebra") < shown.find("ant "), "{shown}");
 }
 
@@ -141,7 +141,7 @@ fn a_connector_is_the_same_however_its_arrow_is_spaced() {
     for (below, over) in [("count->show", "count  ->  show"), ("count -> show", "count->show")] {
         let text = |name, rule| format!("[connector.'{name}']\nwhen_full = '{rule}'");
         let (below, over) = (text(below, "reject"), text(over, "drop-oldest"));
-        let effective = settle(&[("a.toml", &below), ("b.toml", &over)]).unwrap();
+        let effective = validate(&[("a.toml", &below), ("b.toml", &over)]).unwrap();
         assert_eq!(effective.settings().connectors[4], [Some(WhenFull::DropOldest)]);
         assert!(effective.to_string().contains("\"drop-oldest\"  # b.toml:2"), "{effective}");
     }
@@ -150,8 +150,8 @@ fn a_connector_is_the_same_however_its_arrow_is_spaced() {
 #[test]
 fn a_flag_may_have_quoted_keys_and_values_of_several_lines() {
     let flags = [("--set", "cluster.\"a=b\".stages=show"), ("--set", "app.text=one\ntwo = 2")];
-    let effective = settle(&flags).unwrap();
-    assert_eq!(effective.settings().pools[1].name, "a=b");
+    let effective = validate(&flags).unwrap();
+    assert_eq!(effective.settings().clusters[1].name, "a=b");
     assert!(effective.to_string().contains(r#"text = "one\ntwo = 2""#), "{effective}");
 }
 
@@ -159,20 +159,20 @@ fn a_flag_may_have_quoted_keys_and_values_of_several_lines() {
 fn stages_called_as_sets_are_read_back_as_stages() {
     let mut graph = crate::program::graph();
     graph.stages[4].name = "all".into();
-    let settle = |text: &str| {
+    let validate = |text: &str| {
         let mut spec = comporta_plan::PlanSpec::new();
         spec.text("p.toml", text);
-        spec.settle(&graph, &comporta_model::plan::Plan::new(), &crate::program::catalogue(), 2)
+        spec.validate(&graph, &comporta_model::plan::Plan::new(), &crate::program::catalogue(), 2)
             .unwrap()
     };
-    let first = settle("[cluster.side]\nstages = ['all']");
-    let again = settle(&first.to_string());
+    let first = validate("[cluster.side]\nstages = ['all']");
+    let again = validate(&first.to_string());
     assert_eq!(again.settings(), first.settings(), "{first}");
 }
 
 #[test]
 fn the_effective_plan_tells_who_said_what() {
-    let shown = settle(&[
+    let shown = validate(&[
         ("a.toml", "[every]\nbatch = 5\n[stage.log]\nqueue.capacity = 200"),
         ("--threads", "cluster.main.threads=2"),
     ])
@@ -198,7 +198,7 @@ fn the_effective_plan_tells_who_said_what() {
 #[test]
 fn secrets_are_not_shown_and_variables_not_filled_in() {
     let text = "[app]\npassword = 'hunter2'\ndb.token = '${PASSWORD}'\nuser = '${FOUR}'\nn = 1";
-    let shown = settle(&[("p.toml", text)]).unwrap().to_string();
+    let shown = validate(&[("p.toml", text)]).unwrap().to_string();
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(shown.contains("db.token = \"${PASSWORD}\""), "{shown}");
     assert!(shown.contains("password = \"***\""), "{shown}");
@@ -209,14 +209,14 @@ fn secrets_are_not_shown_and_variables_not_filled_in() {
 fn of_a_secret_only_the_name_of_its_variable_is_shown() {
     let text = "[app]\npassword = '${NO_SUCH:-hunter2}'\ntoken = 'hunter2-${FOUR}'\n\
                 users = [ { secret = 'hunter2' }, { secret = '${FOUR}' } ]";
-    let shown = settle(&[("p.toml", text)]).unwrap().to_string();
+    let shown = validate(&[("p.toml", text)]).unwrap().to_string();
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(shown.contains("{ secret = \"***\" }, { secret = \"${FOUR}\" }"), "{shown}");
 }
 
 #[test]
 fn a_plan_says_that_it_reads_back_only_if_it_does() {
-    let printed = |text: &str| settle(&[("p.toml", text)]).unwrap().to_string();
+    let printed = |text: &str| validate(&[("p.toml", text)]).unwrap().to_string();
     let header = |shown: &str| shown.lines().next().unwrap().to_owned();
     let shown = printed("[app]\npassword = '${NO_SUCH:-}'\ntoken = '${PASSWORD}'");
     assert!(shown.contains("password = \"${NO_SUCH:-}\""), "{shown}");
@@ -225,7 +225,7 @@ fn a_plan_says_that_it_reads_back_only_if_it_does() {
     for secret in ["password = 'hunter2'", "users = [{ token = 'hunter2' }]"] {
         let shown = printed(&format!("[app]\n{secret}"));
         assert!(header(&shown).ends_with("once what is not shown is filled in."), "{shown}");
-        let refused = settle(&[("printed.toml", &shown)]).expect_err("a mask").to_string();
+        let refused = validate(&[("printed.toml", &shown)]).expect_err("a mask").to_string();
         assert!(refused.contains("stands for a secret that was not printed"), "{refused}");
     }
 }
@@ -239,8 +239,8 @@ fn secrets_that_differ_are_told_apart_and_not_shown() {
         ("[app]\ntoken = '${A:-hunter2}'", "[app]\ntoken = '${A:-hunter3}'", "app.token"),
     ];
     for (one, other, key) in plans {
-        let [here, there] = [one, other].map(|text| settle(&[("p.toml", text)]).unwrap());
-        assert!(here.differences(&settle(&[("q.toml", one)]).unwrap()).is_empty(), "{one}");
+        let [here, there] = [one, other].map(|text| validate(&[("p.toml", text)]).unwrap());
+        assert!(here.differences(&validate(&[("q.toml", one)]).unwrap()).is_empty(), "{one}");
         let told: String = here.differences(&there).iter().map(ToString::to_string).collect();
         assert_eq!(told, format!("{key} differs (not shown)\n"));
         assert!(!format!("{here:?}").contains("hunter"), "{here:?}");
@@ -253,7 +253,7 @@ fn an_empty_table_of_the_program_reads_back_too() {
     struct Own {
         db: Option<std::collections::BTreeMap<String, i64>>,
     }
-    let shown = settle(&[("p.toml", "[app.db]")]).unwrap().to_string();
+    let shown = validate(&[("p.toml", "[app.db]")]).unwrap().to_string();
     let mut spec = comporta_plan::PlanSpec::new();
     spec.text("again.toml", shown);
     assert_eq!(spec.app::<Own>().unwrap().db.map(|db| db.len()), Some(0));
@@ -261,8 +261,8 @@ fn an_empty_table_of_the_program_reads_back_too() {
 
 #[test]
 fn the_effective_plan_reads_back_as_itself() {
-    let first = settle(&[("all.toml", ALL)]).unwrap();
-    let again = settle(&[("again.toml", &first.to_string())]).unwrap();
+    let first = validate(&[("all.toml", ALL)]).unwrap();
+    let again = validate(&[("again.toml", &first.to_string())]).unwrap();
     assert_eq!(again.settings(), first.settings());
     assert!(again.differences(&first).is_empty());
     let settings = |text: &str| {
@@ -273,8 +273,8 @@ fn the_effective_plan_reads_back_as_itself() {
 
 #[test]
 fn differences_are_told_setting_by_setting() {
-    let one = settle(&[("one.toml", "[stage.split]\npriority = 3")]).unwrap();
-    let two = settle(&[("two.toml", "drain = '1s'\n[cluster.side]\nstages = 'show'")]).unwrap();
+    let one = validate(&[("one.toml", "[stage.split]\npriority = 3")]).unwrap();
+    let two = validate(&[("two.toml", "drain = '1s'\n[cluster.side]\nstages = 'show'")]).unwrap();
     let shown: Vec<_> = one.differences(&two).iter().map(ToString::to_string).collect();
     assert_eq!(shown[0], "drain\n  - \"10s\"  # default\n  + \"1s\"  # two.toml:1\n");
     assert!(
@@ -338,8 +338,8 @@ proptest! {
              [stage.split]\ninstances = {instances}\npriority = {priority}\n\
              queue = {{ capacity = {capacity}, when_full = \"{rule}\" }}\nretry.backoff = \"{backoff_ns}ns\""
         );
-        let first = settle(&[("p.toml", &text)]).unwrap();
-        let again = settle(&[("q.toml", &first.to_string())]).unwrap();
+        let first = validate(&[("p.toml", &text)]).unwrap();
+        let again = validate(&[("q.toml", &first.to_string())]).unwrap();
         prop_assert_eq!(again.settings(), first.settings());
         prop_assert!(first.differences(&again).is_empty());
     }

@@ -3,7 +3,7 @@
 use comporta_model::plan::Plan;
 use comporta_plan::{Effective, PlanSpec};
 
-use crate::program::{catalogue, graph, settle};
+use crate::program::{catalogue, graph, validate};
 
 /// The greatest integer of TOML, and what lies beyond it.
 const LARGE: [f64; 5] =
@@ -23,8 +23,8 @@ fn a_large_number_of_a_choice_reads_back() {
                 "[stage.split]\nadmission = {{ name = \"token-bucket\", {key} = {number:e} }}"
             );
             // A number that is refused is no plan, and need not be printed.
-            if let Ok(first) = settle(&[("p.toml", &text)]) {
-                reads_back(&first, settle(&[("again.toml", &first.to_string())]));
+            if let Ok(first) = validate(&[("p.toml", &text)]) {
+                reads_back(&first, validate(&[("again.toml", &first.to_string())]));
             }
         }
     }
@@ -35,13 +35,13 @@ fn a_large_number_that_a_program_says_itself_reads_back() {
     for number in [1 << 62, i64::MAX as usize, 1 << 63, (1 << 63) + 1, usize::MAX - 1, usize::MAX] {
         let program = Plan::new()
             .stage("split", |split| split.capacity(number).emit_max(number).failures_max(number));
-        let settle = |text: &str, program: &Plan| {
+        let validate = |text: &str, program: &Plan| {
             let mut spec = PlanSpec::new();
             spec.text("p.toml", text);
-            spec.settle(&graph(), program, &catalogue(), 8)
+            spec.validate(&graph(), program, &catalogue(), 8)
         };
-        if let Ok(first) = settle("", &program) {
-            reads_back(&first, settle(&first.to_string(), &Plan::new()));
+        if let Ok(first) = validate("", &program) {
+            reads_back(&first, validate(&first.to_string(), &Plan::new()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::program::settle;
+use crate::program::validate;
 
 const GOOD: &str = "drain = '1s'\n[app]\na = { b = '${FOUR:-x}', token = \"é\\n\" }\n[cluster.main]\n\
     threads = 2\n[cluster.side]\nstages = 'all - (read + push + split + log)'\n[every]\nbatch = 0x10\n\
@@ -65,14 +65,14 @@ const PIECES: &[&str] = &[
 ];
 
 fn tell(text: &str) {
-    if let Err(report) = settle(&[("m.toml", text)]) {
+    if let Err(report) = validate(&[("m.toml", text)]) {
         assert!(!report.mistakes().is_empty());
         assert!(!report.render(40, true).is_empty());
     }
-    if let Ok(effective) = settle(&[("m.toml", text)]) {
+    if let Ok(effective) = validate(&[("m.toml", text)]) {
         let _ = effective.to_string();
     }
-    let _ = settle(&[("--set", text)]).map_err(|report| report.to_string());
+    let _ = validate(&[("--set", text)]).map_err(|report| report.to_string());
 }
 
 proptest! {

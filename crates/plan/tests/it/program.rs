@@ -62,10 +62,10 @@ pub(crate) fn env(name: &str) -> Option<String> {
 }
 
 /// The texts, one over the other, held against the program; a name that starts with `--` is a flag.
-pub(crate) fn settle(texts: &[(&str, &str)]) -> Result<Effective, Report> {
+pub(crate) fn validate(texts: &[(&str, &str)]) -> Result<Effective, Report> {
     let mut spec = PlanSpec::with_env(env);
     for (name, text) in texts {
         if name.starts_with("--") { spec.set(name, text) } else { spec.text(*name, *text) }
     }
-    spec.settle(&graph(), &program(), &catalogue(), 8)
+    spec.validate(&graph(), &program(), &catalogue(), 8)
 }

@@ -80,7 +80,7 @@ impl Breakwater {
     }
 
     fn sense(&mut self, now: Time, delay: Duration) {
-        if now.since(self.moved) < self.every {
+        if now.duration_since(self.moved) < self.every {
             return;
         }
         self.moved = now;
@@ -112,7 +112,7 @@ impl Admission for Breakwater {
         if look.age > self.target * 2 { Next::Shed(look.n) } else { Next::Oldest }
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} credits; {:.1?} of {:?}", self.credits as usize, self.delay, self.target)
     }
 }
@@ -125,7 +125,7 @@ mod tests {
 
     fn breakwater(text: &str) -> Breakwater {
         let choice: Choice = text.parse().unwrap();
-        Breakwater::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Breakwater::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     const PLAN: &str = "breakwater(target=10ms, every=1ms)";

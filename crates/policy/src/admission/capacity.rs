@@ -32,7 +32,7 @@ impl Admission for Capacity {
         ask.n.min(self.max.saturating_sub(ask.queued))
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} may wait", self.max)
     }
 }

@@ -111,7 +111,7 @@ impl Standing {
     fn sheds(&mut self, look: &Look, target: Duration, interval: Duration) -> usize {
         if look.now >= self.until {
             // What was seen an interval ago says nothing of now.
-            let fresh = look.now.since(self.until) < interval;
+            let fresh = look.now.duration_since(self.until) < interval;
             self.stands = fresh && self.least.is_some_and(|least| least > target);
             self.least = None;
             self.until = look.now + interval;
@@ -140,7 +140,7 @@ impl Paced {
         self.dropping = true;
         // If it stopped not long ago, it goes on at the pace that was right then (RFC 8289, 5.4).
         let dropped = self.count.saturating_sub(self.began_with);
-        let lately = look.now.since(self.drop_next) < interval * 16;
+        let lately = look.now.duration_since(self.drop_next) < interval * 16;
         self.count = if dropped > 1 && lately { dropped } else { 1 };
         self.began_with = self.count;
         self.drop_next = look.now + self.pause(interval);
@@ -176,7 +176,7 @@ impl Admission for Codel {
         }
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let stands = if self.stands() { "the queue stands" } else { "the queue moves" };
         format!("{stands}; at most {:?}", self.target * 2)
     }

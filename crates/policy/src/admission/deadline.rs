@@ -1,4 +1,4 @@
-//! Deadline: sheds what cannot be finished in time. At the door, by how many wait and how fast
+//! Deadline: sheds what cannot be finished in time. On entry, by how many wait and how fast
 //! they go; when taken, by how long the handler takes. Events without a deadline are let in.
 //!
 //! How fast they go is learnt from the time between completions while there are more to come, and
@@ -54,7 +54,7 @@ impl Admission for Deadline {
         if deadline <= ask.now {
             return 0;
         }
-        let left = ns(deadline.since(ask.now)) - self.margin * self.service;
+        let left = ns(deadline.duration_since(ask.now)) - self.margin * self.service;
         let waits = self.margin * self.gap;
         if left < 0.0 {
             return 0;
@@ -68,7 +68,7 @@ impl Admission for Deadline {
     }
 
     /// Whoever is refused where nobody is was refused for what was learnt alone. It is forgotten a
-    /// little each time: else one slow event would shut the door for good.
+    /// little each time: else one slow event would let nothing in any more.
     fn entered(&mut self, ask: &Ask, n: usize) {
         if n == 0 && ask.inside() == 0 {
             self.service *= 1.0 - LEARNS;
@@ -78,7 +78,7 @@ impl Admission for Deadline {
     fn next(&mut self, look: &Look) -> Next {
         let Some(deadline) = look.deadline else { return Next::Oldest };
         let needed = Duration::from_nanos((self.margin * self.service) as u64);
-        if look.now >= deadline || deadline.since(look.now) < needed {
+        if look.now >= deadline || deadline.duration_since(look.now) < needed {
             return Next::Shed(look.n);
         }
         Next::Oldest
@@ -88,7 +88,8 @@ impl Admission for Deadline {
         let service = ns(done.service);
         let learns = 1.0 - (1.0 - LEARNS).powi(done.n.min(64) as i32);
         let first = self.last.is_none();
-        let between = self.last.map_or(service, |last| ns(done.now.since(last)) / done.n as f64);
+        let between =
+            self.last.map_or(service, |last| ns(done.now.duration_since(last)) / done.n as f64);
         self.last = Some(done.now);
         if first {
             (self.service, self.gap) = (service, service);
@@ -98,7 +99,7 @@ impl Admission for Deadline {
         self.gap += (between.min(self.service) - self.gap) * learns;
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let [service, gap] = [self.service, self.gap].map(|t| Duration::from_nanos(t as u64));
         format!("{service:.1?} for one, one in {gap:.1?}")
     }

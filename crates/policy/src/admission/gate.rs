@@ -1,4 +1,4 @@
-//! What an admission controller is, and what it is asked: at the door, when a visit takes events,
+//! What an admission controller is, and what it is asked: on entry, when a visit takes events,
 //! and when events were handled. Each question is about a batch that shares one origin. The thread
 //! that asks holds no lock, but waits for the answer: it should come in constant time. Times are
 //! those spent at this stage, not elsewhere in the program; only a deadline is of the whole way.
@@ -29,8 +29,8 @@ use comporta_model::event::Time;
 /// }
 /// ```
 pub trait Admission: Send {
-    /// How many of the events at the door may enter, the front ones first. Only asks: the same
-    /// events may be asked about twice, or go elsewhere after all. What came of it is told to
+    /// How many of the events that ask to enter may do so, the front ones first. Only asks: the same
+    /// events may be asked about twice, or go elsewhere after all. What came of it is reported to
     /// [`entered`](Self::entered).
     fn admit(&mut self, ask: &Ask) -> usize {
         ask.n
@@ -49,13 +49,13 @@ pub trait Admission: Send {
     /// Events were handled.
     fn settled(&mut self, _done: &Done) {}
 
-    /// What it allows now, in a few words for people.
-    fn tell(&self) -> String {
+    /// Returns what it allows now, in a few words for people.
+    fn describe(&self) -> String {
         String::new()
     }
 }
 
-/// Events at the door.
+/// Events that ask to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The time.
@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::admission::Open;
 
-    /// One event at the door of an empty stage, at the start.
+    /// One event that asks to enter an empty stage, at the start.
     pub(in crate::admission) const ASK: Ask = Ask {
         now: Time::ZERO,
         n: 1,

@@ -163,7 +163,7 @@ impl Admission for Gradient {
         }
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let [short, long] =
             [self.short, self.long.value].map(|mean| Duration::from_nanos(mean as u64));
         format!("{} may be inside; {short:.1?} against {long:.1?}", self.limit as usize)
@@ -178,7 +178,7 @@ mod tests {
 
     fn gradient(text: &str) -> Gradient {
         let choice: Choice = text.parse().unwrap();
-        Gradient::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Gradient::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     #[test]

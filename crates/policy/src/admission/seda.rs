@@ -120,7 +120,7 @@ impl Seda {
     }
 
     fn look_if_due(&mut self, now: Time) {
-        let due = now.since(self.looked) >= self.params.timeout;
+        let due = now.duration_since(self.looked) >= self.params.timeout;
         if self.sampled >= self.params.nreq || due {
             self.looked = now;
             self.move_rate(now);
@@ -176,7 +176,7 @@ impl Admission for Seda {
         self.look_if_due(done.now);
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         let current = Duration::from_nanos(self.current.unwrap_or(0.0) as u64);
         format!(
             "{:.1} events a second, at {current:.1?} of {:?}",
@@ -193,7 +193,7 @@ mod tests {
 
     fn seda(text: &str) -> Seda {
         let choice: Choice = text.parse().unwrap();
-        Seda::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Seda::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     fn done(millis: u64, n: usize) -> Done {

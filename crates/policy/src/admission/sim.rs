@@ -1,5 +1,5 @@
 //! The queue on which controllers are tried: arrivals and service times are exponential, a few
-//! servers share the queue, and a controller stands at its door. The same seed gives the same run.
+//! servers share the queue, and a controller stands before it. The same seed gives the same run.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) const SIM: Sim = Sim {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) offered: usize,
-    /// Shed at the door and by a full queue.
+    /// Shed on entry and by a full queue.
     pub(super) at_door: usize,
     pub(super) later: usize,
     pub(super) handled: usize,
@@ -76,7 +76,7 @@ pub(super) fn made(text: &str) -> Box<dyn Admission> {
     let choice: Choice = text.parse().unwrap();
     let registry = Registry::new();
     let entry = registry.find(&choice.name).unwrap();
-    entry.make(&entry.offer.settle(&choice, "admission").unwrap())
+    entry.make(&entry.offer.validate(&choice, "admission").unwrap())
 }
 
 struct Random(u64);
@@ -247,7 +247,7 @@ impl Run<'_> {
 }
 
 fn age(now: f64, event: &Event) -> Duration {
-    time(now).since(time(event.came))
+    time(now).duration_since(time(event.came))
 }
 
 #[test]

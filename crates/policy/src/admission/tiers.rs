@@ -151,7 +151,7 @@ impl Tiers {
 
 impl Admission for Tiers {
     fn admit(&mut self, ask: &Ask) -> usize {
-        if self.seen.all >= self.window || ask.now.since(self.seen.began) >= self.every {
+        if self.seen.all >= self.window || ask.now.duration_since(self.seen.began) >= self.every {
             self.move_cut(ask.now);
         }
         ask.n.min(self.may(ask.tier, ask.n) as usize)
@@ -172,7 +172,7 @@ impl Admission for Tiers {
         Next::Oldest
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         match self.cut {
             OPEN => "every tier enters".to_owned(),
             Cut { tier, share } => {
@@ -190,7 +190,7 @@ mod tests {
 
     fn tiers(text: &str) -> Tiers {
         let choice: Choice = text.parse().unwrap();
-        Tiers::new(&entry().offer.settle(&choice, "admission").unwrap())
+        Tiers::new(&entry().offer.validate(&choice, "admission").unwrap())
     }
 
     #[test]

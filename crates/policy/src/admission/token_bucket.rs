@@ -56,7 +56,7 @@ impl Bucket {
 
     /// Tokens there are.
     pub(super) fn tokens(&mut self, now: Time) -> usize {
-        let came = ns(now.since(self.filled)) * self.rate / 1e9;
+        let came = ns(now.duration_since(self.filled)) * self.rate / 1e9;
         self.tokens = (self.tokens + came).min(self.burst);
         self.filled = self.filled.max(now);
         self.tokens as usize
@@ -76,7 +76,7 @@ impl Admission for TokenBucket {
         self.bucket.take(n);
     }
 
-    fn tell(&self) -> String {
+    fn describe(&self) -> String {
         format!("{} events a second", self.bucket.rate)
     }
 }

@@ -1,4 +1,4 @@
-//! What a mock does when a policy calls it: the checks of `Control`, in the order of its groups. A
+//! What a mock does when a policy calls it: the checks of `PolicyControl`, in the order of its groups. A
 //! program must answer alike: `crates/comporta/tests/it/control/alike.rs` compares them.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
 
 use super::{Mock, MockStage, Queues};
-use crate::control::{Control, Focus, PoolId, Refused, StageInfo, TimerId};
+use crate::control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, sealed};
 use crate::limits;
 use crate::steal_queue::Stolen;
 
@@ -78,14 +78,14 @@ impl Mock {
         }
     }
 
-    fn private(&self, method: &'static str) -> Result<(), Refused> {
+    fn only_per_stage(&self, method: &'static str) -> Result<(), Refused> {
         match self.queues {
-            Queues::Private => Ok(()),
-            Queues::One | Queues::Own => Err(Refused::NeedsPrivateQueues(method)),
+            Queues::PerStage => Ok(()),
+            Queues::One | Queues::PerWorker => Err(Refused::NeedsPerStageQueues(method)),
         }
     }
 
-    fn settle_queues(&mut self, queues: Queues) -> Result<(), Refused> {
+    fn fix_queues(&mut self, queues: Queues) -> Result<(), Refused> {
         if self.started || self.queues != Queues::One {
             return Err(Refused::Started);
         }
@@ -103,7 +103,9 @@ impl Mock {
     }
 }
 
-impl Control for Mock {
+impl sealed::Sealed for Mock {}
+
+impl PolicyControl for Mock {
     fn now(&self) -> Time {
         self.now
     }
@@ -122,16 +124,16 @@ impl Control for Mock {
 
     // --- 1. queues
 
-    fn use_private_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_private_queues".to_owned(), |mock| {
-            mock.settle_queues(Queues::Private)?;
+    fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_per_stage_queues".to_owned(), |mock| {
+            mock.fix_queues(Queues::PerStage)?;
             mock.order = mock.visited().collect();
             Ok(())
         })
     }
 
-    fn use_own_queues(&mut self) -> Result<(), Refused> {
-        self.change("use_own_queues".to_owned(), |mock| mock.settle_queues(Queues::Own))
+    fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
+        self.change("use_per_worker_queues".to_owned(), |mock| mock.fix_queues(Queues::PerWorker))
     }
 
     fn set_queue_capacity(&mut self, stage: StageId, max: usize) -> Result<(), Refused> {
@@ -264,25 +266,22 @@ impl Control for Mock {
         })
     }
 
-    fn fire_last_focused(&mut self) -> Result<(), Refused> {
-        self.change("fire_last_focused".to_owned(), |mock| {
-            mock.private("fire_last_focused")?;
-            mock.last_focused = true;
+    fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {
+        self.change(format!("set_fire_last_focused {fire}"), |mock| {
+            if fire {
+                mock.only_per_stage("set_fire_last_focused")?;
+            }
+            mock.last_focused = fire;
             Ok(())
         })
     }
 
-    fn do_not_fire_last_focused(&mut self) {
-        self.log.push("do_not_fire_last_focused".to_owned());
-        self.last_focused = false;
-    }
-
     // --- 4. scheduling
 
-    fn visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
+    fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused> {
         let names: Vec<&str> = stages.iter().map(|stage| self.name(*stage)).collect();
-        self.change(format!("visit_order {}", names.join(" ")), |mock| {
-            mock.private("visit_order")?;
+        self.change(format!("set_visit_order {}", names.join(" ")), |mock| {
+            mock.only_per_stage("set_visit_order")?;
             if stages.is_empty() {
                 return Err(Refused::EmptyOrder);
             }
@@ -298,29 +297,27 @@ impl Control for Mock {
         })
     }
 
-    fn max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.change(format!("max_visits {visits}"), |mock| {
-            mock.private("max_visits")?;
+    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
+        self.change(format!("set_max_visits {visits}"), |mock| {
+            mock.only_per_stage("set_max_visits")?;
             mock.visits_max = visits;
             Ok(())
         })
     }
 
-    fn restart_at(&mut self, index: usize) -> Result<(), Refused> {
-        self.change(format!("restart_at {index}"), |mock| {
-            mock.private("restart_at")?;
-            let len = mock.order.len();
-            if index >= len {
-                return Err(Refused::NoPlace { index, len });
+    fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused> {
+        let place = index.map_or_else(|| "none".to_owned(), |index| index.to_string());
+        self.change(format!("set_restart_at {place}"), |mock| {
+            if let Some(index) = index {
+                mock.only_per_stage("set_restart_at")?;
+                let len = mock.order.len();
+                if index >= len {
+                    return Err(Refused::NoPlace { index, len });
+                }
             }
-            mock.restart = Some(index);
+            mock.restart = index;
             Ok(())
         })
-    }
-
-    fn do_not_restart(&mut self) {
-        self.log.push("do_not_restart".to_owned());
-        self.restart = None;
     }
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
@@ -343,13 +340,13 @@ impl Control for Mock {
         Ok(self.of(stage)?.priority)
     }
 
-    fn max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
+    fn set_max_events_when_focused(&mut self, focus: Focus, n: usize) -> Result<(), Refused> {
         let whom = match focus {
             Focus::All => "all",
             Focus::Stage(stage) => self.name(stage),
         };
-        self.change(format!("max_events_when_focused {whom} {n}"), |mock| {
-            mock.private("max_events_when_focused")?;
+        self.change(format!("set_max_events_when_focused {whom} {n}"), |mock| {
+            mock.only_per_stage("set_max_events_when_focused")?;
             limits::events_of_visit(n)?;
             match focus {
                 Focus::All => mock.stages.iter_mut().for_each(|stage| stage.events_max = Some(n)),

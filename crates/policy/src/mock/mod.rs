@@ -1,40 +1,40 @@
 //! A cluster that is not there, to try policies on: the readings are those a test sets, and every
-//! change is kept and written down, or refused where [`Control`](crate::Control) says it is.
+//! change is kept and written down, or refused where [`PolicyControl`](crate::PolicyControl) says it is.
 //!
 //! Nothing runs in it. A steal moves its threads at once, a killed thread is gone; queues hold what
 //! the test says they hold, and callbacks come when the test fires them.
 //!
 //! ```
 //! use comporta_policy::mock::Mock;
-//! use comporta_policy::{Control, Policy, Refused, TimerId};
+//! use comporta_policy::{PolicyControl, Policy, Refused, TimerId};
 //! use std::time::Duration;
 //!
-//! /// Sheds at the door while more than a hundred events wait inside.
-//! struct Door;
+//! /// Sheds on entry while more than a hundred events wait inside.
+//! struct Limit;
 //!
-//! impl Policy for Door {
-//!     fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+//! impl Policy for Limit {
+//!     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         control.add_timer(Duration::from_millis(100)).map(|_| ())
 //!     }
 //!
-//!     fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+//!     fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
 //!         let stages = control.stages().to_vec();
-//!         let Some(door) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
+//!         let Some(first) = stages.iter().find(|stage| stage.has_queue()) else { return Ok(()) };
 //!         let mut queued = 0;
 //!         for stage in &stages {
 //!             queued += control.queue_size(stage.id)?;
 //!         }
 //!         if queued > 100 {
 //!             control.explain(format!("queued {queued} > 100"));
-//!             control.disable_queue(door.id)
+//!             control.disable_queue(first.id)
 //!         } else {
-//!             control.enable_queue(door.id)
+//!             control.enable_queue(first.id)
 //!         }
 //!     }
 //! }
 //!
 //! let mut mock = Mock::new().source("clients").stage("parse").stage("reply");
-//! let mut policy = Door;
+//! let mut policy = Limit;
 //! mock.start(&mut policy).unwrap();
 //! assert_eq!(mock.take_log(), ["add_timer 100ms"]);
 //!
@@ -148,9 +148,9 @@ pub enum Queues {
     /// In one ready queue for each pool.
     One,
     /// In the queues of the stages, by the visit order.
-    Private,
+    PerStage,
     /// In a ready queue for each thread.
-    Own,
+    PerWorker,
 }
 
 /// Building a cluster.
@@ -354,7 +354,7 @@ impl Mock {
     }
 }
 
-/// Looking at what it did. The methods of [`Control`](crate::Control) can be asked too.
+/// Looking at what it did. The methods of [`PolicyControl`](crate::PolicyControl) can be asked too.
 impl Mock {
     /// A stage as it is now.
     ///
@@ -395,7 +395,7 @@ impl Mock {
         self.queues
     }
 
-    /// The visit order, by name; empty without private queues.
+    /// The visit order, by name; empty without per-stage queues.
     #[must_use]
     pub fn order(&self) -> Vec<&str> {
         self.order.iter().map(|stage| self.name(*stage)).collect()

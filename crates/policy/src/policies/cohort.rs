@@ -8,7 +8,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Focus, Refused};
+use crate::control::{Focus, PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -50,16 +50,16 @@ pub(super) fn bounded() -> Entry {
 impl Cohort {
     /// The bounded one, from its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Cohort { events: settled.count("events") }
+    pub fn new(validated: &Choice) -> Self {
+        Cohort { events: validated.count("events") }
     }
 }
 
 impl Policy for Cohort {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let order = there_and_back(visits::ids(&visits::visited(control)));
         if visits::begin(control, &order)? && self.events > 0 {
-            control.max_events_when_focused(Focus::All, self.events)?;
+            control.set_max_events_when_focused(Focus::All, self.events)?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn threads_walk_there_and_back() {
         let (_, mut mock) = started("cohort", four());
-        assert_eq!(mock.take_log(), ["use_private_queues", "visit_order s1 s2 s3 s4 s3 s2"]);
+        assert_eq!(mock.take_log(), ["use_per_stage_queues", "set_visit_order s1 s2 s3 s4 s3 s2"]);
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
         let (_, mut mock) = started("cohort-bounded(events=20)", four());
         assert_eq!(
             mock.take_log()[1..],
-            ["visit_order s1 s2 s3 s4 s3 s2", "max_events_when_focused all 20"]
+            ["set_visit_order s1 s2 s3 s4 s3 s2", "set_max_events_when_focused all 20"]
         );
     }
 

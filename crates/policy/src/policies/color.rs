@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -38,13 +38,13 @@ pub(super) fn entry() -> Entry {
 impl Color {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        Color { colors: settled.stages("colors") }
+    pub fn new(validated: &Choice) -> Self {
+        Color { colors: validated.stages("colors") }
     }
 }
 
 impl Policy for Color {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = control.stages().to_vec();
         if self.colors.is_empty() {
             control.explain("each stage is a color of its own".to_owned());

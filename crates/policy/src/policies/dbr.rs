@@ -6,7 +6,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer};
 
 use super::{service_rate, visits};
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -37,21 +37,21 @@ impl Dbr {
 }
 
 impl Policy for Dbr {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         self.stages = visits::visited(control);
         if visits::begin(control, &visits::ids(&self.stages))? {
-            control.restart_at(0)?;
-            control.fire_last_focused()?;
+            control.set_restart_at(Some(0))?;
+            control.set_fire_last_focused(true)?;
         }
         Ok(())
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let rated = service_rate::ascending(&self.stages, control)?;
         let order: Vec<StageId> = rated.iter().map(|rated| rated.stage.id).collect();
         let told: Vec<String> = rated.iter().map(ToString::to_string).collect();
         control.explain(format!("service rates {}", told.join(", ")));
-        control.visit_order(&order) // also if it is as before: threads begin at its first place
+        control.set_visit_order(&order) // also if it is as before: threads begin at its first place
     }
 }
 
@@ -75,7 +75,12 @@ mod tests {
         let (_, mock) = started("dbr", three());
         assert_eq!(
             mock.log(),
-            ["use_private_queues", "visit_order s1 s2 s3", "restart_at 0", "fire_last_focused"]
+            [
+                "use_per_stage_queues",
+                "set_visit_order s1 s2 s3",
+                "set_restart_at 0",
+                "set_fire_last_focused true"
+            ]
         );
     }
 
@@ -91,7 +96,7 @@ mod tests {
                 "reset_statistics s1",
                 "reset_statistics s2",
                 "reset_statistics s3",
-                "visit_order s2 s3 s1"
+                "set_visit_order s2 s3 s1"
             ]
         );
         assert_eq!(mock.explained(), ["service rates s2 10 %, s3 40 %, s1 90 %"]);
@@ -117,7 +122,7 @@ mod tests {
             mock.take_log();
             count(&mut mock, counts);
             mock.fire_last_focused(&mut *policy).unwrap();
-            assert_eq!(mock.log().last().unwrap(), "visit_order s1 s2 s3");
+            assert_eq!(mock.log().last().unwrap(), "set_visit_order s1 s2 s3");
         }
     }
 

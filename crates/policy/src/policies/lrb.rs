@@ -17,7 +17,7 @@ use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -50,23 +50,23 @@ pub(super) fn entry() -> Entry {
 impl Lrb {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        let slots_per_stage = settled.count("slots_per_stage");
+    pub fn new(validated: &Choice) -> Self {
+        let slots_per_stage = validated.count("slots_per_stage");
         Lrb { slots_per_stage, stages: Vec::new(), order: Vec::new() }
     }
 }
 
 impl Policy for Lrb {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         self.stages = visits::visited(control);
         self.order = visits::ids(&self.stages);
         if visits::begin(control, &self.order)? {
-            control.fire_last_focused()?;
+            control.set_fire_last_focused(true)?;
         }
         Ok(())
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let mut arrived = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
             arrived.push(control.input_count(stage.id)?);
@@ -75,12 +75,12 @@ impl Policy for Lrb {
         let visits = visits_for(&arrived, self.slots_per_stage * self.stages.len());
         let order = spread(visits::ids(&self.stages).into_iter().zip(visits.clone()).collect());
         if order.is_empty() {
-            return control.visit_order(&self.order); // nothing arrived: as before, from its first place
+            return control.set_visit_order(&self.order); // nothing arrived: as before, from its first place
         }
         let told = self.stages.iter().zip(arrived).zip(visits);
         let told = told.map(|((stage, n), visits)| format!("{} {n}: {visits}", stage.name));
         control.explain(format!("arrived and visits {}", told.collect::<Vec<_>>().join(", ")));
-        control.visit_order(&order)?;
+        control.set_visit_order(&order)?;
         self.order = order;
         Ok(())
     }
@@ -162,7 +162,7 @@ mod tests {
             started("lrb", Mock::new().stage("s1").stage("s2").stage("s3"));
         assert_eq!(
             mock.take_log(),
-            ["use_private_queues", "visit_order s1 s2 s3", "fire_last_focused"]
+            ["use_per_stage_queues", "set_visit_order s1 s2 s3", "set_fire_last_focused true"]
         );
         let round = |policy: &mut dyn Policy, mock: &mut Mock, counts: [u64; 3]| {
             for (stage, count) in ["s1", "s2", "s3"].into_iter().zip(counts) {
@@ -171,7 +171,7 @@ mod tests {
             mock.fire_last_focused(policy).unwrap();
             mock.take_log().split_off(3)
         };
-        let published = ["visit_order s1 s2 s1 s2 s1 s2 s1 s3 s1 s3"];
+        let published = ["set_visit_order s1 s2 s1 s2 s1 s2 s1 s3 s1 s3"];
         assert_eq!(round(&mut *policy, &mut mock, [50, 30, 20]), published);
         assert_eq!(mock.explained(), ["arrived and visits s1 50: 5, s2 30: 3, s3 20: 2"]);
         assert_eq!(mock.at("s1").arrived, 0, "statistics begin anew");

@@ -5,7 +5,7 @@
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -35,13 +35,13 @@ pub(super) fn entry() -> Entry {
 impl MasterWorker {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        MasterWorker { masters: settled.count("masters") }
+    pub fn new(validated: &Choice) -> Self {
+        MasterWorker { masters: validated.count("masters") }
     }
 }
 
 impl Policy for MasterWorker {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let (work, bring): (Vec<_>, Vec<_>) =
             control.stages().to_vec().into_iter().partition(|stage| stage.has_queue());
         // Work brought from another cluster needs no master here, nor do masters without workers.

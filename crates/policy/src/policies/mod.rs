@@ -66,7 +66,7 @@ fn started(
 ) -> (Box<dyn crate::Policy>, crate::mock::Mock) {
     let choice: crate::Choice = choice.parse().unwrap();
     let entry = all().into_iter().find(|entry| entry.offer.is_called(&choice.name)).unwrap();
-    let mut policy = entry.make(&entry.offer.settle(&choice, "policy").unwrap());
+    let mut policy = entry.make(&entry.offer.validate(&choice, "policy").unwrap());
     mock.start(&mut *policy).unwrap();
     (policy, mock)
 }

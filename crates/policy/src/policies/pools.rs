@@ -3,7 +3,7 @@
 use comporta_model::plan::defaults::{INSTANCES_MAX, THREADS_MAX};
 use comporta_model::plan::{ParamKind, ParamSpec};
 
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 
 /// How many threads the pool of each stage has.
 pub(super) const THREADS: ParamSpec = ParamSpec {
@@ -22,13 +22,13 @@ pub(super) const INSTANCES: ParamSpec = ParamSpec {
 };
 
 /// The stages that have a queue, and so a pool.
-pub(super) fn staged(control: &dyn Control) -> Vec<StageInfo> {
+pub(super) fn staged(control: &dyn PolicyControl) -> Vec<StageInfo> {
     control.stages().iter().filter(|stage| stage.has_queue()).cloned().collect()
 }
 
 /// Gives every stage a pool of its own with so many threads. Sources and inputs stay in the main
 /// pool, for which one thread will do: they are never more than a part of the work.
-pub(super) fn one_for_each(control: &mut dyn Control, threads: usize) -> Result<(), Refused> {
+pub(super) fn one_for_each(control: &mut dyn PolicyControl, threads: usize) -> Result<(), Refused> {
     let stages = staged(control);
     if stages.is_empty() {
         return Ok(()); // sources alone keep their threads
@@ -50,7 +50,7 @@ pub(super) fn one_for_each(control: &mut dyn Control, threads: usize) -> Result<
 /// the plan says of a stage goes before that, a stateful stage keeps its one, and one whose results
 /// the program wants in order has more only if somebody asks for them.
 pub(super) fn set_instances(
-    control: &mut dyn Control,
+    control: &mut dyn PolicyControl,
     said: usize,
     follow: usize,
 ) -> Result<(), Refused> {

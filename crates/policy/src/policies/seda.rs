@@ -5,7 +5,7 @@
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
 use super::pools;
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -29,7 +29,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
     default: "100",
 };
 
-/// Whether events are turned away at the door.
+/// Whether events are turned away on entry.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
     about: "whether stages shed what finds them full, whatever the plan says",
@@ -52,26 +52,26 @@ pub(super) fn entry() -> Entry {
 impl Seda {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        let threads = settled.count("threads");
-        Seda::of(threads, threads, settled)
+    pub fn new(validated: &Choice) -> Self {
+        let threads = validated.count("threads");
+        Seda::of(threads, threads, validated)
     }
 
     /// With so many threads for each stage, which may become so many, and the rest from its
     /// parameters.
-    pub(super) fn of(threads: usize, threads_max: usize, settled: &Choice) -> Self {
+    pub(super) fn of(threads: usize, threads_max: usize, validated: &Choice) -> Self {
         Seda {
             threads,
             threads_max,
-            capacity: settled.count("capacity"),
-            instances: settled.count("instances"),
-            shed: settled.flag("shed"),
+            capacity: validated.count("capacity"),
+            instances: validated.count("instances"),
+            shed: validated.flag("shed"),
         }
     }
 }
 
 impl Policy for Seda {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = pools::staged(control);
         pools::set_instances(control, self.instances, self.threads_max)?;
         for stage in &stages {

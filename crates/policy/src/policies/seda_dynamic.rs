@@ -9,7 +9,7 @@ use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::pools;
 use super::seda::{CAPACITY, SHED, Seda};
-use crate::control::{Control, Refused, StageInfo, TimerId};
+use crate::control::{PolicyControl, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -70,13 +70,13 @@ pub(super) fn entry() -> Entry {
 impl SedaDynamic {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
+    pub fn new(validated: &Choice) -> Self {
         let (threads_min, threads_max) =
-            (settled.count("threads_min"), settled.count("threads_max"));
+            (validated.count("threads_min"), validated.count("threads_max"));
         SedaDynamic {
-            seda: Seda::of(threads_min, threads_max, settled),
-            every: settled.span("every"),
-            above: settled.count("above"),
+            seda: Seda::of(threads_min, threads_max, validated),
+            every: validated.span("every"),
+            above: validated.count("above"),
             threads_min,
             threads_max,
             stages: Vec::new(),
@@ -85,7 +85,7 @@ impl SedaDynamic {
 }
 
 impl Policy for SedaDynamic {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let (least, most) = (self.threads_min, self.threads_max);
         if most < least {
             let (what, expected) =
@@ -100,7 +100,7 @@ impl Policy for SedaDynamic {
         control.add_timer(self.every).map(|_| ())
     }
 
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         for stage in &self.stages {
             let queued = control.queue_size(stage.id)?;
             let instances = control.instances(stage.id)?;
@@ -127,7 +127,7 @@ impl Policy for SedaDynamic {
 mod tests {
     use crate::mock::Mock;
     use crate::policies::started;
-    use crate::{Control, PoolId, TimerId};
+    use crate::{PolicyControl, PoolId, TimerId};
 
     const POOL: PoolId = PoolId(1);
 
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_most_under_the_least_is_refused_before_anything_is_changed() {
         let choice = "seda-dynamic(threads_min=20)".parse().unwrap();
-        let offer = super::entry().offer.settle(&choice, "policy").unwrap();
+        let offer = super::entry().offer.validate(&choice, "policy").unwrap();
         let mut mock = one_stage();
         let refused = mock.start(&mut super::SedaDynamic::new(&offer)).unwrap_err();
         assert_eq!(refused.to_string(), "`threads_max` is 10: use `threads_min`, 20, or more");

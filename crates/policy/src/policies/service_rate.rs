@@ -1,7 +1,7 @@
 //! The service rate of a stage: events processed for each that arrived. A low one marks a
 //! bottleneck. Two policies order stages by it.
 
-use crate::control::{Control, Refused, StageInfo};
+use crate::control::{PolicyControl, Refused, StageInfo};
 
 /// A stage and its service rate.
 pub(super) struct Rated<'a> {
@@ -14,7 +14,7 @@ pub(super) struct Rated<'a> {
 /// in the order given.
 pub(super) fn ascending<'a>(
     stages: &'a [StageInfo],
-    control: &mut dyn Control,
+    control: &mut dyn PolicyControl,
 ) -> Result<Vec<Rated<'a>>, Refused> {
     let mut rated = Vec::with_capacity(stages.len());
     for stage in stages {

@@ -2,7 +2,7 @@
 
 use comporta_model::plan::Offer;
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -23,7 +23,7 @@ pub(super) fn entry() -> Entry {
 
 impl Policy for Single {
     /// Nothing to do: a cluster begins with one queue.
-    fn start(&mut self, _: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, _: &mut dyn PolicyControl) -> Result<(), Refused> {
         Ok(())
     }
 }

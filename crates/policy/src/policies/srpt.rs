@@ -3,7 +3,7 @@
 
 use comporta_model::plan::Offer;
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -23,7 +23,7 @@ pub(super) fn entry() -> Entry {
 }
 
 impl Policy for Srpt {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         for stage in control.stages().to_vec() {
             let depth = i32::try_from(stage.depth).unwrap_or(i32::MAX);
             control.set_priority(stage.id, depth)?;

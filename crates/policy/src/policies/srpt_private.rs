@@ -1,11 +1,11 @@
-//! Shortest remaining processing time on private queues: threads visit the stages from the last one
+//! Shortest remaining processing time on per-stage queues: threads visit the stages from the last one
 //! back, and return to the last after every visit that processed something. What is nearest to its
 //! end goes first. [`Srpt`](super::Srpt) does about the same on one queue.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
-use crate::control::{Control, Focus, Refused};
+use crate::control::{Focus, PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -35,22 +35,22 @@ pub(super) fn entry() -> Entry {
 impl SrptPrivate {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
-        SrptPrivate { events: settled.count("events") }
+    pub fn new(validated: &Choice) -> Self {
+        SrptPrivate { events: validated.count("events") }
     }
 }
 
 impl Policy for SrptPrivate {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let mut order = visits::ids(&visits::visited(control));
         order.reverse();
         if !visits::begin(control, &order)? {
             return Ok(());
         }
         if self.events > 0 {
-            control.max_events_when_focused(Focus::All, self.events)?;
+            control.set_max_events_when_focused(Focus::All, self.events)?;
         }
-        control.restart_at(0)
+        control.set_restart_at(Some(0))
     }
 }
 
@@ -66,13 +66,16 @@ mod tests {
     #[test]
     fn threads_walk_from_the_last_back_and_restart_there() {
         let (_, mut mock) = started("srpt-private", three());
-        assert_eq!(mock.take_log(), ["use_private_queues", "visit_order s3 s2 s1", "restart_at 0"]);
+        assert_eq!(
+            mock.take_log(),
+            ["use_per_stage_queues", "set_visit_order s3 s2 s1", "set_restart_at 0"]
+        );
     }
 
     #[test]
     fn visits_can_be_bounded() {
         let (_, mut mock) = started("srpt-private(events=1)", three());
-        assert_eq!(mock.take_log()[2..], ["max_events_when_focused all 1", "restart_at 0"]);
+        assert_eq!(mock.take_log()[2..], ["set_max_events_when_focused all 1", "set_restart_at 0"]);
     }
 
     #[test]

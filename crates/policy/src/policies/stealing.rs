@@ -2,7 +2,7 @@
 
 use comporta_model::plan::Offer;
 
-use crate::control::{Control, Refused};
+use crate::control::{PolicyControl, Refused};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -22,8 +22,8 @@ pub(super) fn entry() -> Entry {
 }
 
 impl Policy for Stealing {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
-        control.use_own_queues()
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.use_per_worker_queues()
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn each_thread_has_a_queue_and_one_queue_asks_for_nothing() {
-        assert_eq!(started("stealing", Mock::new().stage("parse")).1.queues(), Queues::Own);
+        assert_eq!(started("stealing", Mock::new().stage("parse")).1.queues(), Queues::PerWorker);
         assert!(started("single", Mock::new().stage("parse")).1.log().is_empty());
     }
 }

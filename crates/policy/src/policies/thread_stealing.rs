@@ -9,7 +9,7 @@ use std::time::Duration;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::{pools, service_rate};
-use crate::control::{Control, Refused, StageInfo, TimerId};
+use crate::control::{PolicyControl, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
@@ -50,18 +50,18 @@ pub(super) fn entry() -> Entry {
 impl ThreadStealing {
     /// From its parameters.
     #[must_use]
-    pub fn new(settled: &Choice) -> Self {
+    pub fn new(validated: &Choice) -> Self {
         ThreadStealing {
-            threads: settled.count("threads"),
-            instances: settled.count("instances"),
-            every: settled.span("every"),
+            threads: validated.count("threads"),
+            instances: validated.count("instances"),
+            every: validated.span("every"),
             stages: Vec::new(),
         }
     }
 }
 
 impl Policy for ThreadStealing {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let follow = self.threads.saturating_mul(INSTANCES_PER_THREAD);
         pools::set_instances(control, self.instances, follow)?;
         pools::one_for_each(control, self.threads)?;
@@ -69,7 +69,7 @@ impl Policy for ThreadStealing {
         control.add_timer(self.every).map(|_| ())
     }
 
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let rated = service_rate::ascending(&self.stages, control)?;
         let pairs = rated.iter().zip(rated.iter().rev());
         for (taker, victim) in pairs.take(PAIRS) {

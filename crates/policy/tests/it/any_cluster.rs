@@ -3,7 +3,7 @@
 
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_policy::mock::Mock;
-use comporta_policy::{Choice, Control, Kind, Policy, Registry, TimerId};
+use comporta_policy::{Choice, Kind, Policy, PolicyControl, Registry, TimerId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn choices() -> Vec<Choice> {
 fn make(choice: &Choice) -> Box<dyn Policy> {
     let registry = Registry::new();
     let entry = registry.find(&choice.name).unwrap();
-    entry.make(&entry.offer.settle(choice, "policy").unwrap())
+    entry.make(&entry.offer.validate(choice, "policy").unwrap())
 }
 
 /// Source, input, stage or stateful stage, and its depth if it is a stage.

@@ -1,9 +1,11 @@
-//! The mock refuses what `Control` says is refused, and then nothing has changed.
+//! The mock refuses what `PolicyControl` says is refused, and then nothing has changed.
 
 use std::time::Duration;
 
 use comporta_policy::mock::{Mock, Queues};
-use comporta_policy::{Control, Focus, Policy, PoolId, Refused, StageId, Time, TimerId, WhenFull};
+use comporta_policy::{
+    Focus, Policy, PolicyControl, PoolId, Refused, StageId, Time, TimerId, WhenFull,
+};
 
 /// A source, a stage and a stateful stage, and their numbers.
 fn shop() -> (Mock, [StageId; 3]) {
@@ -82,27 +84,27 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             "reset_statistics ?: stage 0 is not in the cluster `main`",
         ),
         (
-            |m, _| Control::fire_last_focused(m),
-            "fire_last_focused: `fire_last_focused` needs private queues: call \
-             `use_private_queues` in `start`",
+            |m, _| m.set_fire_last_focused(true),
+            "set_fire_last_focused true: `set_fire_last_focused` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
-            |m, [source, ..]| m.visit_order(&[source]),
-            "visit_order orders: `visit_order` needs private queues: call \
-             `use_private_queues` in `start`",
+            |m, [source, ..]| m.set_visit_order(&[source]),
+            "set_visit_order orders: `set_visit_order` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
-            |m, _| m.max_visits(3),
-            "max_visits 3: `max_visits` needs private queues: call `use_private_queues` in `start`",
+            |m, _| m.set_max_visits(3),
+            "set_max_visits 3: `set_max_visits` needs per-stage queues: call `use_per_stage_queues` in `start`",
         ),
         (
-            |m, _| m.restart_at(0),
-            "restart_at 0: `restart_at` needs private queues: call `use_private_queues` in `start`",
+            |m, _| m.set_restart_at(Some(0)),
+            "set_restart_at 0: `set_restart_at` needs per-stage queues: call `use_per_stage_queues` in `start`",
         ),
         (
-            |m, _| m.max_events_when_focused(Focus::All, 3),
-            "max_events_when_focused all 3: `max_events_when_focused` needs private queues: call \
-             `use_private_queues` in `start`",
+            |m, _| m.set_max_events_when_focused(Focus::All, 3),
+            "set_max_events_when_focused all 3: `set_max_events_when_focused` needs per-stage queues: call \
+             `use_per_stage_queues` in `start`",
         ),
         (
             |m, [_, check, _]| m.steal(check, STRANGER, 1),
@@ -152,19 +154,22 @@ fn a_steal_leaves_the_victim_a_thread_and_what_it_cannot_give_waits_in_line() {
 #[test]
 fn private_queues_have_refusals_of_their_own() {
     let cases: &[(Call, &str)] = &[
-        (|m, _| m.visit_order(&[]), "visit_order : a visit order names at least one stage"),
+        (|m, _| m.set_visit_order(&[]), "set_visit_order : a visit order names at least one stage"),
         (
-            |m, [source, ..]| m.visit_order(&[source, StageId(0)]),
-            "visit_order orders ?: stage 0 is not in the cluster `main`",
+            |m, [source, ..]| m.set_visit_order(&[source, StageId(0)]),
+            "set_visit_order orders ?: stage 0 is not in the cluster `main`",
         ),
-        (|m, _| m.restart_at(3), "restart_at 3: the visit order has 3 places: there is no place 3"),
         (
-            |m, [_, check, _]| m.max_events_when_focused(Focus::Stage(check), 0),
-            "max_events_when_focused check 0: the number of events of a visit is 0: use at least 1",
+            |m, _| m.set_restart_at(Some(3)),
+            "set_restart_at 3: the visit order has 3 places: there is no place 3",
+        ),
+        (
+            |m, [_, check, _]| m.set_max_events_when_focused(Focus::Stage(check), 0),
+            "set_max_events_when_focused check 0: the number of events of a visit is 0: use at least 1",
         ),
     ];
     for (call, told) in cases {
-        assert_eq!(refusal(|m, _| m.use_private_queues(), *call), *told);
+        assert_eq!(refusal(|m, _| m.use_per_stage_queues(), *call), *told);
     }
 }
 
@@ -172,24 +177,24 @@ fn private_queues_have_refusals_of_their_own() {
 struct Late;
 
 impl Policy for Late {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
-        control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(2)?;
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(2)?;
         control.add_timer(Duration::from_secs(1)).map(|_| ())
     }
 
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Result<(), Refused> {
-        control.use_own_queues()
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.use_per_worker_queues()
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
-        control.do_not_fire_last_focused();
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.set_fire_last_focused(false)?;
         Ok(())
     }
 
-    fn on_max_visits(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
-        control.max_visits(0)
+    fn on_max_visits(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.set_max_visits(0)
     }
 }
 
@@ -198,13 +203,13 @@ fn queues_are_settled_in_start_and_callbacks_come_only_while_they_are_wanted() {
     let (mut mock, _) = shop();
     mock.start(&mut Late).unwrap();
     assert_eq!(mock.fire_timer(&mut Late, TimerId(0)), Err(Refused::Started));
-    assert_eq!(mock.queues(), Queues::Private);
+    assert_eq!(mock.queues(), Queues::PerStage);
     mock.take_log();
     for _ in 0..2 {
         mock.fire_last_focused(&mut Late).unwrap();
         mock.fire_max_visits(&mut Late).unwrap();
     }
-    assert_eq!(mock.log(), ["do_not_fire_last_focused", "max_visits 0"]);
+    assert_eq!(mock.log(), ["set_fire_last_focused false", "set_max_visits 0"]);
 }
 
 #[test]
@@ -231,7 +236,7 @@ fn what_was_set_can_be_read_and_time_stands_until_it_is_moved() {
     assert_eq!(mock.cpu_usage(), 100);
     assert_eq!(mock.now(), Time::ZERO);
     mock.pass(Duration::from_secs(2));
-    assert_eq!(mock.now().since(Time::ZERO), Duration::from_secs(2));
+    assert_eq!(mock.now().duration_since(Time::ZERO), Duration::from_secs(2));
 }
 
 #[test]

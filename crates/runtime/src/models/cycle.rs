@@ -20,8 +20,8 @@ fn ping_pong_over_single_places_with_a_producer_outside_comes_to_its_end() {
     explore(|| {
         let app = App::new("pingpong");
         let source = app.source("source", || [3u32, 2].into_iter());
-        let ping = app.each("ping", less);
-        let pong = app.each("pong", less);
+        let ping = app.process("ping", less);
+        let pong = app.process("pong", less);
         app.connect(source, ping);
         app.connect(ping, pong);
         app.connect(pong, ping);
@@ -38,8 +38,8 @@ fn ping_pong_with_a_bubble_sheds_nothing() {
     explore(|| {
         let app = App::new("bubble");
         let source = app.source("source", || [3u32; 8].into_iter());
-        let ping = app.each("ping", less);
-        let pong = app.each("pong", |n: u32, out: &mut Out<u32>| {
+        let ping = app.process("ping", less);
+        let pong = app.process("pong", |n: u32, out: &mut Out<u32>| {
             thread::yield_now(); // time for others to fill what room there was
             less(n, out);
         });
@@ -56,7 +56,7 @@ fn a_stage_that_sends_to_itself_goes_on_when_others_take_its_room() {
     explore(|| {
         let app = App::new("self");
         let source = app.source("source", || [2u32, 2].into_iter());
-        let again = app.each("again", less);
+        let again = app.process("again", less);
         app.connect(source, again);
         app.connect(again, again);
         run(app, &Plan::new().threads(2).every(|s| s.capacity(1)));
@@ -72,8 +72,8 @@ fn an_amplifying_cycle_sheds_rather_than_stall() {
             less(n, out);
         };
         let source = app.source("source", || [3u32, 3].into_iter());
-        let ping = app.each("ping", twice);
-        let pong = app.each("pong", twice);
+        let ping = app.process("ping", twice);
+        let pong = app.process("pong", twice);
         app.connect(source, ping);
         app.connect(ping, pong);
         app.connect(pong, ping);
@@ -88,9 +88,9 @@ fn a_cycle_whose_last_event_waits_for_room_outside_still_ends() {
         let seen = Seen::new();
         let see = seen.clone();
         let source = app.source("source", || [1u32].into_iter());
-        let ping = app.each("ping", less);
+        let ping = app.process("ping", less);
         let pong = app.flat_map("pong", |n: u32| [n, n + 1, n + 2]);
-        let back = app.each("back", |_: u32, _: &mut Out<u32>| {});
+        let back = app.process("back", |_: u32, _: &mut Out<u32>| {});
         let end = app.sink("end", move |n: u32| see.see(n));
         app.connect(source, ping);
         app.connect(ping, pong);

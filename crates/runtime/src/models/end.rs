@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use comporta_model::ack::Settled;
 use comporta_model::error::Result;
-use comporta_model::event::{Ev, Settled};
+use comporta_model::event::Ev;
 use comporta_model::plan::Plan;
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};

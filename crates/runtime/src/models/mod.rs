@@ -8,7 +8,7 @@
 //! **What is explored.** The very code that runs: under `--cfg shuttle` the module `sync` gives
 //! shuttle's locks, atomics and threads instead of std's (and `comporta-model` its `AckGroup`), so
 //! a model is a small program started with `Running::start`, its workers in `Worker::run` with
-//! their real queues, doors, parking and stealing. Shuttle runs each model under many schedules:
+//! their real queues, permits, parking and stealing. Shuttle runs each model under many schedules:
 //! at random, and by PCT with three changes of priority, which finds a fault that needs a few
 //! preemptions at the right places. A schedule in which every thread waits is a failure (a lost
 //! wake-up), and so is one that does not end (a livelock). Every model ends with the books: all
@@ -32,7 +32,7 @@
 //! | pools | `pools` |
 //! | policies: visit orders, pools made and given up, threads that move, colors | `policy_host` |
 //! | order | `ordered` |
-//! | push handles | `push` |
+//! | senders | `sender` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
 //! | visits that take long, and the clock that looks after them | `stuck` |
 
@@ -47,7 +47,7 @@ mod park;
 mod pools;
 mod policy_host;
 mod ordered;
-mod push;
+mod sender;
 mod end;
 mod stuck;
 

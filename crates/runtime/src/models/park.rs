@@ -129,8 +129,8 @@ fn ping_pong_on_two_and_three_workers_always_ends() {
                 out.send(n - 1);
             }
         };
-        let ping = app.each("ping", less).stateful().autostart(6);
-        let pong = app.each("pong", less).stateful();
+        let ping = app.process("ping", less).stateful().autostart(6);
+        let pong = app.process("pong", less).stateful();
         app.connect(ping, pong);
         app.connect(pong, ping);
         let summary = summary(app, &Plan::new().threads(threads));
@@ -164,16 +164,16 @@ fn of_two_pushes_from_outside_neither_waits_for_the_others_visit() {
         let app = App::new("pushed");
         let barrier = Arc::new(Barrier::new(2));
         let pushes = ["left", "right"].map(|name| {
-            let (push, input) = app.input::<u32>(format!("to-{name}"));
+            let (sender, input) = app.input::<u32>(format!("to-{name}"));
             let barrier = barrier.clone();
             let end = app.sink(name, move |_: u32| {
                 barrier.wait();
             });
             app.connect(input, end);
-            push
+            sender
         });
         let (running, _) = start(app, &Plan::new().threads(2));
-        pushes.into_iter().for_each(|push| push.push(0).unwrap());
+        pushes.into_iter().for_each(|sender| sender.send(0).unwrap());
         check(&running.wait());
     });
 }

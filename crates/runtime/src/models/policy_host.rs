@@ -2,7 +2,7 @@
 //! up, threads that go from one to another, colors, and callbacks that come at once.
 
 use comporta_model::plan::{Choice, Offer, Plan};
-use comporta_policy::{Control, Entry, Policy, Refused, StageId};
+use comporta_policy::{Entry, Policy, PolicyControl, Refused, StageId};
 
 use super::{Alone, Seen, chain, check, explore, in_order, start};
 use crate::app::App;
@@ -15,45 +15,45 @@ struct Made<S, F> {
 
 impl<S, F> Policy for Made<S, F>
 where
-    S: FnMut(&mut dyn Control) -> Result<(), Refused> + Send,
-    F: FnMut(&mut dyn Control) -> Result<(), Refused> + Send,
+    S: FnMut(&mut dyn PolicyControl) -> Result<(), Refused> + Send,
+    F: FnMut(&mut dyn PolicyControl) -> Result<(), Refused> + Send,
 {
-    fn start(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         (self.start)(control)
     }
 
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Result<(), Refused> {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         (self.focused)(control)
     }
 }
 
-type Act = fn(&mut dyn Control) -> Result<(), Refused>;
+type Act = fn(&mut dyn PolicyControl) -> Result<(), Refused>;
 
 fn policy(app: &App, name: &'static str, start: Act, focused: Act) {
     let offer = Offer { name, aliases: &[], about: "", cites: "", params: &[] };
-    app.policy(Entry::new(offer, move |_: &Choice| Made { start, focused }));
+    app.register_policy(Entry::new(offer, move |_: &Choice| Made { start, focused }));
 }
 
-fn nothing(_: &mut dyn Control) -> Result<(), Refused> {
+fn nothing(_: &mut dyn PolicyControl) -> Result<(), Refused> {
     Ok(())
 }
 
-fn ids(control: &dyn Control) -> Vec<StageId> {
+fn ids(control: &dyn PolicyControl) -> Vec<StageId> {
     control.stages().iter().map(|stage| stage.id).collect()
 }
 
 /// From the last stage back; each time the first of the threads comes to the end, turned round.
 fn by_order(app: &App) {
     let start: Act = |control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         let order: Vec<_> = ids(control).into_iter().rev().collect();
-        control.visit_order(&order)?;
-        control.fire_last_focused()
+        control.set_visit_order(&order)?;
+        control.set_fire_last_focused(true)
     };
     policy(app, "by_order", start, |control| {
         let order = ids(control);
-        control.visit_order(&order)?;
-        control.restart_at(0)
+        control.set_visit_order(&order)?;
+        control.set_restart_at(Some(0))
     });
 }
 
@@ -102,7 +102,7 @@ fn color(app: &App) {
 }
 
 /// The chain, and the policies it may be run under.
-fn governed(seen: &Seen<u32>, events: u32) -> App {
+fn with_policies(seen: &Seen<u32>, events: u32) -> App {
     let app = chain(seen, events);
     [by_order, pools, narrow, steal, color].iter().for_each(|add| add(&app));
     app
@@ -114,7 +114,7 @@ fn plan(policy: &str) -> Plan {
 
 fn runs_under(policy: &'static str) {
     let seen = Seen::new();
-    let app = governed(&seen, 3);
+    let app = with_policies(&seen, 3);
     let (running, _) = start(app, &plan(policy));
     check(&running.wait());
     in_order(&seen.all(), &[0], 3);
@@ -172,7 +172,7 @@ fn stages_of_one_color_never_run_at_once() {
 
 fn changes(from: &'static str, to: &'static str) {
     let seen = Seen::new();
-    let app = governed(&seen, 3);
+    let app = with_policies(&seen, 3);
     let (running, _) = start(app, &plan(from));
     let control = running.control();
     control.set_policy("main", to).unwrap();

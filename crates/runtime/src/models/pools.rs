@@ -43,16 +43,16 @@ fn a_worker_that_leaves_strands_no_token() {
 #[test]
 fn a_worker_that_is_dismissed_in_its_sleep_leaves() {
     explore(|| {
-        let app = App::new("dismissed");
-        let (push, input) = app.input::<u32>("input");
+        let app = App::new("retired");
+        let (sender, input) = app.input::<u32>("input");
         let end = app.sink("end", |_: u32| {});
         app.connect(input, end);
         let (running, core) = start(app, &Plan::new().threads(3));
-        push.push(0).unwrap();
+        sender.send(0).unwrap();
         running.control().set_threads("main", 1).unwrap();
         core.wait_until(None, |run| run.threads == 1);
-        push.push(1).unwrap();
-        drop(push);
+        sender.send(1).unwrap();
+        drop(sender);
         let summary = running.wait();
         check(&summary);
         assert_eq!(handled(&summary, "end"), 2);

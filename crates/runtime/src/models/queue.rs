@@ -19,7 +19,7 @@ fn two_notifiers_and_two_workers_never_run_one_instance_twice_at_once() {
         let app = App::new("instance");
         let (seen, alone) = (Seen::new(), Alone::default());
         let see = seen.clone();
-        let (push, input) = app.input::<u32>("input");
+        let (sender, input) = app.input::<u32>("input");
         let sum = app.sink("sum", move |n: u32| {
             alone.pass();
             see.see(n);
@@ -28,10 +28,10 @@ fn two_notifiers_and_two_workers_never_run_one_instance_twice_at_once() {
         let plan = Plan::new().threads(2).every(|s| s.batch(1));
         let (running, _) = start(app, &plan);
         for base in [0, 10] {
-            let push = push.clone();
-            thread::spawn(move || (base..base + 2).for_each(|n| push.push(n).unwrap()));
+            let sender = sender.clone();
+            thread::spawn(move || (base..base + 2).for_each(|n| sender.send(n).unwrap()));
         }
-        drop(push);
+        drop(sender);
         check(&running.wait());
         in_order(&seen.all(), &[0, 10], 2);
     });
@@ -116,7 +116,7 @@ fn while_one_instance_waits_an_hour_the_other_handles_what_arrives() {
         let tries = Arc::new(AtomicUsize::new(0));
         let source = app.source("source", || 0..4u32);
         let done = rest.clone();
-        let work = app.each("work", move |n: u32, _: &mut Out<()>| {
+        let work = app.process("work", move |n: u32, _: &mut Out<()>| {
             if n == 0 && tries.fetch_add(1, SeqCst) == 0 {
                 return Err(Error::msg("not yet"));
             }

@@ -14,7 +14,7 @@ impl Links {
     /// caller's.
     pub(crate) fn address<T: Send + 'static>(&mut self, event: T) {
         let (link, outlets) = self.port::<T>(0);
-        link.address_one(outlets, event);
+        link.address_one(outlets, event, None);
     }
 
     /// Reserves a place in every queue the event goes to.

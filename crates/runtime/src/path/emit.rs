@@ -8,8 +8,10 @@ use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
+use comporta_model::ack::{Fate, Obligation};
 use comporta_model::chunk::Slots;
-use comporta_model::event::{AckGroup, Fate, Meta};
+use comporta_model::column::{Columns, Cursor, Duty};
+use comporta_model::event::Meta;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
@@ -27,8 +29,9 @@ pub(super) struct Link<T> {
     tap: Option<Tap<T>>,
     /// The bundle of outlets for its type.
     bundle: usize,
-    /// Events to be sent in turn with those of other ports.
+    /// Events to be sent in turn with those of other ports, and what each carries of its own.
     staged: VecDeque<T>,
+    staged_columns: Columns,
 }
 
 /// The outlets of a sender that carry one type.
@@ -53,6 +56,7 @@ impl<T: Send + 'static> Link<T> {
         if let Some(tap) = &self.tap {
             let _ = user::call(|| out.for_each(|event| tap(event)));
         }
+        let (columns, _held) = out.take_duties(&send.meta.duty);
         let (mut filled, mut last) = out.take();
         let mut waits = false;
         match self.wires.as_slice() {
@@ -68,12 +72,12 @@ impl<T: Send + 'static> Link<T> {
                 let outlet = &mut outlets[outlet];
                 outlet.rule = rule;
                 outlet.swap(&mut filled, &mut last);
-                waits = outlet.deliver(send);
+                waits = outlet.deliver_with(columns, send);
                 outlet.swap(&mut filled, &mut last);
             }
             _ => {
                 let events = filled.drain(..).chain([std::mem::take(&mut last)]);
-                self.address(outlets, events.flatten().flatten(), send);
+                self.address(outlets, events.flatten().flatten(), &columns, send);
                 waits = deliver_all(outlets, send);
             }
         }
@@ -90,24 +94,29 @@ impl<T: Send + 'static> Link<T> {
         &mut self,
         outlets: &mut Bundle<T>,
         mut events: impl Iterator<Item = T>,
+        columns: &Columns,
         send: &mut Sending<'_>,
     ) {
         let user = send.visit.effects.hand_over(send.core);
+        let (mut at, mut cursor) = (0, Cursor::default());
+        let mut owed = None;
         while let Err(reason) = user.call(|| {
             for event in events.by_ref() {
-                self.address_one(outlets, event);
+                let duties = columns.duties();
+                owed = duties.and_then(|duties| duties.at(at, &mut cursor)).map(|(duty, _)| duty);
+                at += 1;
+                self.address_one(outlets, event, owed);
             }
         }) {
             send.sent.lost += 1;
-            if let Some(group) = &send.meta.ack {
-                group.join(1);
-                group.settle(1, Fate::Failed);
-            }
+            let owed = owed.unwrap_or(&send.meta.duty);
+            owed.join(1);
+            owed.settle(1, Fate::Failed);
             send.core.report(format!("an event could not be sent on: {reason}"));
         }
     }
 
-    pub(super) fn address_one(&mut self, outlets: &mut Bundle<T>, event: T) {
+    pub(super) fn address_one(&mut self, outlets: &mut Bundle<T>, event: T, duty: Option<&Duty>) {
         let Some((final_wire, others)) = self.wires.split_last_mut() else { return };
         for wire in others {
             // Checked with the graph: a port with several connectors knows how to copy.
@@ -115,12 +124,12 @@ impl<T: Send + 'static> Link<T> {
                 let copy = copy(&event);
                 let End { outlet, rule } = wire.choose(&copy);
                 outlets[outlet].rule = rule;
-                outlets[outlet].stage(copy);
+                outlets[outlet].stage(copy, duty);
             }
         }
         let End { outlet, rule } = final_wire.choose(&event);
         outlets[outlet].rule = rule;
-        outlets[outlet].stage(event);
+        outlets[outlet].stage(event, duty);
     }
 }
 
@@ -291,14 +300,6 @@ impl Links {
                 send.waits |= link.flush(outlets, out, send);
             }
         }
-        let joined;
-        let meta = match meta.ack.as_ref().and_then(AckGroup::joined_outputs) {
-            None => meta,
-            outputs => {
-                joined = Meta { ack: outputs, ..meta.clone() };
-                &joined
-            }
-        };
         let Links { place, links, bundles, in_turn, .. } = self;
         let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
         if *in_turn {
@@ -363,12 +364,21 @@ fn flush_in_turn<P: Ports>(
         port: usize,
         events: usize,
     }
-    struct Stage<'a>(&'a mut [Box<dyn Any + Send>], Vec<Run>);
+    struct Stage<'a> {
+        links: &'a mut [Box<dyn Any + Send>],
+        shared: &'a Duty,
+        runs: Vec<Run>,
+        held: Vec<(usize, Obligation)>,
+    }
     impl PortVisitor for Stage<'_> {
         fn port<T: Send + 'static>(&mut self, port: usize, out: &mut Out<T>) {
             let runs = out.runs().into_iter();
-            self.1.extend(runs.map(|(turn, events)| Run { turn, port, events }));
-            typed::<Link<T>>(&mut *self.0[port]).staged.extend(out.drain());
+            self.runs.extend(runs.map(|(turn, events)| Run { turn, port, events }));
+            let (columns, held) = out.take_duties(self.shared);
+            self.held.extend(held);
+            let link = typed::<Link<T>>(&mut *self.links[port]);
+            link.staged_columns = columns;
+            link.staged.extend(out.drain());
         }
     }
     struct SendRun<'a, 'b> {
@@ -386,9 +396,10 @@ fn flush_in_turn<P: Ports>(
             }
         }
     }
-    let mut stage = Stage(links, Vec::new());
+    let shared = &send.meta.duty;
+    let mut stage = Stage { links, shared, runs: Vec::new(), held: Vec::new() };
     ports.each(&mut stage);
-    let Stage(links, mut runs) = stage;
+    let Stage { links, mut runs, held: _held, .. } = stage;
     runs.sort_unstable_by_key(|run| run.turn);
     for run in &runs {
         ports.each(&mut SendRun { links, bundles, send: &mut send, run });
@@ -401,6 +412,7 @@ impl<T: Send + 'static> Link<T> {
     fn send_run(&mut self, outlets: &mut Bundle<T>, events: usize, send: &mut Sending<'_>) -> bool {
         send.sent.emitted += events;
         let mut run: Slots<T> = self.staged.drain(..events).map(Some).collect();
+        let columns = self.staged_columns.split_front(events);
         if let Some(tap) = &self.tap {
             let _ = user::call(|| run.iter().flatten().for_each(|event| tap(event)));
         }
@@ -409,7 +421,7 @@ impl<T: Send + 'static> Link<T> {
             send.visit.effects.discard_events(&mut run);
             return false;
         }
-        self.address(outlets, run.into_iter().flatten(), send);
+        self.address(outlets, run.into_iter().flatten(), &columns, send);
         deliver_all(outlets, send)
     }
 }
@@ -440,6 +452,7 @@ fn join<T: Send + 'static>(
         tap: core.wiring.tap::<T>(stage, port),
         bundle,
         staged: VecDeque::new(),
+        staged_columns: Columns::default(),
     }
 }
 

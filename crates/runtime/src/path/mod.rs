@@ -1,7 +1,7 @@
 //! One event's walk, a hop per file, with [`stage`](crate::stage) in the middle:
 //!
 //! 1. [`source`] is pulled for events, as [`schedule`] says if it has a rate, and as many as
-//!    [`pull_size`] says; [`push`] lets a program hand them in from outside, by
+//!    [`pull_size`] says; [`sender`] lets a program hand them in from outside, by
 //!    way of [`caller`].
 //! 2. [`stage::inlet`](crate::stage::inlet) decides what may enter a queue,
 //! 3. and puts it there.
@@ -16,7 +16,7 @@
 pub(crate) mod source;
 pub(crate) mod schedule;
 pub(crate) mod pull_size;
-pub(crate) mod push;
+pub(crate) mod sender;
 pub(crate) mod caller;
 pub(crate) mod ready;
 pub(crate) mod visit_order;

@@ -9,6 +9,7 @@
 //! [`Links`]: crate::path::emit::Links
 
 use comporta_model::chunk::{ChunkQueue, Slots};
+use comporta_model::column::{Column, Columns, Duty};
 use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 
@@ -94,8 +95,10 @@ pub(crate) struct Standing {
 
 /// What a sender hands over at once.
 pub(crate) struct Parcel<'a, T> {
-    /// With when it came to the queue.
+    /// What its events share, with when they came to the queue.
     pub(crate) meta: &'a Meta,
+    /// What each carries of its own.
+    pub(crate) columns: Columns,
     pub(crate) filled: &'a mut Vec<Slots<T>>,
     /// The last, not quite filled chunk; what comes back in it is storage to go on with.
     pub(crate) last: &'a mut Slots<T>,
@@ -125,6 +128,8 @@ pub(crate) struct Outlet<T> {
     reserved: Option<Reserved>,
     filled: Vec<Slots<T>>,
     last: Slots<T>,
+    /// What is owed for each event that is staged, where it is not what their sender says of them all.
+    duties: Column<Duty>,
 }
 
 impl<T: Send + 'static> Outlet<T> {
@@ -139,6 +144,7 @@ impl<T: Send + 'static> Outlet<T> {
             reserved: None,
             filled: Vec::new(),
             last: Vec::new(),
+            duties: Column::default(),
         }
     }
 
@@ -147,10 +153,13 @@ impl<T: Send + 'static> Outlet<T> {
         self.inlet.room(core, meta, rule)
     }
 
-    /// Stages an event.
+    /// Stages an event, with what is owed for it where its sender says that of each.
     #[inline]
-    pub(crate) fn stage(&mut self, event: T) {
+    pub(crate) fn stage(&mut self, event: T, duty: Option<&Duty>) {
         self.last.push(Some(event));
+        if let Some(duty) = duty {
+            self.duties.extend(duty.clone(), 1);
+        }
     }
 
     /// Takes the event staged last back.
@@ -171,12 +180,19 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// Hands over what is staged. Returns whether the sender now stands in line here.
     pub(crate) fn deliver(&mut self, send: &mut Sending<'_>) -> bool {
+        let columns = Columns::of_duties(std::mem::take(&mut self.duties));
+        self.deliver_with(columns, send)
+    }
+
+    /// As [`deliver`](Self::deliver), with what each event carries of its own.
+    pub(crate) fn deliver_with(&mut self, columns: Columns, send: &mut Sending<'_>) -> bool {
         let staged = self.staged();
         if staged == 0 {
             return false;
         }
         let parcel = Parcel {
             meta: send.meta,
+            columns,
             filled: &mut self.filled,
             last: &mut self.last,
             short: send.fills && send.visit.cache.is_empty::<T>(),

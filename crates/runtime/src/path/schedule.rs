@@ -34,14 +34,14 @@ impl Schedule {
         if std::mem::take(&mut self.idle) {
             (self.start, self.sent, next) = (Some(now), 0, now);
         }
-        let spread = now.since(next).as_nanos().min(Meta::INGRESS_SPREAD_NS.into()) as f64;
+        let spread = now.duration_since(next).as_nanos().min(Meta::INGRESS_SPREAD_NS.into()) as f64;
         Ok((next, (spread / self.gap_ns) as usize + 1))
     }
 
     /// How long it is until the next event is due, if it is not.
     pub(crate) fn wait(&self, now: Time) -> Option<Duration> {
         let next = self.at(self.start?, self.sent);
-        (next > now).then(|| next.since(now))
+        (next > now).then(|| next.duration_since(now))
     }
 
     /// So many were sent, and whether the source had no more.

@@ -7,8 +7,10 @@ use std::any::Any;
 use std::sync::Weak;
 use std::time::Duration;
 
+use comporta_model::ack::{AckGroup, Awaits, Fate, Settled};
+use comporta_model::column::Duty;
 use comporta_model::error::{Error, Result};
-use comporta_model::event::{AckGroup, Fate, Meta, Settled, Time};
+use comporta_model::event::{Meta, Time};
 use comporta_model::port::{Out, Ports};
 use comporta_model::source::{Demand, Pull, Source};
 
@@ -56,7 +58,7 @@ struct State<S: Source> {
     phase: Phase,
     /// It is to end: the program drains.
     stop: bool,
-    /// What it is still to be told of.
+    /// What is still to be reported to it.
     settled: Vec<Settled>,
     /// Groups not yet settled.
     groups: usize,
@@ -147,9 +149,11 @@ impl<S: Source> SourceNode<S> {
         let mut meta = Meta {
             ingress,
             enqueued: visit.start,
-            deadline: self.limits.within.map(|within| ingress + within),
+            duty: Duty {
+                deadline: self.limits.within.map(|within| ingress + within),
+                ack: group.clone(),
+            },
             tier: self.limits.tier,
-            ack: group.clone(),
             home: visit.home,
         };
         visit.effects.hand_over(core);
@@ -165,7 +169,7 @@ impl<S: Source> SourceNode<S> {
         });
         let end = core.clock.now();
         visit.end = Some(end);
-        let took = end.since(visit.start);
+        let took = end.duration_since(visit.start);
         meta.enqueued = end;
         let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
         visit.done = sent.emitted;
@@ -189,13 +193,7 @@ impl<S: Source> SourceNode<S> {
 
     fn open_group(&self, core: &Arc<Core>, number: u64) -> Arc<AckGroup> {
         self.state.lock().groups += 1;
-        let me = self.me.clone();
-        let core = Arc::downgrade(core);
-        AckGroup::open(number, move |settled| {
-            if let (Some(me), Some(core)) = (me.upgrade(), core.upgrade()) {
-                me.settled(&core, settled);
-            }
-        })
+        AckGroup::open(number, Group { source: self.me.clone(), core: Arc::downgrade(core) })
     }
 
     /// Decides what the source does next.
@@ -291,7 +289,7 @@ impl<S: Source> SourceNode<S> {
         }
     }
 
-    /// Tells the source what has settled.
+    /// Reports to the source what has settled.
     fn tell(
         &self,
         core: &Core,
@@ -348,6 +346,24 @@ impl<S: Source> SourceNode<S> {
         } else {
             self.place(core, task, in_line, visit);
         }
+    }
+}
+
+/// A source that waits for the events of one pull.
+struct Group<S: Source> {
+    source: Weak<SourceNode<S>>,
+    core: Weak<Core>,
+}
+
+impl<S: Source> Awaits for Group<S> {
+    fn settled(&self, settled: Settled) {
+        if let (Some(source), Some(core)) = (self.source.upgrade(), self.core.upgrade()) {
+            source.settled(&core, settled);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.core.upgrade().is_none_or(|core| core.is_stopped())
     }
 }
 

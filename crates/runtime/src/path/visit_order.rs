@@ -91,7 +91,7 @@ pub(crate) struct Cursor {
     pub(crate) spent: usize,
 }
 
-/// What a step along the order is to tell the policy.
+/// What a step along the order reports to the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) last_focused: bool,
@@ -138,7 +138,7 @@ impl OrderedTokens {
         }
     }
 
-    /// Adds a token of a stage; says whether the stage is on this visit_order.
+    /// Adds a token of a stage; returns whether the stage is on this visit_order.
     pub(crate) fn add(&mut self, stage: u32) -> bool {
         let Some(&number) = self.visit_order.numbers.get(&stage) else { return false };
         self.tokens[number] += 1;

@@ -102,7 +102,7 @@ impl Worker {
         workers.sleep.up();
         while !core.is_stopped() && !self.handle.leaving.load(SeqCst) {
             match self.step(core) {
-                Stepped::Ran => self.give_way(core),
+                Stepped::Ran => self.yield_now(core),
                 Stepped::Idle => self.idle(core, workers),
             }
         }
@@ -143,13 +143,13 @@ impl Worker {
 
     /// Between visits, when it is time to, lets other threads have the processor; not if it is about
     /// to sleep anyway, for a thread that has yielded is woken more slowly.
-    fn give_way(&mut self, core: &Core) {
+    fn yield_now(&mut self, core: &Core) {
         let Some(now) = self.visit.end.filter(|now| self.yield_timer.asks(*now)) else { return };
         if self.next.is_none() && !self.sees_work(&core.worker_groups[self.workers]) {
             return;
         }
         self.put_next_by(core);
-        self.visit.end = Some(self.yield_timer.give_way(now, || core.clock.now()));
+        self.visit.end = Some(self.yield_timer.yield_now(now, || core.clock.now()));
     }
 
     /// Others may have what it has in hand: it will be away for a moment.

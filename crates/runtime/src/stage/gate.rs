@@ -1,5 +1,5 @@
 //! The admission controller of a stage: asked when events arrive (`inlet`) and when a visit takes some
-//! (`take`), told when events were handled (`settle`).
+//! (`take`), informed when events were handled (`settle`).
 //!
 //! It may be the program's own, so it is called outside of the stage's lock, one call at a time. One
 //! that panics is asked no more; one that is busy for long, or asks itself, is not waited for. In all
@@ -170,7 +170,7 @@ impl Gate {
         if !self.is_present() {
             return None;
         }
-        let told = self.ask(|controller| controller.tell());
+        let told = self.ask(|controller| controller.describe());
         let slot = self.slot.lock();
         let allows = match &slot.failure {
             Some(reason) => format!("everybody, since it failed: {reason}"),
@@ -207,7 +207,7 @@ impl Arrivals {
             instances: self.instances,
             oldest: self.oldest,
             tier: meta.tier,
-            deadline: meta.deadline,
+            deadline: meta.duty.deadline,
         }
     }
 }

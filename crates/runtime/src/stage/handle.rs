@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::mem::needs_drop;
 use std::time::Duration;
 
+use comporta_model::ack::{Fate, Obligation};
 use comporta_model::chunk::Chunk;
+use comporta_model::column::{Cursor, Duty, all_of};
 use comporta_model::error::Error;
 use comporta_model::event::Meta;
 use comporta_model::plan::OnPanic;
@@ -17,9 +19,8 @@ use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
 use super::pace::{Pace, QUANTUM, QuantumCheck};
-use super::ports::{Flooded, Mark, Over, Unbounded, Withdraw};
+use super::ports::{Flooded, Mark, Over, Owes, Unbounded, Withdraw};
 use super::take::Batch;
-use super::tray::Tray;
 use super::{CopyFn, Stage};
 use crate::core::Core;
 use crate::effects::Visit;
@@ -87,8 +88,12 @@ enum Stop {
 /// A visit that has run.
 pub(super) struct Ran<T> {
     pub(super) batch: Batch<T>,
-    /// Events spent in this visit, and how many of the chunk in hand.
-    pub(super) spent: usize,
+    /// What is owed for what it sent, unless its ports say that of each event; and, where its events were
+    /// handled as one group, on behalf of them all.
+    pub(super) duty: Duty,
+    pub(super) together: Obligation,
+    /// Events it has done with, and how many of the chunk in hand.
+    pub(super) done: usize,
     pub(super) at: usize,
     /// The event at `at` is to be tried again after this.
     pub(super) retry_after: Option<Duration>,
@@ -130,17 +135,20 @@ impl<H: Handler> Instance<H> {
         })
     }
 
-    /// Runs the handler over the events from `at` on; `before` were spent before the first of `slots`.
+    /// Runs the handler over the events from `at` on; `before` were spent before the first of the chunk.
     #[inline(never)]
     fn run(
         &mut self,
-        slots: &mut [Option<H::Item>],
+        chunk: &mut Chunk<H::Item>,
         at: &mut usize,
         before: usize,
         check: &mut QuantumCheck,
         retain: Option<CopyFn<H::Item>>,
         core: &Core,
     ) -> Stop {
+        let (slots, columns) = chunk.parts_mut();
+        let duties = columns.duties().filter(|_| !H::GROUPED);
+        let mut cursor = Cursor::default();
         if self.handler.is_none() {
             slots[*at..].fill_with(|| None);
             *at = slots.len();
@@ -148,7 +156,12 @@ impl<H: Handler> Instance<H> {
         while *at < slots.len() {
             // The clock is looked at between spans, so that the loop inside stays small.
             let span = check.next().saturating_sub(before).max(*at + 1);
-            let until = slots.len().min(if H::GROUPED { slots.len() } else { span });
+            let mut until = slots.len().min(if H::GROUPED { slots.len() } else { span });
+            if let Some((duty, end)) = duties.and_then(|duties| duties.at(*at, &mut cursor)) {
+                until = until.min(end);
+                self.cx.set_duty(duty);
+                self.ports.each(&mut Owes(duty));
+            }
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(&mut slots[..until], at)
             } else {
@@ -157,7 +170,8 @@ impl<H: Handler> Instance<H> {
             if let Some(stop) = stop {
                 return stop;
             }
-            if *at < slots.len() && check.is_late(core, before + *at, slots.len() - *at) {
+            let look = *at < slots.len() && before + *at >= check.next();
+            if look && check.is_late(core, before + *at, slots.len() - *at) {
                 return Stop::Late;
             }
         }
@@ -230,19 +244,33 @@ impl<H: Handler> Instance<H> {
         None
     }
 
-    /// Sends on what was handled in place, one event at a time, and takes the next from the tray.
-    fn refill(&mut self, chunk: &mut Chunk<H::Item>, tray: &Tray<H::Item>) -> bool {
+    /// Sends on the event that was handled in place, if it was.
+    fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
         if H::IN_PLACE
             && let Some(handler) = &mut self.handler
         {
-            for event in chunk.slots_mut().iter_mut().filter_map(Option::take) {
+            let (slots, columns) = chunk.parts_mut();
+            if let Some((duty, _)) = columns.duties().and_then(|duties| duties.first()) {
+                self.ports.each(&mut Owes(duty));
+            }
+            for event in slots.iter_mut().filter_map(Option::take) {
                 handler.pass_one(event, &mut self.ports);
             }
         }
-        let next = tray.next();
-        let more = next.is_some();
-        chunk.reset(next);
-        more
+    }
+}
+
+impl<T> Batch<T> {
+    /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
+    /// Of events that are handled as one, all that is owed for any of them.
+    fn owed<H: Handler>(&self) -> (Duty, Obligation) {
+        match self.chunk.columns().duties().filter(|_| H::GROUPED) {
+            None => (self.chunk.meta.duty.clone(), Obligation::default()),
+            Some(duties) => {
+                let (deadline, together) = all_of(duties);
+                (Duty { deadline, ack: together.group().cloned() }, together)
+            }
+        }
     }
 }
 
@@ -283,13 +311,18 @@ impl<H: Handler> Stage<H> {
             core.show_tray(visit, self.id, tray.clone());
         }
         let meta = &batch.chunk.meta;
-        instance.cx.set_origin(meta.ingress, meta.deadline, meta.tier);
+        let (duty, together) = batch.owed::<H>();
+        instance.cx.set_origin(meta.ingress, meta.tier);
+        instance.cx.set_duty(&duty);
         let user = visit.effects.hand_over(core);
         let Instance { ports, links, pace, .. } = &mut *instance;
         let mut check = QuantumCheck::new(visit.start, pace);
         if batch.ticket.is_some() {
             // Its events left the queue in order and must be handled together.
             check = QuantumCheck::never(visit.start, pace);
+            if duty != Duty::default() {
+                ports.each(&mut Owes(&duty)); // its results may leave after another visit
+            }
             ports.each(&mut Unbounded(self.emit_max()));
         } else {
             links.look_for_room(core, ports, meta, self.emit_max());
@@ -297,12 +330,11 @@ impl<H: Handler> Stage<H> {
         let failed_before = batch.tally.failed;
         let (mut before, mut at) = (0, 0);
         let retry_after = loop {
-            let Batch { chunk, tray, .. } = &mut batch;
-            let fault = self.next_fault(core, at < chunk.len());
+            let fault = self.next_fault(core, at < batch.chunk.len());
             let stop = user.call(|| match fault {
                 None => {
-                    let spent = (&mut before, &mut at);
-                    self.run_batch(&mut instance, chunk, tray.as_deref(), spent, &mut check, core)
+                    let done = (&mut before, &mut at);
+                    self.run_batch(&mut instance, &mut batch, done, &mut check, core)
                 }
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
                 Some(Fault::Panic(message)) => std::panic::panic_any(message),
@@ -316,7 +348,7 @@ impl<H: Handler> Stage<H> {
                 Next::On => {}
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
-                    let late = core.clock.now().since(visit.start) > QUANTUM;
+                    let late = core.clock.now().duration_since(visit.start) > QUANTUM;
                     if core.is_stopped() || (late && batch.ticket.is_none()) {
                         break Some(wait);
                     }
@@ -329,9 +361,10 @@ impl<H: Handler> Stage<H> {
                 Next::Stop => break None,
             }
         };
-        let spent = before + at;
-        batch.tally.handled += spent - (batch.tally.failed - failed_before);
-        self.conclude(core, instance, Ran { batch, spent, at, retry_after }, visit);
+        let done = before + at;
+        batch.tally.handled += done - (batch.tally.failed - failed_before);
+        let ran = Ran { batch, duty, together, done, at, retry_after };
+        self.conclude(core, instance, ran, visit);
     }
 
     /// Runs the handler over the chunk in hand, and then over what stands in the tray.
@@ -339,24 +372,31 @@ impl<H: Handler> Stage<H> {
     fn run_batch(
         &self,
         instance: &mut Instance<H>,
-        chunk: &mut Chunk<H::Item>,
-        tray: Option<&Tray<H::Item>>,
+        batch: &mut Batch<H::Item>,
         (before, at): (&mut usize, &mut usize),
         check: &mut QuantumCheck,
         core: &Core,
     ) -> Stop {
+        let Batch { chunk, tray, spent, .. } = batch;
         let retain = self.rules.retain;
         loop {
-            let stop = instance.run(chunk.slots_mut(), at, *before, check, retain, core);
-            let Some(tray) = tray.filter(|_| matches!(stop, Stop::Spent)) else { return stop };
+            let stop = instance.run(chunk, at, *before, check, retain, core);
+            let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
+                return stop;
+            };
             if *at > 0 && *before + *at >= check.next() {
                 let left = tray.left();
                 if left > 0 && check.is_late(core, *before + *at, left) {
                     return Stop::Late;
                 }
             }
-            *before += std::mem::take(at);
-            if !instance.refill(chunk, tray) {
+            instance.pass_on_one(chunk);
+            *before += *at;
+            spent.append(chunk.spend(std::mem::take(at)));
+            let next = tray.next();
+            let spent_all = next.is_none();
+            chunk.reset(next);
+            if spent_all {
                 return Stop::Spent;
             }
             if core.is_stopped() {
@@ -403,6 +443,7 @@ impl<H: Handler> Stage<H> {
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
         self.set_aside(core, failed, (reason, attempt), &meta);
+        batch.chunk.settle_some(*at..end, Fate::Failed);
         *at = end;
         // A flood took the allowance of the visit with it.
         if flooded.0 { Next::Stop } else { Next::On }

@@ -1,8 +1,10 @@
 //! Hop 2 as senders see it: the way into the queue of a stage.
 //! Before: `outlet` of the sender. After: `permits`, `queue`, and a token.
 
+use comporta_model::ack::Fate;
 use comporta_model::chunk::{ChunkQueue, Slots};
-use comporta_model::event::{Fate, Meta, Time};
+use comporta_model::column::Columns;
+use comporta_model::event::{Meta, Time};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Ask;
@@ -10,7 +12,7 @@ use comporta_policy::admission::Ask;
 use super::gate::Arrivals;
 use super::permits::{Rest, Shed, Verdict};
 use super::queue::Side;
-use super::{Phase, Stage, State, age, settle_ack};
+use super::{Phase, Stage, State, age};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
@@ -37,15 +39,15 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         mut parcel: Parcel<'_, H::Item>,
         visit: &mut Visit,
     ) -> Option<Standing> {
+        if self.gate.is_present() && parcel.columns.duties().is_some() {
+            return self.offer_by_duty(core, parcel, visit);
+        }
         let asked =
             if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
         let effects = &mut visit.effects;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        let n = parcel.len();
-        if let Some(group) = &parcel.meta.ack {
-            group.join(n as u64);
-        }
+        parcel.join();
         let before = state.counts.arrived;
         let standing = match state.phase {
             Phase::Open => self.let_in(core, state, &mut parcel, effects),
@@ -94,8 +96,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         {
             enter -= chunk.len();
             chunk.meta.enqueued = now;
-            let meta = chunk.meta.clone();
-            let storage = state.queue.push(&meta, chunk.into_events(), true);
+            let (meta, columns, events) = chunk.into_parts();
+            let storage = state.queue.push(&meta, columns, events, true);
             outbox.recycle(storage);
         }
         let mut standing = None;
@@ -186,16 +188,46 @@ impl<H: Handler> Stage<H> {
         visit.effects.hand_over(core);
         let (allowed, reason) = self.gate.admit(&ask)?;
         if allowed < n {
-            let mut refused = parcel.split_off(allowed);
-            refused.iter_mut().for_each(|slots| visit.effects.discard_events(slots));
-            if let Some(group) = &parcel.meta.ack {
-                group.join((n - allowed) as u64);
-            }
+            let shed = parcel.shed_all_but(allowed, &mut visit.effects) as u64;
             let mut state = self.state.lock();
-            state.counts.offered += (n - allowed) as u64;
-            state.shed(reason, parcel.meta, n - allowed);
+            state.counts.offered += shed;
+            state.counts.shed[reason as usize] += shed;
         }
         Some(ask)
+    }
+
+    /// Takes a parcel in pieces whose events all owe the same, for an admission controller that judges by
+    /// it.
+    #[cold]
+    fn offer_by_duty(
+        &self,
+        core: &Core,
+        mut parcel: Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) -> Option<Standing> {
+        let mut standing = None;
+        while let Some((duty, n)) = parcel.columns.duties().and_then(|duties| duties.first()) {
+            let meta = Meta { duty: duty.clone(), ..parcel.meta.clone() };
+            let mut filled = Vec::new();
+            parcel.take(n, |slots, _| {
+                filled.push(slots);
+                Slots::new()
+            });
+            let piece = Parcel {
+                meta: &meta,
+                columns: Columns::default(),
+                filled: &mut filled,
+                last: &mut Slots::new(),
+                short: false,
+                reserved: parcel.reserved.take(),
+                outbox: parcel.outbox,
+                rule: parcel.rule,
+                place: parcel.place,
+                waits_elsewhere: parcel.waits_elsewhere || standing.is_some(),
+            };
+            standing = self.offer(core, piece, visit).or(standing);
+        }
+        standing
     }
 
     /// What the admission controller is asked about `n` events, unless that does not matter any more.
@@ -228,7 +260,7 @@ impl<H: Handler> Stage<H> {
         };
         state.counts.offered += n as u64;
         let (meta, short) = (parcel.meta, parcel.short);
-        parcel.take(verdict.enter, |slots| state.queue.push(meta, slots, short));
+        parcel.take(verdict.enter, |slots, columns| state.queue.push(meta, columns, slots, short));
         let rest = n - verdict.enter;
         let mut arrived = n;
         let mut standing = None;
@@ -246,17 +278,17 @@ impl<H: Handler> Stage<H> {
             _ if rest == 0 => {}
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
-                parcel.discard(effects);
-                state.shed(reason, meta, rest);
+                parcel.end(Fate::Shed, effects);
+                state.counts.shed[reason as usize] += rest as u64;
             }
             // It asked for places when none were needed: the queue was shut, and is not any more.
             Rest::Waits if reserves => {
                 arrived = verdict.enter;
-                parcel.discard(effects);
-                state.shed(Shed::Disabled, meta, rest);
+                parcel.end(Fate::Shed, effects);
+                state.counts.shed[Shed::Disabled as usize] += rest as u64;
             }
             Rest::Waits => {
-                parcel.keep(meta);
+                parcel.keep();
                 state.outboxed += rest;
                 if !parcel.waits_elsewhere {
                     let want = parcel.outbox.len();
@@ -282,8 +314,10 @@ impl<H: Handler> Stage<H> {
         while let Some(chunk) = outbox.pop(usize::MAX) {
             let n = chunk.len();
             state.outboxed -= n;
-            state.shed_late(Shed::Disabled, &chunk.meta, n);
+            state.counts.shed_late += n as u64;
+            state.counts.shed[Shed::Disabled as usize] += n as u64;
             self.cycle_ended(state, n, effects);
+            chunk.settle(Fate::Shed);
             effects.discard_events(&mut chunk.into_events());
         }
     }
@@ -304,7 +338,7 @@ impl<H: Handler> Stage<H> {
                 state.counts.cancelled += n as u64;
             }
             self.cycle_ended(state, n, effects);
-            settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+            chunk.settle(Fate::Cancelled);
             effects.discard_events(&mut chunk.into_events());
         }
     }
@@ -335,13 +369,13 @@ fn turn_away<H: Handler>(
         state.permits.release(places);
     }
     state.counts.offered += n as u64;
-    parcel.discard(effects);
     if phase == Phase::Cancelled {
+        parcel.end(Fate::Cancelled, effects);
         state.counts.arrived += n as u64;
         state.counts.cancelled += n as u64;
-        settle_ack(parcel.meta.ack.as_ref(), n, Fate::Cancelled);
     } else {
-        state.shed(Shed::Ended, parcel.meta, n);
+        parcel.end(Fate::Shed, effects);
+        state.counts.shed[Shed::Ended as usize] += n as u64;
     }
 }
 
@@ -356,7 +390,7 @@ impl<H: Handler> State<H> {
             in_flight: self.in_flight,
             capacity: self.permits.capacity(),
             instances: self.instances.count(),
-            oldest: oldest.map_or(std::time::Duration::ZERO, |(meta, _)| age(meta, now)),
+            oldest: oldest.map_or(std::time::Duration::ZERO, |oldest| age(oldest.meta, now)),
         }
     }
 }
@@ -366,50 +400,70 @@ impl<T: Send + 'static> Parcel<'_, T> {
         self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
 
+    /// Its events belong to those who wait for them.
+    fn join(&self) {
+        self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
+    }
+
     /// Moves the first `max` events out with `enter`, chunk by chunk.
-    fn take(&mut self, mut max: usize, mut enter: impl FnMut(Slots<T>) -> Slots<T>) {
+    fn take(&mut self, mut max: usize, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
         let mut whole = 0;
         while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
             max -= chunk.len();
             whole += 1;
         }
         for chunk in self.filled.drain(..whole) {
-            let _ = enter(chunk);
+            let columns = self.columns.split_front(chunk.len());
+            let _ = enter(chunk, columns);
         }
         if max == 0 {
             return;
         }
         let chunk = self.filled.first_mut().unwrap_or(self.last);
+        let columns = self.columns.split_front(max.min(chunk.len()));
         if max < chunk.len() {
             let rest = chunk.split_off(max);
-            let _ = enter(std::mem::replace(chunk, rest));
+            let _ = enter(std::mem::replace(chunk, rest), columns);
         } else if !chunk.is_empty() {
-            *chunk = enter(std::mem::take(chunk));
+            *chunk = enter(std::mem::take(chunk), columns);
         }
     }
 
     /// Keeps what is left in the outbox.
-    fn keep(&mut self, meta: &Meta) {
+    fn keep(&mut self) {
         let mut rest = std::mem::take(self.filled);
         for slots in rest.drain(..) {
-            let _ = self.outbox.push(meta, slots, false);
+            let columns = self.columns.split_front(slots.len());
+            let _ = self.outbox.push(self.meta, columns, slots, false);
         }
         *self.filled = rest;
         if !self.last.is_empty() {
-            *self.last = self.outbox.push(meta, std::mem::take(self.last), self.short);
+            let columns = std::mem::take(&mut self.columns);
+            let last = std::mem::take(self.last);
+            *self.last = self.outbox.push(self.meta, columns, last, self.short);
         }
     }
 
-    /// Splits off all but the first `n` events.
-    fn split_off(&mut self, n: usize) -> Vec<Slots<T>> {
+    /// Sheds all but the first `n` events, which have not come in yet. Returns how many that were.
+    fn shed_all_but(&mut self, n: usize, effects: &mut Effects) -> usize {
+        let shed = self.len() - n;
+        self.meta.duty.join(shed);
+        self.meta.duty.settle(shed, Fate::Shed);
         let mut kept: Vec<Slots<T>> = Vec::new();
-        self.take(n, |slots| {
+        self.take(n, |slots, _| {
             kept.push(slots);
             Slots::new()
         });
-        let mut rest = std::mem::replace(self.filled, kept);
-        rest.push(std::mem::take(self.last));
-        rest
+        self.discard(effects);
+        *self.filled = kept;
+        shed
+    }
+
+    /// Its events end here.
+    fn end(&mut self, fate: Fate, effects: &mut Effects) {
+        self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
+        self.columns = Columns::default();
+        self.discard(effects);
     }
 
     fn discard(&mut self, effects: &mut Effects) {

@@ -28,7 +28,8 @@ mod settle;
 mod order;
 mod node;
 
-use comporta_model::event::{AckGroup, Fate, Meta, Time};
+use comporta_model::ack::Fate;
+use comporta_model::event::{Meta, Time};
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::stage::{Cx, Handler};
 
@@ -236,7 +237,7 @@ impl<H: Handler> Stage<H> {
         state.instances.add_claims(missing);
         // Single events are taken in the exact order of their coming, wherever they are.
         let oldest = state.queue.oldest().filter(|_| self.rules.batch > 1);
-        let home = oldest.map_or(0, |(meta, _)| meta.home);
+        let home = oldest.map_or(0, |oldest| oldest.meta.home);
         for _ in 0..missing {
             if let Some(cycle) = &state.cycle {
                 cycle.activate();
@@ -251,7 +252,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// After every change of the state, before the lock is released: gives room to those who wait for
-    /// it, makes the tokens that are due, tells those who ask for room without the lock, and notes
+    /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
@@ -283,7 +284,7 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// `n` events ended: tells the cycle they belong to.
+    /// `n` events ended: informs the cycle they belong to.
     fn cycle_ended(&self, state: &State<H>, n: usize, effects: &mut Effects) {
         if let Some(cycle) = &state.cycle
             && cycle.ended(n)
@@ -320,18 +321,6 @@ impl<H: Handler> State<H> {
         }
     }
 
-    /// Counts events as shed when they arrived.
-    fn shed(&mut self, reason: Shed, meta: &Meta, n: usize) {
-        self.counts.shed[reason as usize] += n as u64;
-        settle_ack(meta.ack.as_ref(), n, Fate::Shed);
-    }
-
-    /// Counts events as shed after they had arrived.
-    fn shed_late(&mut self, reason: Shed, meta: &Meta, n: usize) {
-        self.counts.shed_late += n as u64;
-        self.shed(reason, meta, n);
-    }
-
     /// Sheds up to `n` queued events from one end. Returns how many there were.
     fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
         let mut shed = 0;
@@ -340,21 +329,16 @@ impl<H: Handler> State<H> {
         {
             self.queue.done(turn);
             shed += chunk.len();
-            self.shed_late(reason, &chunk.meta, chunk.len());
+            chunk.settle(Fate::Shed);
             effects.discard_events(&mut chunk.into_events());
         }
+        self.counts.shed_late += shed as u64;
+        self.counts.shed[reason as usize] += shed as u64;
         shed
-    }
-}
-
-/// Tells the acknowledgement group of events how they ended.
-fn settle_ack(ack: Option<&Arc<AckGroup>>, n: usize, fate: Fate) {
-    if let Some(group) = ack {
-        group.settle(n as u64, fate);
     }
 }
 
 /// The age of what shares `meta`, in the queue it is in.
 fn age(meta: &Meta, now: Time) -> std::time::Duration {
-    now.since(meta.enqueued)
+    now.duration_since(meta.enqueued)
 }

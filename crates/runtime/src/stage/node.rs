@@ -3,7 +3,9 @@
 
 use std::any::{Any, TypeId};
 
-use comporta_model::event::{Fate, Meta};
+use comporta_model::ack::Fate;
+use comporta_model::column::Columns;
+use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
@@ -13,7 +15,7 @@ use super::handle::{Fault, Instance};
 use super::permits::Shed;
 use super::queue::{Side, Taken};
 use super::tray::Tray;
-use super::{Phase, Stage, settle_ack};
+use super::{Phase, Stage};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
@@ -144,7 +146,7 @@ impl<H: Handler> Node for Stage<H> {
         let (left, idle) = state.instances.finish();
         state.phase = Phase::Finishing(left);
         for instance in idle {
-            self.dismiss(state, instance, effects);
+            self.retire(state, instance, effects);
         }
         if left == 0 {
             state.phase = Phase::Ended;
@@ -169,7 +171,7 @@ impl<H: Handler> Node for Stage<H> {
         while let Some(Taken { chunk, turn }) = state.queue.take(usize::MAX, Side::Oldest) {
             state.queue.done(turn);
             cancelled += chunk.len();
-            settle_ack(chunk.meta.ack.as_ref(), chunk.len(), Fate::Cancelled);
+            chunk.settle(Fate::Cancelled);
             effects.discard_events(&mut chunk.into_events());
         }
         state.counts.cancelled += cancelled as u64;
@@ -318,7 +320,7 @@ impl<H: Handler> Node for Stage<H> {
         let now = core.clock.now();
         for (meta, event) in replayed {
             let meta = Meta { enqueued: now, ..meta };
-            let _ = state.queue.push(&meta, vec![Some(event)], false);
+            let _ = state.queue.push(&meta, Columns::default(), vec![Some(event)], false);
         }
         if let Some(cycle) = &state.cycle {
             cycle.arrived(n);

@@ -6,13 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use comporta_model::event::{Fate, Meta, Time};
+use comporta_model::ack::{Fate, Obligation};
+use comporta_model::column::Duties;
+use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
+use super::Stage;
 use super::handle::{Instance, Tally};
 use super::settle::Settling;
-use super::{Stage, settle_ack};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::{InLine, Links};
@@ -73,6 +75,9 @@ struct Deposit<P> {
 pub(super) struct Deposited {
     pub(super) tally: Tally,
     pub(super) meta: Meta,
+    /// What is owed for its events, and for the results of a group of events.
+    pub(super) spent: Duties,
+    pub(super) together: Obligation,
     /// When its events came to the queue.
     pub(super) enqueued: Time,
 }
@@ -96,7 +101,7 @@ impl<P: Ports> Order<P> {
         let mut held = 0;
         for (_, Deposit { ports, of }) in deposits {
             held += of.tally.ended();
-            settle_ack(of.meta.ack.as_ref(), of.tally.ended(), Fate::Cancelled);
+            of.spent.settle(Fate::Cancelled);
             effects.discard(ports);
         }
         effects.discard(links);
@@ -167,13 +172,14 @@ impl<H: Handler> Stage<H> {
     fn release(&self, core: &Arc<Core>, links: Box<Links>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
         let mut links = Some(links);
-        while let Some(mut deposit) = order.next(&mut links) {
+        while let Some(Deposit { mut ports, of }) = order.next(&mut links) {
             let Some(own) = &mut links else { return };
-            let Deposit { ports, of: Deposited { tally, meta, enqueued } } = &mut deposit;
+            let Deposited { tally, meta, spent, together, enqueued } = of;
             visit.end.get_or_insert_with(|| core.clock.now());
-            let sent = own.flush(core, ports, meta, true, visit);
+            let sent = own.flush(core, &mut ports, &meta, true, visit);
+            drop(together); // what was sent carries it on
             let waits = own.in_line() != InLine::No;
-            let settling = Settling { meta, enqueued: *enqueued, tally: *tally, sent };
+            let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
             let mut guard = self.state.lock();
             let state = &mut *guard;
             self.count(core, state, &settling, visit);
@@ -184,7 +190,7 @@ impl<H: Handler> Stage<H> {
             let usual = state.pace.usual();
             drop(guard);
             self.tell(core, &settling, usual, visit);
-            order.0.lock().spare.push(deposit.ports);
+            order.0.lock().spare.push(ports);
             if waits && let Some(links) = links {
                 return self.park_results(links, visit);
             }

@@ -146,7 +146,7 @@ impl QuantumCheck {
 
     /// Whether a visit that has spent `at` events by now must stop with `left` to go.
     fn judge(&mut self, now: Time, at: usize, left: usize) -> bool {
-        let (spent, events) = (now.since(self.start), at - self.from);
+        let (spent, events) = (now.duration_since(self.start), at - self.from);
         if spent <= QUANTUM {
             self.next = at + events;
             self.pace_ns = (spent.as_nanos() as u64 / events as u64).max(1);

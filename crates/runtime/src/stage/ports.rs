@@ -1,5 +1,6 @@
 //! What hops 6 and 8 ask of each port of a stage, whatever its type: used by `handle` and `settle`.
 
+use comporta_model::column::{Column, Duty};
 use comporta_model::port::{Out, PortVisitor};
 
 /// Before an event: what was sent so far stays.
@@ -25,6 +26,22 @@ pub(super) struct Flooded(pub(super) bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
+    }
+}
+
+/// What is sent from now on is for an event that owes this.
+pub(super) struct Owes<'a>(pub(super) &'a Duty);
+impl PortVisitor for Owes<'_> {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.set_duty(self.0);
+    }
+}
+
+/// What is passed on next owes this, event by event.
+pub(super) struct OwesEach<'a>(pub(super) &'a Column<Duty>);
+impl PortVisitor for OwesEach<'_> {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.set_duties(self.0);
     }
 }
 

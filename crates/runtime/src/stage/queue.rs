@@ -5,6 +5,7 @@
 //! (its key, its encoding) is computed before.
 
 use comporta_model::chunk::{Chunk, ChunkQueue, Slots};
+use comporta_model::column::{Columns, Duty};
 use comporta_model::event::Meta;
 
 /// The events of a stage that wait for a visit.
@@ -17,9 +18,9 @@ pub(crate) trait EventQueue<T>: Send {
         self.len().div_ceil(stride)
     }
 
-    /// Adds events. Returns storage for the giver to go on with, from a free list if it is `short` of
-    /// any.
-    fn push(&mut self, meta: &Meta, slots: Slots<T>, short: bool) -> Slots<T>;
+    /// Adds events, with what each carries of its own. Returns storage for the giver to go on with, from a
+    /// free list if it is `short` of any.
+    fn push(&mut self, meta: &Meta, columns: Columns, slots: Slots<T>, short: bool) -> Slots<T>;
 
     /// Takes up to `max` events that share one `Meta`, from the given end. They need not be a prefix:
     /// what is taken together is what one visit may handle.
@@ -33,8 +34,8 @@ pub(crate) trait EventQueue<T>: Send {
     /// Puts back what a visit did not come to, where it was taken.
     fn put_back(&mut self, chunk: Chunk<T>, from: Side);
 
-    /// What the oldest events share, and how many these are.
-    fn oldest(&self) -> Option<(&Meta, usize)>;
+    /// The oldest events, as far as they share everything.
+    fn oldest(&self) -> Option<Oldest<'_>>;
 
     /// Keeps emptied storage for later use, up to a bound.
     fn recycle(&mut self, storage: Slots<T>);
@@ -47,6 +48,14 @@ pub(crate) trait EventQueue<T>: Send {
 pub(crate) struct Taken<T> {
     pub(crate) chunk: Chunk<T>,
     pub(crate) turn: Turn,
+}
+
+/// The oldest events of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Oldest<'a> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) duty: &'a Duty,
+    pub(crate) n: usize,
 }
 
 /// By which a queue knows a visit again that it has to hear of; queues that need not do with the default.
@@ -65,8 +74,8 @@ impl<T: Send> EventQueue<T> for ChunkQueue<T> {
         ChunkQueue::len(self)
     }
 
-    fn push(&mut self, meta: &Meta, slots: Slots<T>, short: bool) -> Slots<T> {
-        ChunkQueue::push(self, meta, slots, short)
+    fn push(&mut self, meta: &Meta, columns: Columns, slots: Slots<T>, short: bool) -> Slots<T> {
+        ChunkQueue::push(self, meta, columns, slots, short)
     }
 
     fn take(&mut self, max: usize, from: Side) -> Option<Taken<T>> {
@@ -84,8 +93,11 @@ impl<T: Send> EventQueue<T> for ChunkQueue<T> {
         }
     }
 
-    fn oldest(&self) -> Option<(&Meta, usize)> {
-        self.first().map(|chunk| (&chunk.meta, chunk.len()))
+    fn oldest(&self) -> Option<Oldest<'_>> {
+        self.first().map(|chunk| {
+            let (duty, n) = chunk.first_duty();
+            Oldest { meta: &chunk.meta, duty, n }
+        })
     }
 
     fn recycle(&mut self, storage: Slots<T>) {
@@ -146,7 +158,7 @@ mod tests {
             self.ready.len()
         }
 
-        fn push(&mut self, meta: &Meta, mut slots: Slots<u64>, _: bool) -> Slots<u64> {
+        fn push(&mut self, meta: &Meta, _: Columns, mut slots: Slots<u64>, _: bool) -> Slots<u64> {
             for event in slots.drain(..).flatten() {
                 let lane = (self.key)(&event);
                 self.lanes.entry(lane).or_default().push_back((meta.clone(), event));
@@ -161,8 +173,10 @@ mod tests {
             let events = self.lanes.get_mut(&lane)?;
             let (meta, first) = events.pop_front()?;
             let mut chunk = Chunk::new(meta, vec![Some(first)]);
-            while chunk.len() < max && events.front().is_some_and(|(meta, _)| meta.ack.is_none()) {
-                chunk.push(events.pop_front()?.1);
+            while chunk.len() < max
+                && let Some((meta, event)) = events.pop_front()
+            {
+                chunk.append(&meta, Columns::default(), &mut vec![Some(event)]);
             }
             self.busy.insert(lane);
             self.len -= chunk.len();
@@ -174,17 +188,18 @@ mod tests {
             self.make_ready(lane);
         }
 
-        fn put_back(&mut self, mut chunk: Chunk<u64>, _: Side) {
-            while let Some(event) = chunk.pop_back() {
+        fn put_back(&mut self, chunk: Chunk<u64>, _: Side) {
+            let (meta, _, events) = chunk.into_parts();
+            for event in events.into_iter().flatten().rev() {
                 let lane = self.lanes.entry((self.key)(&event)).or_default();
-                lane.push_front((chunk.meta.clone(), event));
+                lane.push_front((meta.clone(), event));
                 self.len += 1;
             }
         }
 
-        fn oldest(&self) -> Option<(&Meta, usize)> {
+        fn oldest(&self) -> Option<Oldest<'_>> {
             let (meta, _) = self.lanes.get(self.ready.front()?)?.front()?;
-            Some((meta, 1))
+            Some(Oldest { meta, duty: &meta.duty, n: 1 })
         }
 
         fn recycle(&mut self, _: Slots<u64>) {}

@@ -6,18 +6,20 @@
 
 use std::time::Duration;
 
+use comporta_model::ack::Fate;
 use comporta_model::chunk::Chunk;
-use comporta_model::event::{Fate, Meta, Time};
+use comporta_model::column::Duties;
+use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
 
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
-use super::ports::{Flooded, Mark, Unbounded, Withdraw};
+use super::ports::{Flooded, Mark, OwesEach, Unbounded, Withdraw};
 use super::queue::{Side, Turn};
 use super::take::Batch;
-use super::{Phase, Stage, State, settle_ack};
+use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
@@ -36,12 +38,12 @@ impl<H: Handler> Stage<H> {
         ran: Ran<H::Item>,
         visit: &mut Visit,
     ) {
-        let Ran { mut batch, spent, at, retry_after } = ran;
-        visit.done = spent;
+        let Ran { mut batch, done, at, retry_after, duty, together } = ran;
+        visit.done = done;
         let end = core.clock.now();
         visit.end = Some(end);
-        instance.pace.note(end.since(visit.start), spent);
-        let meta = Meta { home: visit.home, enqueued: end, ..batch.chunk.meta.clone() };
+        instance.pace.note(end.duration_since(visit.start), done);
+        let meta = Meta { home: visit.home, enqueued: end, duty, ..batch.chunk.meta.clone() };
         let enqueued = batch.chunk.meta.enqueued;
         let rest = batch.tray.take().and_then(|tray| {
             core.hide_tray(visit);
@@ -49,29 +51,32 @@ impl<H: Handler> Stage<H> {
         });
         if H::IN_PLACE {
             let Instance { handler, ports, .. } = &mut *instance;
-            let handled = batch.chunk.take_front(at, batch.tally.failed > 0);
+            let (mut handled, owed) = batch.chunk.take_front(at);
+            if let Some(each) = owed.each_present(handled.iter().map(Option::is_some)) {
+                ports.each(&mut OwesEach(&each));
+            }
+            if batch.tally.failed > 0 {
+                handled.retain(Option::is_some);
+            }
             if let Some(handler) = handler {
                 handler.pass_on(handled, ports);
             }
+            batch.spent.append(owed);
         } else {
-            batch.chunk.advance(at);
+            batch.spent.append(batch.chunk.spend(at));
         }
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
-        let Batch { chunk, ticket, from, turn, .. } = batch;
+        let Batch { chunk, ticket, from, turn, spent, .. } = batch;
         let done = Some(turn).filter(|_| instance.pending.is_none());
         let left = Left { in_hand: chunk, rest, from, done };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-                self.settle(
-                    core,
-                    instance,
-                    left,
-                    Settling { meta: &meta, enqueued, tally, sent },
-                    visit,
-                );
+                let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+                self.settle(core, instance, left, settling, visit);
+                drop(together); // what was sent carries it on
             }
             // What it has done so far waits with what is to be tried again.
             Some(_) if instance.pending.is_some() => {
@@ -80,8 +85,8 @@ impl<H: Handler> Stage<H> {
                 self.changed(core, &mut guard, &mut visit.effects);
             }
             Some(ticket) => {
-                let leaves =
-                    self.deposit(&mut instance, ticket, Deposited { tally, meta, enqueued });
+                let of = Deposited { tally, meta, spent, together, enqueued };
+                let leaves = self.deposit(&mut instance, ticket, of);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
@@ -140,11 +145,11 @@ impl<H: Handler> Stage<H> {
         state.in_flight -= tally.ended();
         if self.rules.last && tally.handled > 0 {
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            state.latency.note(now.since(meta.ingress), tally.handled as u64);
+            state.latency.note(now.duration_since(meta.ingress), tally.handled as u64);
         }
     }
 
-    /// Tells those who want to know how events ended.
+    /// Reports how events ended to those who want to know.
     pub(super) fn tell(
         &self,
         core: &Core,
@@ -152,15 +157,12 @@ impl<H: Handler> Stage<H> {
         service: Duration,
         visit: &mut Visit,
     ) {
-        let Settling { meta, enqueued, tally, .. } = settling;
-        if let Some(group) = &meta.ack {
-            group.settle(tally.handled as u64, Fate::Handled);
-            group.settle(tally.failed as u64, Fate::Failed);
-        }
+        let Settling { spent, enqueued, tally, .. } = settling;
+        spent.settle(Fate::Handled); // those that failed have been settled when they did
         if self.gate.is_present() && tally.ended() > 0 {
             visit.effects.hand_over(core);
             let now = visit.end.unwrap_or_else(|| core.clock.now());
-            let response = now.since(*enqueued);
+            let response = now.duration_since(*enqueued);
             self.gate.settled(&Done { now, n: tally.ended(), response, service });
         }
     }
@@ -180,7 +182,7 @@ impl<H: Handler> Stage<H> {
             state.in_flight -= n;
             if state.phase == Phase::Cancelled {
                 state.counts.cancelled += n as u64;
-                settle_ack(chunk.meta.ack.as_ref(), n, Fate::Cancelled);
+                chunk.settle(Fate::Cancelled);
                 visit.effects.discard_events(&mut chunk.into_events());
             } else {
                 state.queue.put_back(chunk, from);
@@ -258,7 +260,7 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         if matches!(state.phase, Phase::Finishing(_)) {
-            return self.dismiss(state, instance, effects);
+            return self.retire(state, instance, effects);
         }
         state.instances.put_idle(instance);
         self.retire_surplus(state, effects);
@@ -269,7 +271,7 @@ impl<H: Handler> Stage<H> {
         while state.phase == Phase::Open
             && let Some(instance) = state.instances.retire_one()
         {
-            self.dismiss(state, instance, effects);
+            self.retire(state, instance, effects);
             for _ in 0..state.instances.drop_surplus_claims() {
                 state.deactivate(effects);
             }
@@ -277,7 +279,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// An instance with nothing to do is to finish.
-    pub(super) fn dismiss(
+    pub(super) fn retire(
         &self,
         state: &mut State<H>,
         mut instance: Box<Instance<H>>,
@@ -346,7 +348,8 @@ impl<H: Handler> Stage<H> {
         let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
         let in_line = links.in_line();
         let tally = Tally::default();
-        let settling = Settling { meta: &meta, enqueued: now, tally, sent };
+        let spent = Duties::default();
+        let settling = Settling { meta: &meta, spent: &spent, enqueued: now, tally, sent };
         self.count(core, &mut self.state.lock(), &settling, visit);
         if in_line == InLine::No {
             return self.finished(core, instance, visit);
@@ -384,8 +387,10 @@ impl<H: Handler> Stage<H> {
 
 /// Events that are to be settled.
 pub(super) struct Settling<'a> {
-    /// What they, and what they led to, share.
+    /// What they share.
     pub(super) meta: &'a Meta,
+    /// What is owed for those that were handled.
+    pub(super) spent: &'a Duties,
     /// When they came to the queue.
     pub(super) enqueued: Time,
     pub(super) tally: Tally,
@@ -410,9 +415,12 @@ impl<T> Batch<T> {
         let events = if together { self.chunk.len() } else { 1 };
         let chunk = self.chunk.split_front(events, Vec::new());
         // Without a ticket what has been done is settled now.
-        let tally = if self.ticket.is_some() { self.tally } else { Tally::default() };
+        let (mut tally, mut spent) = (Tally::default(), Duties::default());
+        if self.ticket.is_some() {
+            (tally, spent) = (self.tally, std::mem::take(&mut self.spent));
+        }
         let (ticket, turn) = (self.ticket, self.turn);
-        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, turn, tally };
+        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, turn, tally, spent };
         Pending { batch, wait }
     }
 }
@@ -423,9 +431,9 @@ impl<H: Handler> State<H> {
         let held = instance.held();
         self.in_flight -= held;
         self.counts.cancelled += held as u64;
-        if let Some(pending) = &instance.pending {
-            let meta = &pending.batch.chunk.meta;
-            settle_ack(meta.ack.as_ref(), held, Fate::Cancelled);
+        if let Some(Pending { batch, .. }) = &instance.pending {
+            batch.chunk.settle(Fate::Cancelled);
+            batch.spent.settle(Fate::Cancelled);
         }
     }
 }

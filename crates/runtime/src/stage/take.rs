@@ -2,13 +2,14 @@
 //! Before: `work`, with a token. After: `handle`.
 
 use comporta_model::chunk::Chunk;
-use comporta_model::event::{AckGroup, Meta, Time};
+use comporta_model::column::Duties;
+use comporta_model::event::Time;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
 
 use super::handle::{Instance, Tally};
 use super::permits::Shed;
-use super::queue::{EventQueue, Side, Taken, Turn};
+use super::queue::{EventQueue, Oldest, Side, Taken, Turn};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
@@ -28,6 +29,8 @@ pub(super) struct Batch<T> {
     pub(super) turn: Turn,
     /// How those ended that it handled before it waited to try one again.
     pub(super) tally: Tally,
+    /// What is owed for those it has handled.
+    pub(super) spent: Duties,
 }
 
 /// A visit that has begun.
@@ -90,7 +93,8 @@ impl<H: Handler> Stage<H> {
         } else {
             (chunk, None)
         };
-        let batch = Batch { chunk, tray, ticket, from, turn, tally: Tally::default() };
+        let (tally, spent) = (Tally::default(), Duties::default());
+        let batch = Batch { chunk, tray, ticket, from, turn, tally, spent };
         Some(Begun { instance, batch })
     }
 
@@ -121,7 +125,7 @@ impl<H: Handler> Stage<H> {
     fn shed_oldest(&self, core: &Core, reason: Shed, n: usize, enqueued: Time, visit: &mut Visit) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.queue.oldest().is_some_and(|(meta, _)| meta.enqueued == enqueued) {
+        if state.queue.oldest().is_some_and(|oldest| oldest.meta.enqueued == enqueued) {
             let effects = &mut visit.effects;
             let shed = state.shed_queued(reason, n, Side::Oldest, effects);
             self.cycle_ended(state, shed, effects);
@@ -133,44 +137,30 @@ impl<H: Handler> Stage<H> {
 impl<H: Handler> State<H> {
     /// What the admission controller is shown of the oldest events, and when they came.
     fn look(&self, now: Time) -> Option<(Look, Time)> {
-        let (meta, n) = self.queue.oldest()?;
+        let Oldest { meta, duty, n } = self.queue.oldest()?;
         let look = Look {
             now,
             n,
             queued: self.queue.len(),
             age: age(meta, now),
             tier: meta.tier,
-            deadline: meta.deadline,
+            deadline: duty.deadline,
         };
         Some((look, meta.enqueued))
     }
 }
 
-/// Takes up to `size` events as one chunk. Where they belong to different acknowledgement groups,
-/// or only some to one, a group that joins these stands for them all.
+/// Takes up to `size` events as one chunk.
 fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Taken<T>> {
     let Taken { chunk: mut gathered, turn } = queue.take(size, Side::Oldest)?;
-    let mut parts: Vec<(Arc<AckGroup>, u64)> = Vec::new();
-    let mut note = |meta: &Meta, n: usize| match (&meta.ack, parts.last_mut()) {
-        (None, _) => {}
-        (Some(group), Some((last, count))) if Arc::ptr_eq(group, last) => *count += n as u64,
-        (Some(group), _) => parts.push((group.clone(), n as u64)),
-    };
-    note(&gathered.meta, gathered.len());
     while gathered.len() < size
         && let Some(Taken { chunk: more, turn }) = queue.take(size - gathered.len(), Side::Oldest)
     {
         queue.done(turn);
-        note(&more.meta, more.len());
-        gathered.meta.absorb(&more.meta);
-        let deadlines = [gathered.meta.deadline, more.meta.deadline];
-        gathered.meta.deadline = deadlines.into_iter().flatten().min();
-        gathered.meta.tier = gathered.meta.tier.max(more.meta.tier);
-        gathered.append(&mut more.into_events());
-    }
-    let len = gathered.len() as u64;
-    if parts.len() > 1 || parts.first().is_some_and(|(_, n)| *n < len) {
-        gathered.meta.ack = Some(AckGroup::join_all(parts));
+        let (meta, columns, mut events) = more.into_parts();
+        gathered.meta.tier = gathered.meta.tier.max(meta.tier);
+        gathered.append(&meta, columns, &mut events);
+        queue.recycle(events);
     }
     Some(Taken { chunk: gathered, turn })
 }

@@ -5,6 +5,7 @@
 //! A leaf lock: taken under the stage's lock, or alone.
 
 use comporta_model::chunk::Chunk;
+use comporta_model::column::Columns;
 
 use super::queue::Side;
 use crate::sync::{Arc, Mutex};
@@ -24,8 +25,8 @@ impl<T> Tray<T> {
         self.from
     }
 
-    /// Takes the next event.
-    pub(super) fn next(&self) -> Option<T> {
+    /// Takes the next event, with what it carries of its own.
+    pub(super) fn next(&self) -> Option<(T, Columns)> {
         self.rest.lock().as_mut()?.pop_front()
     }
 

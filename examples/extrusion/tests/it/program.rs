@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Parser;
-use comporta::testing::{Kit, Probe};
+use comporta::testing::{StageTester, TestRuntime};
 use comporta::{ClusterPlan, Ended, Plan, Retry};
 use comporta_example_extrusion::extrude::Prism;
 use comporta_example_extrusion::generate::{SCENE, Storm};
@@ -116,9 +116,9 @@ proptest! {
         let prisms = prisms(&args).concat();
         let (report, told) = report();
         let renderer = Renderer::new(out.clone(), 1, 5, args.extrude(), report);
-        let mut renderer = Probe::new(renderer);
+        let mut renderer = StageTester::new(renderer);
         for n in order {
-            renderer.push(prisms[n].clone()).unwrap();
+            renderer.send(prisms[n].clone()).unwrap();
         }
         prop_assert_eq!(files(&out).len(), 5, "drawn before the end");
         renderer.finish().unwrap();
@@ -138,14 +138,16 @@ fn one_slow_segment_stops_the_reader_and_not_the_memory() {
     let minute = Duration::from_secs(60);
     let plan = Plan::new()
         .stage("extrusion", |stage| stage.instances(2).batch(1).retry(Retry::new(2, minute)));
-    let mut kit = Kit::new(app(args, report), &plan).unwrap();
-    kit.fail_next("extrusion", "slow");
-    kit.advance(minute / 2);
-    let arrived = |kit: &Kit, stage: &str| kit.snapshot().stage(stage).unwrap().counts.arrived;
-    assert_eq!(arrived(&kit, "extrusion"), 7 * 10, "seven steps, not one more");
-    assert_eq!(arrived(&kit, "renderer"), 7 * 10 - 1);
+    let mut runtime = TestRuntime::new(app(args, report), &plan).unwrap();
+    runtime.fail_next("extrusion", "slow");
+    runtime.advance(minute / 2);
+    let arrived = |runtime: &TestRuntime, stage: &str| {
+        runtime.snapshot().stage(stage).unwrap().counts.arrived
+    };
+    assert_eq!(arrived(&runtime, "extrusion"), 7 * 10, "seven steps, not one more");
+    assert_eq!(arrived(&runtime, "renderer"), 7 * 10 - 1);
     assert!(files(&out).is_empty(), "nothing is drawn before the first step");
-    assert!(kit.run());
+    assert!(runtime.run());
     assert!(files(&out) == expected);
     let drawn = drawn(&told);
     assert_eq!((drawn.steps, drawn.left_out, drawn.held_max), (200, 0, 7));
@@ -157,9 +159,9 @@ fn a_segment_that_fails_costs_its_step_only() {
     let args = args(&out, "--steps 30 --segments 4 --every 1 --sides 3 --ahead 3");
     let mut expected = drawn_plainly(&args);
     let (report, told) = report();
-    let mut kit = Kit::new(app(args, report), &Plan::new()).unwrap();
-    kit.panic_next("extrusion", "a bug");
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app(args, report), &Plan::new()).unwrap();
+    runtime.panic_next("extrusion", "a bug");
+    assert!(runtime.run());
     let drawn = drawn(&told);
     assert_eq!((drawn.steps, drawn.left_out), (29, 1));
     assert!(drawn.held_max <= 3, "{drawn:?}");
@@ -175,9 +177,9 @@ fn a_step_whose_picture_cannot_be_written_is_not_kept() {
     let args = args(&out, "--steps 20 --segments 2 --every 1 --sides 3 --ahead 2");
     std::fs::create_dir_all(out.join(name(3))).unwrap(); // a folder of that name is in the way
     let (report, told) = report();
-    let mut kit = Kit::new(app(args, report), &Plan::new()).unwrap();
-    assert!(kit.run());
-    let failures = kit.control().failures("renderer").unwrap();
+    let mut runtime = TestRuntime::new(app(args, report), &Plan::new()).unwrap();
+    assert!(runtime.run());
+    let failures = runtime.control().failures("renderer").unwrap();
     assert_eq!(failures.len(), 1);
     assert!(failures[0].reason.to_string().contains(&name(3)), "{}", failures[0].reason);
     let drawn = drawn(&told);
@@ -191,12 +193,12 @@ fn a_prism_of_a_step_that_has_passed_is_refused() {
     let args = args(&out, "--steps 2 --segments 2 --every 1 --sides 3");
     let prisms = prisms(&args).concat();
     let (report, told) = report();
-    let mut renderer = Probe::new(Renderer::new(out.clone(), 1, 4, args.extrude(), report));
-    renderer.push(prisms[0].clone()).unwrap();
-    renderer.push(prisms[1].clone()).unwrap();
-    let late = renderer.push(prisms[1].clone()).unwrap_err();
+    let mut renderer = StageTester::new(Renderer::new(out.clone(), 1, 4, args.extrude(), report));
+    renderer.send(prisms[0].clone()).unwrap();
+    renderer.send(prisms[1].clone()).unwrap();
+    let late = renderer.send(prisms[1].clone()).unwrap_err();
     assert_eq!(late.to_string(), "step 0 has passed");
-    renderer.push(prisms[2].clone()).unwrap();
+    renderer.send(prisms[2].clone()).unwrap();
     renderer.finish().unwrap();
     assert_eq!((drawn(&told).steps, drawn(&told).left_out), (1, 1));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Cx, Ended, Ev, Plan, Result, Stage, StageSet, Summary};
 use images::files::{Job, captcha_name, name};
 use images::picture::decode;
@@ -93,9 +93,9 @@ fn what_cannot_be_loaded_is_kept_with_its_reason_and_the_rest_goes_on() {
     let out = folder("damaged-out");
     let input = Input::Folder(damaged("damaged"));
     let app = app(Settings { input, out: out.clone(), level: LEVEL }, Gather::default());
-    let mut kit = Kit::new(app, &plan()).unwrap();
-    assert!(kit.run() && kit.snapshot().adds_up());
-    let mut reasons: Vec<_> = kit.control().failures("load").unwrap();
+    let mut runtime = TestRuntime::new(app, &plan()).unwrap();
+    assert!(runtime.run() && runtime.snapshot().adds_up());
+    let mut reasons: Vec<_> = runtime.control().failures("load").unwrap();
     reasons.sort_by_key(|failure| failure.reason.to_string());
     let said = |n: usize| reasons[n].reason.to_string();
     assert_eq!(reasons.len(), 2);
@@ -111,9 +111,10 @@ fn what_cannot_be_loaded_is_kept_with_its_reason_and_the_rest_goes_on() {
 fn a_result_that_cannot_be_written_is_told_and_leaves_nothing_behind() {
     let (captchas, out) = (folder("blocked-captchas"), folder("blocked"));
     fs::create_dir_all(out.join(name(2)).join("in the way")).unwrap();
-    let mut kit = Kit::new(app(made(&captchas, &out, 4), Gather::default()), &plan()).unwrap();
-    assert!(kit.run());
-    let failures = kit.control().failures("save").unwrap();
+    let mut runtime =
+        TestRuntime::new(app(made(&captchas, &out, 4), Gather::default()), &plan()).unwrap();
+    assert!(runtime.run());
+    let failures = runtime.control().failures("save").unwrap();
     assert_eq!(failures.len(), 1);
     assert!(failures[0].reason.to_string().contains(&name(2)), "{}", failures[0].reason);
     assert_eq!(files(&out).len() as u64, COUNT - 1); // no half file either
@@ -127,10 +128,10 @@ fn few_images_are_held_at_once() {
     let input = Input::Made { count: 60, seed: 5, width_max: 256, folder: captchas };
     let plan = plan().every(|stage| stage.instances(2));
     let app = app(Settings { input, out, level }, Gather::default());
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("save");
-    kit.settle();
-    let snapshot = kit.snapshot();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("save");
+    runtime.run_until_idle();
+    let snapshot = runtime.snapshot();
     let stage = |name: &str| snapshot.stage(name).unwrap();
     assert_eq!(stage("save").queued, 4);
     // Six queues hold images; each instance before one, what it has made and cannot hand on yet.

@@ -46,7 +46,7 @@ impl Terminal {
         rows.map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// Reads what the program writes; says whether there was any.
+    /// Reads what the program writes; returns whether there was any.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         // When the last who could write has gone, Linux says so with an error.

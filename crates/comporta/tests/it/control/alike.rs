@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::mock::Mock;
-use comporta::policy::{Control, Focus, PoolId, Refused, StageId, StageInfo};
-use comporta::testing::Kit;
+use comporta::policy::{Focus, PolicyControl, PoolId, Refused, StageId, StageInfo};
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, WhenFull, batched};
 
 use super::Made;
@@ -20,7 +20,7 @@ const STRANGER: StageId = StageId(999);
 
 /// Calls from a seed, and what came of each. Stages and pools stand for their places, since their
 /// numbers differ.
-fn calls(seed: u64, control: &mut dyn Control) -> Vec<String> {
+fn calls(seed: u64, control: &mut dyn PolicyControl) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let stages: Vec<StageId> = control.stages().iter().map(|stage| stage.id).collect();
     let mut pools = vec![control.main_pool()];
@@ -39,7 +39,7 @@ fn described(stage: &StageInfo) -> String {
 
 fn one(
     dice: &mut Dice,
-    control: &mut dyn Control,
+    control: &mut dyn PolicyControl,
     stages: &[StageId],
     pools: &mut Vec<PoolId>,
 ) -> String {
@@ -49,8 +49,8 @@ fn one(
     let few = dice.pick(&[0, 1, 1, 2, 3, 5, 6, 1_020, usize::MAX]);
     let which = dice.below(26);
     let came = match which {
-        0 => control.use_private_queues(),
-        1 => control.use_own_queues(),
+        0 => control.use_per_stage_queues(),
+        1 => control.use_per_worker_queues(),
         2 => control.set_queue_capacity(stage, few),
         3 => control.set_when_full(stage, WhenFull::Reject),
         4 => control.disable_queue(stage),
@@ -61,37 +61,31 @@ fn one(
         11 => control.kill_threads(pool, few),
         12 => control.add_timer(Duration::from_micros(dice.pick(&[0, 999, 1_000]))).map(drop),
         13 => control.reset_statistics(stage),
-        14 => control.fire_last_focused(),
+        14 => control.set_fire_last_focused(true),
         15 => {
             let order: Vec<StageId> = (0..dice.below(5)).map(|_| some(dice)).collect();
-            control.visit_order(&order)
+            control.set_visit_order(&order)
         }
-        16 => control.max_visits(few),
-        17 => control.restart_at(dice.below(7)),
+        16 => control.set_max_visits(few),
+        17 => control.set_restart_at(Some(dice.below(7))),
         18 => control.steal(stage, other, few),
         19 => control.set_priority(stage, 3),
-        20 => control.max_events_when_focused(
+        20 => control.set_max_events_when_focused(
             if dice.below(2) == 0 { Focus::All } else { Focus::Stage(stage) },
             few,
         ),
         21 => control.set_color(stage, Some(2)),
         22 => control.add_instances(stage, few.min(2_000_000)),
         23 => control.kill_instances(stage, few),
-        24 => {
-            control.do_not_restart();
-            Ok(())
-        }
-        _ => {
-            control.do_not_fire_last_focused();
-            Ok(())
-        }
+        24 => control.set_restart_at(None),
+        _ => control.set_fire_last_focused(false),
     };
     let shown = stages.iter().map(|stage| shows(control, *stage, pools)).collect::<Vec<_>>();
     let threads: Vec<_> = pools.iter().map(|pool| control.threads(*pool)).collect();
     format!("{which} {few}: {} {shown:?} {threads:?}", reason(came))
 }
 
-fn shows(control: &dyn Control, stage: StageId, pools: &[PoolId]) -> String {
+fn shows(control: &dyn PolicyControl, stage: StageId, pools: &[PoolId]) -> String {
     let pool = control.pool_of(stage).unwrap();
     let pool = pools.iter().position(|known| *known == pool);
     let queue = (control.queue_capacity(stage).ok(), control.queue_is_enabled(stage).ok());
@@ -141,7 +135,7 @@ fn run(seed: u64) -> Vec<String> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     caller(seed, &heard).add(&app, "caller");
     let plan = Plan::new().threads(THREADS).policy("caller").stage("sort", |s| s.instances(3));
-    let _kit = Kit::new(app, &plan).unwrap();
+    let _kit = TestRuntime::new(app, &plan).unwrap();
     std::mem::take(&mut *heard.lock().unwrap())
 }
 

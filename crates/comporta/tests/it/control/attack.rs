@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use comporta::policy::{Choice, Control as Reins, Focus, PoolId, Registry, StageId};
-use comporta::testing::Kit;
+use comporta::policy::{Choice, Focus, PolicyControl, PoolId, Registry, StageId};
+use comporta::testing::TestRuntime;
 use comporta::{App, Control, Ended, Plan, Snapshot, StageSet, WhenFull};
 
 use super::{Made, settings};
@@ -46,7 +46,7 @@ impl Dice {
 }
 
 /// One call of the interface, whatever comes to mind; that some are refused is part of it.
-fn mischief(dice: &mut Dice, control: &mut dyn Reins, loses: bool) {
+fn mischief(dice: &mut Dice, control: &mut dyn PolicyControl, loses: bool) {
     let stages: Vec<StageId> = control.stages().iter().map(|stage| stage.id).collect();
     let some = |dice: &mut Dice| {
         // Now and then one of nowhere.
@@ -72,22 +72,22 @@ fn mischief(dice: &mut Dice, control: &mut dyn Reins, loses: bool) {
         10 => control.set_priority(stage, dice.below(9) as i32 - 4),
         11 => {
             let order: Vec<StageId> = (0..dice.below(20)).map(|_| some(dice)).collect();
-            control.visit_order(&order)
+            control.set_visit_order(&order)
         }
-        12 => control.visit_order(&vec![stage; 100]),
-        13 => control.restart_at(dice.below(40)),
+        12 => control.set_visit_order(&vec![stage; 100]),
+        13 => control.set_restart_at(Some(dice.below(40))),
         14 => {
-            control.do_not_restart();
-            control.visit_order(&[stage, other, stage])
+            control.set_restart_at(None).unwrap();
+            control.set_visit_order(&[stage, other, stage])
         }
         15 => {
             let focus = if n == 1 { Focus::All } else { Focus::Stage(stage) };
-            control.max_events_when_focused(focus, n)
+            control.set_max_events_when_focused(focus, n)
         }
-        16 => control.max_visits(n.min(7)),
+        16 => control.set_max_visits(n.min(7)),
         17 => {
-            control.do_not_fire_last_focused();
-            control.fire_last_focused()
+            control.set_fire_last_focused(false).unwrap();
+            control.set_fire_last_focused(true)
         }
         18 => {
             let color = Some(dice.below(2) as u32).filter(|_| n > 1);
@@ -98,7 +98,7 @@ fn mischief(dice: &mut Dice, control: &mut dyn Reins, loses: bool) {
         21 => control.set_queue_capacity(stage, n),
         22 => {
             control.explain("why not".to_owned());
-            let _ = control.use_private_queues();
+            let _ = control.use_per_stage_queues();
             let _ = control.add_timer(Duration::from_millis(1 + n as u64));
             let _ =
                 (control.cpus(), control.cpu_usage(), control.now(), control.threads(PoolId(3)));
@@ -123,7 +123,7 @@ fn vandal(app: &App, seed: u64, loses: bool) {
     let calls = Arc::new(AtomicU64::new(0));
     let act = {
         let dice = dice.clone();
-        move |control: &mut dyn Reins| {
+        move |control: &mut dyn PolicyControl| {
             let dice = &mut *dice.lock().unwrap();
             if calls.fetch_add(1, SeqCst) < CALLS {
                 (0..dice.below(6)).for_each(|_| mischief(dice, control, loses));
@@ -134,12 +134,12 @@ fn vandal(app: &App, seed: u64, loses: bool) {
     Made::new(move |control| {
         let dice = &mut *dice.lock().unwrap();
         match dice.below(5) {
-            0 => control.use_own_queues()?,
+            0 => control.use_per_worker_queues()?,
             1 => {}
             _ => {
-                control.use_private_queues()?;
-                control.fire_last_focused()?;
-                control.max_visits(dice.below(9))?;
+                control.use_per_stage_queues()?;
+                control.set_fire_last_focused(true)?;
+                control.set_max_visits(dice.below(9))?;
             }
         }
         control.add_timer(Duration::from_millis(1 + dice.below(3) as u64))?;
@@ -257,28 +257,33 @@ fn whatever_a_policy_does_nothing_is_lost_step_by_step() {
     for seed in seeds(STEPPED) {
         let (events, loses, people) = (300, seed % 3 == 2, seed % 2 == 1);
         let Target { app, plan, outcome, handle } = Target::new("attack", seed, events, loses);
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
         let dice = &mut Dice::new(seed ^ 1);
-        let control = kit.control();
+        let control = runtime.control();
         if people {
             let _ = handle.set(control.clone());
         }
         for _ in 0..30 {
-            (0..dice.below(40)).for_each(|_| _ = kit.step());
-            kit.advance(Duration::from_micros(dice.below(1500) as u64));
+            (0..dice.below(40)).for_each(|_| _ = runtime.step());
+            runtime.advance(Duration::from_micros(dice.below(1500) as u64));
             if people {
                 person(dice, &control);
             }
-            assert!(kit.snapshot().adds_up(), "seed {seed}:\n{}", kit.snapshot());
+            assert!(runtime.snapshot().adds_up(), "seed {seed}:\n{}", runtime.snapshot());
         }
         if seed % 4 == 0 {
             control.set_policy("main", "stealing").unwrap();
             control.set_policy("side", "stealing").unwrap();
-            kit.settle(); // those who had something in hand have finished it
-            assert_eq!(settings(&kit.snapshot()), planned(&kit.snapshot()), "seed {seed}");
+            runtime.run_until_idle(); // those who had something in hand have finished it
+            assert_eq!(settings(&runtime.snapshot()), planned(&runtime.snapshot()), "seed {seed}");
         }
-        assert!(kit.run(), "seed {seed} stalled:\n{}\n{:?}", kit.snapshot(), kit.snapshot().pools);
-        outcome.check(&kit.snapshot(), events, seed);
+        assert!(
+            runtime.run(),
+            "seed {seed} stalled:\n{}\n{:?}",
+            runtime.snapshot(),
+            runtime.snapshot().pools
+        );
+        outcome.check(&runtime.snapshot(), events, seed);
         for cluster in ["main", "side"] {
             assert!(control.decisions(cluster).unwrap().len() <= 256);
         }

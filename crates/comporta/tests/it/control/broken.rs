@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::{Choice, Refused};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Out, Plan, StageSet, batched};
 
 use super::{Chain, Made, Puppet, all, ended, id, ids, settings, threads_of};
@@ -14,16 +14,16 @@ use crate::seen::{stage, until};
 #[test]
 fn an_order_without_the_place_to_restart_at_is_refused() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         let long = [id(control, "a"); 100];
-        control.visit_order(&long)?;
-        control.restart_at(99)
+        control.set_visit_order(&long)?;
+        control.set_restart_at(Some(99))
     });
     let refused = chain.told(|control| {
-        let refused = control.visit_order(&ids(control, &["b", "a"]));
-        control.do_not_restart();
+        let refused = control.set_visit_order(&ids(control, &["b", "a"]));
+        control.set_restart_at(None).unwrap();
         let order = ids(control, &["c", "b", "a"]);
-        control.visit_order(&order).unwrap();
+        control.set_visit_order(&order).unwrap();
         refused
     });
     assert_eq!(refused, Err(Refused::NoPlace { index: 99, len: 3 }));
@@ -36,18 +36,18 @@ fn an_order_without_the_place_to_restart_at_is_refused() {
 fn private_queues_of_a_cluster_without_stages_do_no_harm() {
     let app = App::new("empty");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(1)
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(1)
     })
     .add(&app, "watcher");
     let numbers = app.source("numbers", || 0..9_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
     let none = |side: comporta::ClusterPlan| side.policy("watcher").stages(StageSet::none());
-    let mut kit = Kit::new(app, &Plan::new().cluster("side", none)).unwrap();
-    assert!(kit.run());
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
+    let mut runtime = TestRuntime::new(app, &Plan::new().cluster("side", none)).unwrap();
+    assert!(runtime.run());
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn threads_asked_for_by_a_pool_that_was_given_up_come_back() {
             control.kill_threads(pool, 4)
         },
     );
-    assert_eq!(threads_of(&chain.kit), [1]);
-    chain.kit.control().set_policy("main", "stealing").unwrap();
-    assert_eq!(threads_of(&chain.kit), [4]);
+    assert_eq!(threads_of(&chain.runtime), [1]);
+    chain.runtime.control().set_policy("main", "stealing").unwrap();
+    assert_eq!(threads_of(&chain.runtime), [4]);
     // And the pool, used again, has the threads it is given.
-    chain.kit.control().set_policy("main", Choice::new("seda").with("threads", 3)).unwrap();
-    assert_eq!(threads_of(&chain.kit), [1, 3, 3, 3]);
+    chain.runtime.control().set_policy("main", Choice::new("seda").with("threads", 3)).unwrap();
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 3, 3]);
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
@@ -87,11 +87,11 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(4))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
+    let seen = puppet.told(&mut runtime, |control| {
         let work = id(control, "work");
         control.kill_instances(work, 3).unwrap();
         let killed = control.instances(work).unwrap();
@@ -100,18 +100,18 @@ fn instances_killed_while_busy_are_as_planned_again_under_the_next_policy() {
         (killed, refused, control.instances(work).unwrap())
     });
     assert_eq!(seen, (1, true, 2), "those that leave after their event do not count");
-    kit.control().set_policy("main", "single").unwrap();
-    kit.resume("sink");
-    assert!(kit.settle() > 0);
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
-    assert!(kit.run());
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.resume("sink");
+    assert!(runtime.run_until_idle() > 0);
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+    assert!(runtime.run());
 }
 
 #[test]
 fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
     let app = App::new("busy");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.map("work", |n: u64| n);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, work);
@@ -121,16 +121,16 @@ fn planned_instances_stay_when_the_policy_that_killed_some_has_gone() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(4))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    (0..20).for_each(|n| push.push(n).unwrap());
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").idle, 0, "all wait for room");
-    puppet.told(&mut kit, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
-    kit.control().set_policy("main", "single").unwrap();
-    kit.resume("sink");
-    kit.settle();
-    assert_eq!(stage(&kit.snapshot(), "work").instances, 4);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    (0..20).for_each(|n| sender.send(n).unwrap());
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "work").idle, 0, "all wait for room");
+    puppet.told(&mut runtime, |control| control.kill_instances(id(control, "work"), 3)).unwrap();
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.resume("sink");
+    runtime.run_until_idle();
+    assert_eq!(stage(&runtime.snapshot(), "work").instances, 4);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_main_pool_that_a_person_gave_threads_takes_stages_again() {
             control.kill_threads(control.main_pool(), 2)
         },
     );
-    chain.kit.control().set_threads("main", 3).unwrap();
+    chain.runtime.control().set_threads("main", 3).unwrap();
     chain.told(|control| control.set_pool(control.main_pool(), id(control, "b"))).unwrap();
     chain.push(0..3);
     assert_eq!(chain.ran().split(' ').count(), 9);
@@ -159,29 +159,29 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     let (turns, beats) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (turned, beat) = (turns.clone(), beats.clone());
     Made::new(|control| {
-        control.use_private_queues()?;
+        control.use_per_stage_queues()?;
         control.add_timer(Duration::from_millis(1))?;
-        control.fire_last_focused()
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {
         let mut order = all(control);
         if turned.fetch_add(1, SeqCst) % 2 == 0 {
             order.reverse();
         }
-        control.visit_order(&order)
+        control.set_visit_order(&order)
     })
     .on_timer(move |_| {
         beat.fetch_add(1, SeqCst);
         Ok(())
     })
     .add(&app, "turner");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", |n: u64| n);
     let b = app.sink("b", |_: u64| ());
     app.connect(port, a);
     app.connect(a, b);
     let running = app.start(&Plan::new().threads(3).policy("turner")).unwrap();
-    push.push(1).unwrap();
+    sender.send(1).unwrap();
     until(|| stage(&running.snapshot(), "b").counts.handled == 1);
     // The clock beats on while they sleep.
     let past = |n: usize| until(|| beats.load(SeqCst) >= n);
@@ -190,7 +190,7 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     past(60);
     let turns = turns.load(SeqCst) - before;
     assert!(turns < 100, "{turns} calls in 40 ms of nothing to do");
-    drop(push);
+    drop(sender);
     assert!(ended(running, &"turner").snapshot.adds_up());
 }
 
@@ -202,8 +202,8 @@ fn a_worker_that_calls_the_policy_handles_the_event_it_has_in_hand() {
     let looping = Arc::new(AtomicUsize::new(0));
     let passed = looping.clone();
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |_| {
         // As long as another worker takes for some rounds, if another works at all.
@@ -249,10 +249,10 @@ fn seda_runs_stages_that_are_handed_more_events_than_its_queues_hold() {
     let sink = app.sink("sink", move |n: u64| into.lock().unwrap().push(n));
     app.connect(numbers, group);
     app.connect(group, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("seda")).unwrap();
-    assert_eq!(stage(&kit.snapshot(), "group").capacity, 500);
-    assert_eq!(stage(&kit.snapshot(), "sink").capacity, 100);
-    assert!(kit.run());
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("seda")).unwrap();
+    assert_eq!(stage(&runtime.snapshot(), "group").capacity, 500);
+    assert_eq!(stage(&runtime.snapshot(), "sink").capacity, 100);
+    assert!(runtime.run());
     assert_eq!(*sizes.lock().unwrap(), [500, 500]);
 }
 
@@ -268,9 +268,9 @@ fn a_program_that_waits_for_a_retry_is_not_at_rest_however_often_a_policys_timer
     app.connect(numbers, sink);
     let retry = comporta::Retry::new(2, Duration::from_secs(60));
     let plan = Plan::new().policy("busy").stage("sink", |s| s.retry(retry));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    assert!(kit.run());
-    assert_eq!(stage(&kit.snapshot(), "sink").counts.handled, 3);
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
+    assert_eq!(stage(&runtime.snapshot(), "sink").counts.handled, 3);
 }
 
 #[test]
@@ -288,15 +288,15 @@ fn stages_may_wander_through_clusters_that_have_a_pool_for_each() {
     for name in ["c1", "c2", "c3", "c4"] {
         plan = plan.cluster(name, |c| c.policy("seda").stages(StageSet::none()));
     }
-    let mut kit = Kit::new(app, &plan).unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for cluster in ["c1", "c2", "c3", "c4", "main"] {
         for name in &names {
-            kit.control().move_stage(name, cluster).unwrap();
-            kit.step();
+            runtime.control().move_stage(name, cluster).unwrap();
+            runtime.step();
         }
     }
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
-    assert!(kit.run());
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+    assert!(runtime.run());
 }
 
 #[test]
@@ -305,22 +305,22 @@ fn a_policy_is_not_called_for_what_it_no_longer_asks_for() {
     let called = calls.clone();
     let app = App::new("spurious");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(1)
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(1)
     })
-    .on_last_focused(|control| control.max_visits(0)) // both were due
+    .on_last_focused(|control| control.set_max_visits(0)) // both were due
     .on_max_visits(move |_| {
         called.fetch_add(1, SeqCst);
         Ok(())
     })
     .add(&app, "once");
     let sink = app.sink("sink", |_: u64| ());
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("once")).unwrap();
-    push.push(1).unwrap();
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("once")).unwrap();
+    sender.send(1).unwrap();
+    runtime.run_until_idle();
     assert_eq!(calls.load(SeqCst), 0);
 }
 
@@ -360,7 +360,7 @@ fn a_programs_own_policy_may_have_another_name_of_one_of_the_library() {
     let numbers = app.source("numbers", || 0..3_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    let kit = Kit::new(app, &Plan::new().policy("colors")).unwrap();
-    assert_eq!(kit.snapshot().pools[0].policy.name, "colors");
-    assert_eq!(stage(&kit.snapshot(), "sink").priority, 3);
+    let runtime = TestRuntime::new(app, &Plan::new().policy("colors")).unwrap();
+    assert_eq!(runtime.snapshot().pools[0].policy.name, "colors");
+    assert_eq!(stage(&runtime.snapshot(), "sink").priority, 3);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, PolicyWarning};
 
 use super::{STALLED, ended, handled};
@@ -70,7 +70,8 @@ fn instances_follow_the_threads_unless_somebody_says_otherwise() {
         app
     };
     let names = ["plain", "planned", "state", "order", "store"];
-    let instances = |kit: &Kit| names.map(|name| stage(&kit.snapshot(), name).instances);
+    let instances =
+        |runtime: &TestRuntime| names.map(|name| stage(&runtime.snapshot(), name).instances);
     let plan = |policy| Plan::new().policy(crate::admission::choice(policy));
     for (policy, expected) in [
         ("seda(threads=4)", [4, 3, 1, 1, 4]),
@@ -88,19 +89,20 @@ fn instances_follow_the_threads_unless_somebody_says_otherwise() {
                 other => panic!("{other}"),
             })
             .collect();
-        let mut kit = Kit::new(program(), &plan).unwrap();
-        assert_eq!(instances(&kit), expected, "{policy}");
+        let mut runtime = TestRuntime::new(program(), &plan).unwrap();
+        assert_eq!(instances(&runtime), expected, "{policy}");
         let more = ["plain", "store"].map(|name| (name.to_owned(), expected[0]));
         assert_eq!(given_up, if expected[0] > 1 { more.to_vec() } else { Vec::new() }, "{policy}");
         // What a person says since holds under the next policy too; the plan's word does as well.
-        kit.control().set_instances("plain", 2).unwrap();
-        kit.control().set_policy("main", "seda(threads=5)").unwrap();
-        assert_eq!(instances(&kit), [2, 3, 1, 1, 5]);
-        kit.control().set_policy("main", "single").unwrap();
-        assert_eq!(instances(&kit), [2, 3, 1, 1, 1]);
-        assert!(kit.run());
+        runtime.control().set_instances("plain", 2).unwrap();
+        runtime.control().set_policy("main", "seda(threads=5)").unwrap();
+        assert_eq!(instances(&runtime), [2, 3, 1, 1, 5]);
+        runtime.control().set_policy("main", "single").unwrap();
+        assert_eq!(instances(&runtime), [2, 3, 1, 1, 1]);
+        assert!(runtime.run());
     }
     // `every` says it of all stages.
-    let kit = Kit::new(program(), &plan("seda(threads=4)").every(|s| s.instances(1))).unwrap();
-    assert_eq!(instances(&kit), [1; 5]);
+    let runtime =
+        TestRuntime::new(program(), &plan("seda(threads=4)").every(|s| s.instances(1))).unwrap();
+    assert_eq!(instances(&runtime), [1; 5]);
 }

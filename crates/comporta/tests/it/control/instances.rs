@@ -3,7 +3,7 @@
 use comporta::App;
 use comporta::Plan;
 use comporta::policy::Refused;
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 
 use super::{Chain, Puppet, id, settings};
 use crate::seen::stage;
@@ -25,9 +25,9 @@ fn as_many_events_are_taken_at_once_as_there_are_instances() {
         (control.instances(b), control.free_instances(b))
     });
     assert_eq!(seen, (Ok(1), Ok(1)));
-    chain.kit.control().set_policy("main", "single").unwrap();
-    chain.kit.settle();
-    assert_eq!(stage(&chain.kit.snapshot(), "a").instances, 1, "as planned again");
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    chain.runtime.run_until_idle();
+    assert_eq!(stage(&chain.runtime.snapshot(), "a").instances, 1, "as planned again");
     chain.ends();
 }
 
@@ -35,7 +35,7 @@ fn as_many_events_are_taken_at_once_as_there_are_instances() {
 fn instances_with_an_event_in_hand_are_not_free() {
     let app = App::new("free");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let work = app.map("work", |n: u64| n);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, work);
@@ -45,10 +45,10 @@ fn instances_with_an_event_in_hand_are_not_free() {
         .every(|s| s.batch(1))
         .stage("work", |s| s.instances(3))
         .stage("sink", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("sink");
-    (0..3).for_each(|n| push.push(n).unwrap());
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("sink");
+    (0..3).for_each(|n| sender.send(n).unwrap());
+    let seen = puppet.told(&mut runtime, |control| {
         let work = id(control, "work");
         (control.instances(work).unwrap(), control.free_instances(work).unwrap())
     });
@@ -65,11 +65,11 @@ fn all_of_them_or_more_of_a_stateful_stage_are_refused() {
     app.connect(numbers, count);
     app.connect(count, work);
     let plan = Plan::new().policy("puppet").stage("work", |s| s.instances(2));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
-    kit.settle(); // the others have ended
-    let before = settings(&kit.snapshot());
-    let refused = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    runtime.run_until_idle(); // the others have ended
+    let before = settings(&runtime.snapshot());
+    let refused = puppet.told(&mut runtime, |control| {
         let (numbers, work) = (id(control, "numbers"), id(control, "work"));
         [
             control.kill_instances(work, 2),
@@ -89,9 +89,9 @@ fn all_of_them_or_more_of_a_stateful_stage_are_refused() {
     assert_eq!(refused[1], instances("work", 2, 0));
     assert_eq!(refused[2], instances("work", 2, (1 << 20) + 2));
     assert!(refused.iter().all(Result::is_err), "{refused:?}");
-    assert_eq!(settings(&kit.snapshot()), before);
-    kit.resume("work");
-    assert!(kit.run());
+    assert_eq!(settings(&runtime.snapshot()), before);
+    runtime.resume("work");
+    assert!(runtime.run());
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn of_a_stage_that_has_ended_nothing_can_be_wanted() {
     let last = app.sink("last", |_: u64| ());
     app.connect(numbers, first);
     app.connect(first, last);
-    let mut kit = Kit::new(app, &Plan::new().policy("puppet")).unwrap();
-    kit.hold("last");
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("puppet")).unwrap();
+    runtime.hold("last");
+    let seen = puppet.told(&mut runtime, |control| {
         let first = id(control, "first");
         let now = control.instances(first);
         (now, control.add_instances(first, 3), control.kill_instances(first, 3))
@@ -114,9 +114,9 @@ fn of_a_stage_that_has_ended_nothing_can_be_wanted() {
     // Nor does it keep a policy from governing the rest.
     for policy in ["seda(instances=4)", "stealing", "thread-stealing(instances=2)", "single"] {
         let choice: comporta::Choice = policy.parse().unwrap();
-        kit.control().set_policy("main", choice).unwrap();
+        runtime.control().set_policy("main", choice).unwrap();
     }
-    kit.resume("last");
-    assert!(kit.run());
-    assert!(kit.problems().is_empty(), "{:?}", kit.problems());
+    runtime.resume("last");
+    assert!(runtime.run());
+    assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
 }

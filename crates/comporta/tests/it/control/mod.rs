@@ -31,15 +31,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::policy::{Choice, Control, Entry, Offer, Policy, PoolId, Refused, StageId, TimerId};
-use comporta::testing::Kit;
-use comporta::{App, Plan, Push, Running, Snapshot, Summary};
+use comporta::policy::{
+    Choice, Entry, Offer, Policy, PolicyControl, PoolId, Refused, StageId, TimerId,
+};
+use comporta::testing::TestRuntime;
+use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
 
 use crate::seen::stage;
 
 type Answer = Result<(), Refused>;
-type Act = Arc<dyn Fn(&mut dyn Control) -> Answer + Send + Sync>;
-type Order = Box<dyn FnOnce(&mut dyn Control) + Send>;
+type Act = Arc<dyn Fn(&mut dyn PolicyControl) -> Answer + Send + Sync>;
+type Order = Box<dyn FnOnce(&mut dyn PolicyControl) + Send>;
 
 /// A policy made of closures.
 #[derive(Clone)]
@@ -51,7 +53,9 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    pub(crate) fn new(start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let nothing: Act = Arc::new(|_| Ok(()));
         Made {
             start: Arc::new(start),
@@ -63,7 +67,7 @@ impl Made {
 
     pub(crate) fn on_timer(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.timer = Arc::new(act);
         self
@@ -71,7 +75,7 @@ impl Made {
 
     pub(crate) fn on_last_focused(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.last_focused = Arc::new(act);
         self
@@ -79,7 +83,7 @@ impl Made {
 
     pub(crate) fn on_max_visits(
         mut self,
-        act: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        act: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         self.max_visits = Arc::new(act);
         self
@@ -88,21 +92,21 @@ impl Made {
     /// Adds it to a program under a name.
     pub(crate) fn add(self, app: &App, name: &'static str) {
         let offer = Offer { name, aliases: &[], about: "", cites: "", params: &[] };
-        app.policy(Entry::new(offer, move |_: &Choice| self.clone()));
+        app.register_policy(Entry::new(offer, move |_: &Choice| self.clone()));
     }
 }
 
 impl Policy for Made {
-    fn start(&mut self, control: &mut dyn Control) -> Answer {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.start)(control)
     }
-    fn on_timer(&mut self, _: TimerId, control: &mut dyn Control) -> Answer {
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Answer {
         (self.timer)(control)
     }
-    fn on_last_focused(&mut self, control: &mut dyn Control) -> Answer {
+    fn on_last_focused(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.last_focused)(control)
     }
-    fn on_max_visits(&mut self, control: &mut dyn Control) -> Answer {
+    fn on_max_visits(&mut self, control: &mut dyn PolicyControl) -> Answer {
         (self.max_visits)(control)
     }
 }
@@ -117,7 +121,7 @@ const LOOKS: Duration = Duration::from_millis(1);
 impl Puppet {
     pub(crate) fn add(
         app: &App,
-        start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let puppet = Puppet::default();
         let orders = puppet.0.clone();
@@ -137,33 +141,33 @@ impl Puppet {
     /// Lets the program come to rest, has the puppet do something, and lets it come to rest again.
     pub(crate) fn told<R: Send + 'static>(
         &self,
-        kit: &mut Kit,
-        order: impl FnOnce(&mut dyn Control) -> R + Send + 'static,
+        runtime: &mut TestRuntime,
+        order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
         let answer = Arc::new(Mutex::new(None));
         let into = answer.clone();
-        let order = move |control: &mut dyn Control| {
+        let order = move |control: &mut dyn PolicyControl| {
             *into.lock().unwrap() = Some(order(control));
         };
         self.0.lock().unwrap().push_back(Box::new(order));
-        kit.advance(LOOKS);
+        runtime.advance(LOOKS);
         let answer = answer.lock().unwrap().take();
         answer.expect("the puppet's timer is due every millisecond")
     }
 }
 
 /// The stage of a cluster with this name.
-pub(crate) fn id(control: &dyn Control, name: &str) -> StageId {
+pub(crate) fn id(control: &dyn PolicyControl, name: &str) -> StageId {
     let found = control.stages().iter().find(|stage| stage.name == name);
     found.unwrap_or_else(|| panic!("no stage `{name}`")).id
 }
 
-pub(crate) fn ids(control: &dyn Control, names: &[&str]) -> Vec<StageId> {
+pub(crate) fn ids(control: &dyn PolicyControl, names: &[&str]) -> Vec<StageId> {
     names.iter().map(|name| id(control, name)).collect()
 }
 
 /// Every stage of the cluster that can be visited.
-pub(crate) fn all(control: &dyn Control) -> Vec<StageId> {
+pub(crate) fn all(control: &dyn PolicyControl) -> Vec<StageId> {
     let visited =
         control.stages().iter().filter(|stage| stage.kind != comporta::policy::Kind::Input);
     visited.map(|stage| stage.id).collect()
@@ -197,25 +201,27 @@ pub(crate) fn logs(
 
 /// `in` -> `a` -> `b` -> `c`, on one thread under the puppet, an event for each visit.
 pub(crate) struct Chain {
-    pub(crate) kit: Kit,
-    pub(crate) push: Push<u64>,
+    pub(crate) runtime: TestRuntime,
+    pub(crate) sender: Sender<u64>,
     pub(crate) log: Log,
     pub(crate) puppet: Puppet,
 }
 
 impl Chain {
-    pub(crate) fn new(start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         Chain::planned(|plan| plan, start)
     }
 
     pub(crate) fn planned(
         plan: impl FnOnce(Plan) -> Plan,
-        start: impl Fn(&mut dyn Control) -> Answer + Send + Sync + 'static,
+        start: impl Fn(&mut dyn PolicyControl) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let app = App::new("chain");
         let puppet = Puppet::add(&app, start);
         let log = Log::default();
-        let (push, port) = app.input("in");
+        let (sender, port) = app.input("in");
         let a = app.map("a", logs(&log, "a"));
         let b = app.map("b", logs(&log, "b"));
         let c = app.map("c", logs(&log, "c"));
@@ -223,36 +229,36 @@ impl Chain {
         app.connect(a, b);
         app.connect(b, c);
         let base = Plan::new().threads(1).policy("puppet").every(|s| s.batch(1));
-        let kit = Kit::new(app, &plan(base)).unwrap();
-        Chain { kit, push, log, puppet }
+        let runtime = TestRuntime::new(app, &plan(base)).unwrap();
+        Chain { runtime, sender, log, puppet }
     }
 
     pub(crate) fn push(&self, events: std::ops::Range<u64>) {
-        events.for_each(|n| self.push.push(n).unwrap());
+        events.for_each(|n| self.sender.send(n).unwrap());
     }
 
     /// What was handled since the last call, once everything has come to rest.
     pub(crate) fn ran(&mut self) -> String {
-        self.kit.settle();
+        self.runtime.run_until_idle();
         self.log.take()
     }
 
     pub(crate) fn told<R: Send + 'static>(
         &mut self,
-        order: impl FnOnce(&mut dyn Control) -> R + Send + 'static,
+        order: impl FnOnce(&mut dyn PolicyControl) -> R + Send + 'static,
     ) -> R {
-        self.puppet.told(&mut self.kit, order)
+        self.puppet.told(&mut self.runtime, order)
     }
 
     /// Everything is let go, comes to its end, and adds up.
     pub(crate) fn ends(mut self) {
         for name in ["a", "b", "c"] {
-            self.kit.resume(name);
+            self.runtime.resume(name);
         }
-        drop(self.push);
-        assert!(self.kit.run(), "stalled:\n{}", self.kit.snapshot());
-        assert!(self.kit.snapshot().adds_up(), "{}", self.kit.snapshot());
-        assert!(self.kit.problems().is_empty(), "{:?}", self.kit.problems());
+        drop(self.sender);
+        assert!(self.runtime.run(), "stalled:\n{}", self.runtime.snapshot());
+        assert!(self.runtime.snapshot().adds_up(), "{}", self.runtime.snapshot());
+        assert!(self.runtime.problems().is_empty(), "{:?}", self.runtime.problems());
     }
 }
 
@@ -266,11 +272,11 @@ pub(crate) fn settings(snapshot: &Snapshot) -> String {
 }
 
 /// The threads of the main pool and of others, as the program shows them.
-pub(crate) fn threads_of(kit: &Kit) -> Vec<usize> {
-    kit.snapshot().pools.iter().map(|pool| pool.threads).collect()
+pub(crate) fn threads_of(runtime: &TestRuntime) -> Vec<usize> {
+    runtime.snapshot().pools.iter().map(|pool| pool.threads).collect()
 }
 
-pub(crate) fn threads(control: &dyn Control, pool: PoolId) -> usize {
+pub(crate) fn threads(control: &dyn PolicyControl, pool: PoolId) -> usize {
     control.threads(pool).unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::{Kind, Policy, Refused, StageId, Time, TimerId, WhenFull};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, Shed};
 
 use super::{Chain, Made, Puppet, ended, id, ids};
@@ -32,14 +32,17 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     #[derive(Clone)]
     struct Timed(Arc<Mutex<Vec<(u32, u64)>>>);
     impl Policy for Timed {
-        fn start(&mut self, control: &mut dyn comporta::policy::Control) -> Result<(), Refused> {
+        fn start(
+            &mut self,
+            control: &mut dyn comporta::policy::PolicyControl,
+        ) -> Result<(), Refused> {
             control.add_timer(Duration::from_millis(2))?;
             control.add_timer(Duration::from_millis(5)).map(drop)
         }
         fn on_timer(
             &mut self,
             timer: TimerId,
-            control: &mut dyn comporta::policy::Control,
+            control: &mut dyn comporta::policy::PolicyControl,
         ) -> Result<(), Refused> {
             self.0.lock().unwrap().push((timer.0, control.now().as_nanos() / 1_000_000));
             Ok(())
@@ -50,15 +53,15 @@ fn timers_are_due_every_so_often_until_the_policy_is_replaced() {
     let seen = timed.0.clone();
     let offer =
         comporta::policy::Offer { name: "timed", aliases: &[], about: "", cites: "", params: &[] };
-    app.policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
+    app.register_policy(comporta::policy::Entry::new(offer, move |_| timed.clone()));
     let (_push, port) = app.input::<u64>("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("timed")).unwrap();
-    kit.advance(Duration::from_millis(7));
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("timed")).unwrap();
+    runtime.advance(Duration::from_millis(7));
     assert_eq!(*seen.lock().unwrap(), [(0, 2), (0, 4), (1, 5), (0, 6)]);
-    kit.control().set_policy("main", "single").unwrap();
-    kit.advance(Duration::from_secs(60));
+    runtime.control().set_policy("main", "single").unwrap();
+    runtime.advance(Duration::from_secs(60));
     assert_eq!(seen.lock().unwrap().len(), 4);
 }
 
@@ -90,10 +93,10 @@ fn the_machine_says_how_many_cpus_it_has_and_how_busy_they_are() {
 #[test]
 fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not() {
     let mut chain = Chain::new(|_| Ok(()));
-    chain.kit.hold("b");
-    chain.kit.fail_next("a", "asked for");
+    chain.runtime.hold("b");
+    chain.runtime.fail_next("a", "asked for");
     chain.push(0..5);
-    let read = |control: &mut dyn comporta::policy::Control| {
+    let read = |control: &mut dyn comporta::policy::PolicyControl| {
         ids(control, &["a", "b", "c"])
             .into_iter()
             .map(|stage| {
@@ -114,10 +117,10 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
         })
         .unwrap();
     assert_eq!(chain.told(read), [(0, 0, 0), (3, 0, 0), (0, 0, 0)]);
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     chain.push(5..6);
     assert_eq!(chain.told(read), [(0, 1, 1), (0, 1, 5), (0, 5, 5)], "a backlog is worked off");
-    assert_eq!(counts(&chain.kit, "a").arrived, 6);
+    assert_eq!(counts(&chain.runtime, "a").arrived, 6);
     let far = chain.told(|control| {
         let far = StageId(99);
         [
@@ -137,16 +140,16 @@ fn every_arrival_counts_and_what_waits_outside_does_not() {
     let mut chain = Chain::planned(|plan| plan.stage("b", |s| s.capacity(2)), |_| Ok(()));
     let came =
         |chain: &mut Chain| chain.told(|control| control.input_count(id(control, "b")).unwrap());
-    chain.kit.hold("b");
+    chain.runtime.hold("b");
     chain.push(0..4);
     assert_eq!(came(&mut chain), 2, "one waits with its sender, and one before that");
     chain.told(|control| control.set_when_full(id(control, "b"), WhenFull::DropNewest)).unwrap();
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     assert_eq!(came(&mut chain), 4, "they have come in");
-    chain.kit.hold("b");
+    chain.runtime.hold("b");
     chain.push(4..10);
     assert_eq!(came(&mut chain), 10, "those that were shed came too");
-    assert_eq!(counts(&chain.kit, "b").shed(Shed::Newest), 4);
+    assert_eq!(counts(&chain.runtime, "b").shed(Shed::Newest), 4);
     chain.told(|control| control.disable_queue(id(control, "b"))).unwrap();
     chain.push(10..13);
     assert_eq!(came(&mut chain), 13, "to a queue that is shut, too");
@@ -159,19 +162,19 @@ fn every_arrival_counts_and_what_waits_outside_does_not() {
 fn an_event_that_is_given_back_came_and_one_whose_sender_gave_up_did_not() {
     let app = App::new("given back");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
     let plan = Plan::new().policy("puppet").stage("work", |s| s.capacity(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    kit.hold("work");
-    push.push(0).unwrap();
-    assert!(push.try_push(1).is_err());
-    let mut waits = Box::pin(push.push_async(2));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    sender.send(0).unwrap();
+    assert!(sender.try_send(1).is_err());
+    let mut waits = Box::pin(sender.send_async(2));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(waits.as_mut().poll(&mut cx).is_pending());
     let mut came =
-        || puppet.told(&mut kit, |control| control.input_count(id(control, "work")).unwrap());
+        || puppet.told(&mut runtime, |control| control.input_count(id(control, "work")).unwrap());
     assert_eq!(came(), 2);
     drop(waits);
     assert_eq!(came(), 2);
@@ -181,26 +184,26 @@ fn an_event_that_is_given_back_came_and_one_whose_sender_gave_up_did_not() {
 fn queued_and_busy_are_what_there_is_to_do() {
     let app = App::new("to do");
     let puppet = Puppet::add(&app, |_| Ok(()));
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let work = app.sink("work", |_: u64| ());
     app.connect(port, work);
     let plan = Plan::new().policy("puppet").stage("work", |s| s.instances(4));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let to_do = |kit: &mut Kit| {
-        puppet.told(kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let to_do = |runtime: &mut TestRuntime| {
+        puppet.told(runtime, |control| {
             let work = id(control, "work");
             let (queued, free) = (control.queue_size(work), control.free_instances(work));
             (queued.unwrap(), control.instances(work).unwrap() - free.unwrap())
         })
     };
-    assert_eq!(to_do(&mut kit), (0, 0));
-    kit.hold("work");
-    push.push(0).unwrap();
-    assert_eq!(to_do(&mut kit), (0, 1), "an instance is paired with it, and not free");
-    (1..10).for_each(|n| push.push(n).unwrap());
-    assert_eq!(to_do(&mut kit), (6, 4));
-    kit.resume("work");
-    assert_eq!(to_do(&mut kit), (0, 0));
+    assert_eq!(to_do(&mut runtime), (0, 0));
+    runtime.hold("work");
+    sender.send(0).unwrap();
+    assert_eq!(to_do(&mut runtime), (0, 1), "an instance is paired with it, and not free");
+    (1..10).for_each(|n| sender.send(n).unwrap());
+    assert_eq!(to_do(&mut runtime), (6, 4));
+    runtime.resume("work");
+    assert_eq!(to_do(&mut runtime), (0, 0));
 }
 
 #[test]
@@ -235,8 +238,8 @@ fn of_a_source_what_it_sent_counts() {
     let numbers = app.source("numbers", || 0..7_u64);
     let sink = app.sink("sink", |_: u64| ());
     app.connect(numbers, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("puppet")).unwrap();
-    let seen = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("puppet")).unwrap();
+    let seen = puppet.told(&mut runtime, |control| {
         let numbers = id(control, "numbers");
         let queued = control.queue_size(numbers).unwrap();
         (queued, control.input_count(numbers), control.processed_count(numbers))
@@ -251,9 +254,9 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let log = super::Log::default();
     let (at_last, at_visits) = (last.clone(), visits.clone());
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()?;
-        control.max_visits(4)
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.set_max_visits(4)
     })
     .on_last_focused(move |_| {
         at_last.fetch_add(1, SeqCst);
@@ -264,7 +267,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         Ok(())
     })
     .add(&app, "counting");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let c = app.map("c", super::logs(&log, "c"));
@@ -272,18 +275,18 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     app.connect(a, b);
     app.connect(b, c);
     let plan = Plan::new().threads(threads).policy("counting").every(|s| s.batch(1));
-    let kit = Kit::new(app, &plan).unwrap();
-    (Chain { kit, push, log, puppet: Puppet::default() }, last, visits)
+    let runtime = TestRuntime::new(app, &plan).unwrap();
+    (Chain { runtime, sender, log, puppet: Puppet::default() }, last, visits)
 }
 
 #[test]
 fn the_last_place_fires_when_it_is_come_to_and_once_for_an_empty_round() {
     let (mut chain, last, visits) = counting(1);
-    assert!(!chain.kit.step());
+    assert!(!chain.runtime.step());
     assert_eq!((last.swap(0, SeqCst), visits.swap(0, SeqCst)), (1, 0), "an empty round: 3 places");
     chain.push(0..2);
     let mut fired = Vec::new();
-    while chain.kit.step() {
+    while chain.runtime.step() {
         fired.push(last.swap(0, SeqCst));
     }
     // a a b b, then c; c; and after them an empty round.
@@ -298,7 +301,7 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
     let (mut chain, last, _) = counting(3);
     // Each of the three comes to the end of an empty round in a step: one fires.
     for round in 1..4 {
-        assert!(!chain.kit.step());
+        assert!(!chain.runtime.step());
         assert_eq!(last.load(SeqCst), round);
     }
 }
@@ -307,32 +310,32 @@ fn the_last_place_fires_once_for_a_round_of_all_threads() {
 fn firing_can_be_ended_and_needs_private_queues() {
     let mut chain = Chain::new(|_| Ok(()));
     let refused = chain.told(|control| {
-        control.do_not_fire_last_focused(); // there is nothing to end, which is no fault
-        control.do_not_restart();
-        [control.fire_last_focused(), control.max_visits(3)]
+        control.set_fire_last_focused(false).unwrap(); // there is nothing to end, which is no fault
+        control.set_restart_at(None).unwrap();
+        [control.set_fire_last_focused(true), control.set_max_visits(3)]
     });
-    assert_eq!(refused[0], Err(Refused::NeedsPrivateQueues("fire_last_focused")));
-    assert_eq!(refused[1], Err(Refused::NeedsPrivateQueues("max_visits")));
+    assert_eq!(refused[0], Err(Refused::NeedsPerStageQueues("set_fire_last_focused")));
+    assert_eq!(refused[1], Err(Refused::NeedsPerStageQueues("set_max_visits")));
     let calls = Arc::new(AtomicUsize::new(0));
     let called = calls.clone();
     let app = App::new("once");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.fire_last_focused()
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)
     })
     .on_last_focused(move |control| {
         called.fetch_add(1, SeqCst);
-        control.do_not_fire_last_focused();
+        control.set_fire_last_focused(false)?;
         Ok(())
     })
     .add(&app, "once");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().policy("once")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("once")).unwrap();
     for n in 0..20 {
-        push.push(n).unwrap();
-        kit.settle();
+        sender.send(n).unwrap();
+        runtime.run_until_idle();
     }
     assert_eq!(calls.load(SeqCst), 1);
 }

@@ -1,11 +1,11 @@
 //! From every policy to every other while events flow: nothing is lost, what one instance sends
-//! another comes in order, and the plan's values are back when the default one governs again.
+//! another comes in order, and the plan's values are back when the default one is installed again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use comporta::policy::{Choice, Registry};
-use comporta::testing::Kit;
+use comporta::testing::TestRuntime;
 use comporta::{App, Ended, Out, Plan, Running, Snapshot, StageRef};
 
 use super::attack::Dice;
@@ -93,27 +93,27 @@ fn every_policy_gives_way_to_every_other_step_by_step() {
     let choices = choices();
     for (from, seed) in choices.iter().zip(0u64..) {
         let Flow { app, plan, disorder, sum } = flow();
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(seed);
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(seed);
         let dice = &mut Dice::new(seed);
-        let control = kit.control();
+        let control = runtime.control();
         for to in &choices {
             let what = format!("{from} to {to}");
-            let some = |kit: &mut Kit, dice: &mut Dice| {
+            let some = |runtime: &mut TestRuntime, dice: &mut Dice| {
                 for _ in 0..3 {
-                    (0..dice.below(12)).for_each(|_| _ = kit.step());
+                    (0..dice.below(12)).for_each(|_| _ = runtime.step());
                 }
             };
             control.set_policy("main", from.clone()).unwrap_or_else(|why| panic!("{what}: {why}"));
-            some(&mut kit, dice);
+            some(&mut runtime, dice);
             control.set_policy("main", to.clone()).unwrap_or_else(|why| panic!("{what}: {why}"));
-            some(&mut kit, dice);
-            assert!(kit.snapshot().adds_up(), "{what}:\n{}", kit.snapshot());
-            assert!(kit.problems().is_empty(), "{what}: {:?}", kit.problems());
+            some(&mut runtime, dice);
+            assert!(runtime.snapshot().adds_up(), "{what}:\n{}", runtime.snapshot());
+            assert!(runtime.problems().is_empty(), "{what}: {:?}", runtime.problems());
         }
         control.set_policy("main", "stealing").unwrap();
-        kit.close();
-        assert!(kit.run(), "from {from}: stalled\n{}", kit.snapshot());
-        Flow::check(&disorder, &sum, &kit.snapshot(), &format!("from {from}"));
+        runtime.close();
+        assert!(runtime.run(), "from {from}: stalled\n{}", runtime.snapshot());
+        Flow::check(&disorder, &sum, &runtime.snapshot(), &format!("from {from}"));
     }
 }
 
@@ -121,13 +121,13 @@ fn every_policy_gives_way_to_every_other_step_by_step() {
 fn the_plans_values_are_back_after_every_policy() {
     for choice in choices() {
         let Flow { app, plan, .. } = flow();
-        let mut kit = Kit::new(app, &plan).unwrap().seeded(9);
-        let planned = settings(&kit.snapshot());
-        kit.control().set_policy("main", choice.clone()).unwrap();
-        (0..300).for_each(|_| _ = kit.step());
-        kit.control().set_policy("main", "stealing").unwrap();
-        (0..200).for_each(|_| _ = kit.step()); // who had something in hand has finished it
-        assert_eq!(settings(&kit.snapshot()), planned, "{choice}");
+        let mut runtime = TestRuntime::new(app, &plan).unwrap().seeded(9);
+        let planned = settings(&runtime.snapshot());
+        runtime.control().set_policy("main", choice.clone()).unwrap();
+        (0..300).for_each(|_| _ = runtime.step());
+        runtime.control().set_policy("main", "stealing").unwrap();
+        (0..200).for_each(|_| _ = runtime.step()); // who had something in hand has finished it
+        assert_eq!(settings(&runtime.snapshot()), planned, "{choice}");
     }
 }
 

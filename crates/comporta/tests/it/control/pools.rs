@@ -21,11 +21,11 @@ fn a_new_pool_has_threads_and_no_stages_and_runs_those_that_are_put_there() {
         (main, pool)
     });
     assert_ne!(main, pool);
-    assert_eq!(threads_of(&chain.kit), [1, 2]);
+    assert_eq!(threads_of(&chain.runtime), [1, 2]);
     chain.push(0..4);
     assert_eq!(chain.ran().split(' ').count(), 12);
-    chain.kit.control().set_policy("main", "single").unwrap();
-    assert_eq!(threads_of(&chain.kit), [1], "the pool is given up");
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    assert_eq!(threads_of(&chain.runtime), [1], "the pool is given up");
     chain.ends();
 }
 
@@ -97,10 +97,10 @@ fn a_pool_whose_handlers_all_wait_keeps_no_other_from_its_threads() {
         .every(|s| s.batch(1))
         .stage("stuck", |s| s.instances(5));
     let running = app.start(&plan).unwrap();
-    (0..5).for_each(|n| first.push(n).unwrap());
+    (0..5).for_each(|n| first.send(n).unwrap());
     gate.wait_for(2);
     // All threads of the one pool wait; the other's are as good as if nothing had happened.
-    (0..50).for_each(|n| second.push(n).unwrap());
+    (0..50).for_each(|n| second.send(n).unwrap());
     crate::seen::until(|| handled(&running.snapshot(), "goes") == 50);
     assert_eq!(handled(&running.snapshot(), "stuck"), 0);
     gate.open();
@@ -125,11 +125,11 @@ fn threads_are_added_and_killed_and_counted_at_once() {
         seen
     });
     assert_eq!(seen, [3, 7, 1, 1]);
-    assert_eq!(threads_of(&chain.kit), [1]);
+    assert_eq!(threads_of(&chain.runtime), [1]);
     chain.push(0..3);
     assert_eq!(chain.ran().split(' ').count(), 9);
-    chain.kit.control().set_policy("main", "single").unwrap();
-    assert_eq!(threads_of(&chain.kit), [3]);
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    assert_eq!(threads_of(&chain.runtime), [3]);
     chain.ends();
 }
 
@@ -157,7 +157,7 @@ fn a_pool_without_stages_may_lose_all_threads_and_have_some_again() {
 #[test]
 fn killing_more_threads_than_there_are_or_the_last_of_a_pool_with_stages_is_refused() {
     let mut chain = Chain::planned(|plan| plan.threads(2), |_| Ok(()));
-    let before = settings(&chain.kit.snapshot());
+    let before = settings(&chain.runtime.snapshot());
     let refused = chain.told(|control| {
         let main = control.main_pool();
         [
@@ -187,7 +187,7 @@ fn killing_more_threads_than_there_are_or_the_last_of_a_pool_with_stages_is_refu
             "stage 99 is not in the cluster `main`",
         ]
     );
-    assert_eq!(settings(&chain.kit.snapshot()), before);
+    assert_eq!(settings(&chain.runtime.snapshot()), before);
     chain.push(0..2);
     assert_eq!(chain.ran().split(' ').count(), 6);
     chain.ends();
@@ -203,8 +203,8 @@ fn pools_are_bounded_and_used_again_by_the_next_policy() {
     // Two for each of the four stages, and 16.
     assert_eq!(made, (24, "the number of pools is 25: use at most 24".to_owned()));
     for _ in 0..50 {
-        chain.kit.control().set_policy("main", "seda").unwrap();
-        assert_eq!(threads_of(&chain.kit), [1, 2, 2, 2]);
+        chain.runtime.control().set_policy("main", "seda").unwrap();
+        assert_eq!(threads_of(&chain.runtime), [1, 2, 2, 2]);
     }
     chain.ends();
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use comporta::policy::{Control, Focus, Refused, StageId};
-use comporta::testing::Kit;
+use comporta::policy::{Focus, PolicyControl, Refused, StageId};
+use comporta::testing::TestRuntime;
 use comporta::{App, Plan, StageSet, batched};
 
 use super::{Chain, Log, Made, Puppet, all, ended, id, ids, threads, threads_of};
 
-/// Under private queues, with this order.
+/// Under per-stage queues, with this order.
 fn ordered(names: &'static [&'static str]) -> Chain {
     Chain::new(move |control| {
-        control.use_private_queues()?;
-        control.visit_order(&ids(control, names))
+        control.use_per_stage_queues()?;
+        control.set_visit_order(&ids(control, names))
     })
 }
 
@@ -26,8 +26,8 @@ fn threads_visit_stages_in_the_order_they_are_told() {
     // A new order holds from the next visit, from its first place.
     chain
         .told(|control| {
-            control.visit_order(&ids(control, &["a", "c", "b"]))?;
-            control.max_events_when_focused(Focus::All, 1)
+            control.set_visit_order(&ids(control, &["a", "c", "b"]))?;
+            control.set_max_events_when_focused(Focus::All, 1)
         })
         .unwrap();
     chain.push(2..4);
@@ -46,19 +46,20 @@ fn what_an_order_leaves_out_is_visited_after_it() {
 #[test]
 fn a_visit_ends_after_as_many_events_as_are_allowed() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.max_events_when_focused(Focus::Stage(id(control, "b")), 2)
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "b")), 2)
     });
     chain.push(0..4);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
-    chain.kit.hold("b");
+    chain.runtime.hold("b");
     chain.push(4..8);
-    chain.kit.settle();
+    chain.runtime.run_until_idle();
     chain.log.take();
-    chain.kit.resume("b");
+    chain.runtime.resume("b");
     assert_eq!(chain.ran(), "b4 b5 c4 b6 b7 c5 c6 c7");
-    let refused = chain.told(|control| control.max_events_when_focused(Focus::All, 0).unwrap_err());
+    let refused =
+        chain.told(|control| control.set_max_events_when_focused(Focus::All, 0).unwrap_err());
     assert_eq!(refused.to_string(), "the number of events of a visit is 0: use at least 1");
     chain.ends();
 }
@@ -68,13 +69,13 @@ fn a_group_is_handed_over_whole_and_ends_the_visit_that_it_brings_past_the_bound
     let app = App::new("groups");
     let log = Log::default();
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.max_events_when_focused(Focus::Stage(id(control, "few")), 1)?;
-        control.max_events_when_focused(Focus::Stage(id(control, "more")), 6)
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "few")), 1)?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "more")), 6)
     })
     .add(&app, "bounded");
     let hour = Duration::from_secs(3_600);
-    let (push, port) = app.input::<u64>("in");
+    let (sender, port) = app.input::<u64>("in");
     let groups = |name: &'static str| {
         let log = log.clone();
         batched(4, hour, move |group: Vec<u64>, _: &mut ()| log.note(name, group.len()))
@@ -83,9 +84,9 @@ fn a_group_is_handed_over_whole_and_ends_the_visit_that_it_brings_past_the_bound
     let more = app.stage("more", groups("more"));
     app.connect(port, few);
     app.connect(port, more);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("bounded")).unwrap();
-    (0..12).for_each(|n| push.push(n).unwrap());
-    kit.settle();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("bounded")).unwrap();
+    (0..12).for_each(|n| sender.send(n).unwrap());
+    runtime.run_until_idle();
     // One group passes a bound of 1; of a bound of 6, two groups: the first leaves it unreached.
     assert_eq!(log.take(), "few4 more4 more4 few4 more4 few4");
 }
@@ -93,17 +94,17 @@ fn a_group_is_handed_over_whole_and_ends_the_visit_that_it_brings_past_the_bound
 #[test]
 fn after_a_success_threads_go_where_they_are_told() {
     let mut chain = Chain::new(|control| {
-        control.use_private_queues()?;
-        control.max_events_when_focused(Focus::All, 1)?;
-        control.visit_order(&ids(control, &["c", "b", "a"]))?;
-        control.restart_at(0)
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::All, 1)?;
+        control.set_visit_order(&ids(control, &["c", "b", "a"]))?;
+        control.set_restart_at(Some(0))
     });
     chain.push(0..3);
     assert_eq!(chain.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2", "each to its end first");
-    chain.told(|control| control.do_not_restart());
+    chain.told(|control| control.set_restart_at(None)).unwrap();
     chain.push(3..5);
     assert_eq!(chain.ran(), "a3 b3 a4 c3 b4 c4");
-    let refused = chain.told(|control| control.restart_at(3).unwrap_err());
+    let refused = chain.told(|control| control.set_restart_at(Some(3)).unwrap_err());
     assert_eq!(refused, Refused::NoPlace { index: 3, len: 3 });
     assert_eq!(refused.to_string(), "the visit order has 3 places: there is no place 3");
     chain.ends();
@@ -115,26 +116,26 @@ fn an_order_that_is_set_again_sends_threads_to_its_first_place() {
         let app = App::new("again");
         let log = Log::default();
         Made::new(|control| {
-            control.use_private_queues()?;
-            control.max_events_when_focused(Focus::All, 1)?;
-            control.fire_last_focused()
+            control.use_per_stage_queues()?;
+            control.set_max_events_when_focused(Focus::All, 1)?;
+            control.set_fire_last_focused(true)
         })
         .on_last_focused(move |control| {
             let order = all(control);
-            if again { control.visit_order(&order) } else { Ok(()) }
+            if again { control.set_visit_order(&order) } else { Ok(()) }
         })
         .add(&app, "again");
-        let pushes = ["a", "b", "c"].map(|name| {
-            let (push, port) = app.input::<u64>(format!("in-{name}"));
+        let senders = ["a", "b", "c"].map(|name| {
+            let (sender, port) = app.input::<u64>(format!("in-{name}"));
             app.connect(port, app.map(name, super::logs(&log, name)));
-            push
+            sender
         });
         let plan = Plan::new().threads(1).policy("again").every(|s| s.batch(1));
-        let mut kit = Kit::new(app, &plan).unwrap();
-        for (push, events) in pushes.iter().zip([4, 3, 0]) {
-            (0..events).for_each(|n| push.push(n).unwrap());
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        for (sender, events) in senders.iter().zip([4, 3, 0]) {
+            (0..events).for_each(|n| sender.send(n).unwrap());
         }
-        kit.settle();
+        runtime.run_until_idle();
         log.take()
     };
     // On its way from `b` to `a` a thread passes the last place.
@@ -148,24 +149,24 @@ fn visits_are_counted_and_zero_ends_it() {
     let called = calls.clone();
     let app = App::new("visits");
     Made::new(|control| {
-        control.use_private_queues()?;
-        control.max_visits(3)
+        control.use_per_stage_queues()?;
+        control.set_max_visits(3)
     })
     .on_max_visits(move |control| {
         if called.fetch_add(1, SeqCst) == 4 {
-            control.max_visits(0)?;
+            control.set_max_visits(0)?;
         }
         Ok(())
     })
     .add(&app, "visits");
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let sink = app.sink("sink", |_: u64| ());
     app.connect(port, sink);
-    let mut kit = Kit::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("visits")).unwrap();
     let mut seen = Vec::new();
     for n in 0..12 {
-        push.push(n).unwrap();
-        kit.settle(); // the one place with an event, and once without
+        sender.send(n).unwrap();
+        runtime.run_until_idle(); // the one place with an event, and once without
         seen.push(calls.load(SeqCst));
     }
     assert_eq!(seen, [0, 1, 2, 2, 3, 4, 4, 5, 5, 5, 5, 5]);
@@ -175,8 +176,8 @@ fn visits_are_counted_and_zero_ends_it() {
 fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing_changes() {
     let app = App::new("two");
     let log = super::Log::default();
-    let puppet = Puppet::add(&app, |control| control.use_private_queues());
-    let (push, port) = app.input("in");
+    let puppet = Puppet::add(&app, |control| control.use_per_stage_queues());
+    let (sender, port) = app.input("in");
     let a = app.map("a", super::logs(&log, "a"));
     let b = app.map("b", super::logs(&log, "b"));
     let far = app.map("far", super::logs(&log, "f"));
@@ -188,14 +189,14 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
         .policy("puppet")
         .every(|s| s.batch(1))
         .cluster("side", |side| side.stages(StageSet::of(["far"])));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let refused = puppet.told(&mut kit, |control| {
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let refused = puppet.told(&mut runtime, |control| {
         assert!(control.stages().iter().all(|stage| stage.name != "far"));
         let (a, b, far) = (id(control, "a"), id(control, "b"), StageId(3));
         [
-            control.visit_order(&[b, far, a]),
-            control.visit_order(&[]),
-            control.visit_order(&[StageId(77)]),
+            control.set_visit_order(&[b, far, a]),
+            control.set_visit_order(&[]),
+            control.set_visit_order(&[StageId(77)]),
             control.set_priority(far, 1),
             control.steal(far, a, 1),
             control.steal(a, far, 1),
@@ -203,7 +204,7 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
             control.set_pool(control.main_pool(), far),
             control.set_queue_capacity(far, 5),
             control.add_instances(far, 1),
-            control.max_events_when_focused(Focus::Stage(far), 1),
+            control.set_max_events_when_focused(Focus::Stage(far), 1),
             control.priority(far).map(drop),
         ]
     });
@@ -212,8 +213,8 @@ fn an_order_of_nothing_or_with_a_stage_of_another_cluster_is_refused_and_nothing
     assert_eq!(refused[1], "a visit order names at least one stage");
     assert_eq!(refused[2], "stage 77 is not in the cluster `main`");
     assert!(refused[3..].iter().all(|why| *why == refused[0]), "{refused:?}");
-    (0..2).for_each(|n| push.push(n).unwrap());
-    kit.settle();
+    (0..2).for_each(|n| sender.send(n).unwrap());
+    runtime.run_until_idle();
     let order: Vec<String> =
         log.take().split(' ').filter(|done| !done.starts_with('f')).map(String::from).collect();
     assert_eq!(order.join(" "), "a0 a1 b0 b1");
@@ -225,17 +226,22 @@ fn the_order_and_its_rules_need_private_queues() {
     let refused = chain.told(|control| {
         let a = id(control, "a");
         [
-            control.visit_order(&[a]),
-            control.restart_at(0),
-            control.max_visits(1),
-            control.fire_last_focused(),
-            control.max_events_when_focused(Focus::All, 1),
+            control.set_visit_order(&[a]),
+            control.set_restart_at(Some(0)),
+            control.set_max_visits(1),
+            control.set_fire_last_focused(true),
+            control.set_max_events_when_focused(Focus::All, 1),
         ]
     });
-    let needed =
-        ["visit_order", "restart_at", "max_visits", "fire_last_focused", "max_events_when_focused"];
+    let needed = [
+        "set_visit_order",
+        "set_restart_at",
+        "set_max_visits",
+        "set_fire_last_focused",
+        "set_max_events_when_focused",
+    ];
     for (refused, method) in refused.into_iter().zip(needed) {
-        assert_eq!(refused, Err(Refused::NeedsPrivateQueues(method)));
+        assert_eq!(refused, Err(Refused::NeedsPerStageQueues(method)));
     }
     chain.ends();
 }
@@ -258,8 +264,8 @@ fn stages_of_a_higher_priority_come_first() {
     assert_eq!(seen, [0, 9, 1, 2]);
     chain.push(2..4);
     assert_eq!(chain.ran(), "a2 a3 b2 c2 b3 c3");
-    chain.kit.control().set_policy("main", "single").unwrap();
-    assert!(chain.kit.snapshot().stages.iter().all(|stage| stage.priority == 0));
+    chain.runtime.control().set_policy("main", "single").unwrap();
+    assert!(chain.runtime.snapshot().stages.iter().all(|stage| stage.priority == 0));
     chain.ends();
 }
 
@@ -285,12 +291,12 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
         ids(control, &["a", "b"]).map_threads(control)
     });
     assert_eq!(seen, [3, 2]);
-    assert_eq!(threads_of(&chain.kit), [1, 3, 2, 1]);
+    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
     // A pool with stages keeps a thread: what it cannot give waits in line until it can.
     let seen = chain.told(|control| {
         let [a, b, c] = ["a", "b", "c"].map(|name| id(control, name));
         let mut seen = Vec::new();
-        let mut look = |control: &dyn Control| {
+        let mut look = |control: &dyn PolicyControl| {
             seen.push(ids(control, &["a", "b", "c"]).map_threads(control));
         };
         control.steal(a, b, 3).unwrap();
@@ -305,18 +311,18 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
     assert_eq!(seen[0], [4, 1, 1], "one of three, and none of one");
     assert_eq!(seen[1], [5, 1, 2], "one each, in turn");
     assert_eq!(seen[2], [6, 1, 2], "the pool that `b` left gives its last");
-    assert_eq!(threads_of(&chain.kit), [1, 6, 2], "and is gone");
+    assert_eq!(threads_of(&chain.runtime), [1, 6, 2], "and is gone");
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
 }
 
 trait MapThreads {
-    fn map_threads(self, control: &dyn Control) -> Vec<usize>;
+    fn map_threads(self, control: &dyn PolicyControl) -> Vec<usize>;
 }
 
 impl MapThreads for Vec<StageId> {
-    fn map_threads(self, control: &dyn Control) -> Vec<usize> {
+    fn map_threads(self, control: &dyn PolicyControl) -> Vec<usize> {
         let of = |stage: StageId| threads(control, control.pool_of(stage).unwrap());
         self.into_iter().map(of).collect()
     }
@@ -367,7 +373,7 @@ fn what_a_policy_did_is_shown_with_why() {
         control.set_priority(id(control, "c"), 1)?;
         control.set_queue_capacity(id(control, "b"), 7)
     });
-    let decisions = chain.kit.control().decisions("main").unwrap();
+    let decisions = chain.runtime.control().decisions("main").unwrap();
     let shown: Vec<String> = decisions.iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,
@@ -384,6 +390,6 @@ fn what_a_policy_did_is_shown_with_why() {
             Ok::<_, Refused>(())
         })
         .unwrap();
-    assert!(chain.kit.control().decisions("main").unwrap().len() <= 256);
+    assert!(chain.runtime.control().decisions("main").unwrap().len() <= 256);
     chain.ends();
 }

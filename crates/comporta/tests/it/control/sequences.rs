@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use comporta::testing::Kit;
-use comporta::{App, Choice, Plan, Push};
+use comporta::testing::TestRuntime;
+use comporta::{App, Choice, Plan, Sender};
 
 use super::{Log, ended, handled, logs, threads_of};
 use crate::seen::stage;
 
 struct Pipe {
-    kit: Kit,
-    push: Push<u64>,
+    runtime: TestRuntime,
+    sender: Sender<u64>,
     log: Log,
 }
 
@@ -24,7 +24,7 @@ fn choice(policy: &str) -> Choice {
 fn pipe(policy: &str, instances: usize) -> Pipe {
     let app = App::new("pipe");
     let log = Log::default();
-    let (push, port) = app.input("in");
+    let (sender, port) = app.input("in");
     let a = app.map("a", logs(&log, "a"));
     let b = app.map("b", logs(&log, "b"));
     let c = app.map("c", logs(&log, "c"));
@@ -32,17 +32,17 @@ fn pipe(policy: &str, instances: usize) -> Pipe {
     app.connect(a, b);
     app.connect(b, c);
     let plan = Plan::new().threads(1).policy(choice(policy));
-    let kit = Kit::new(app, &plan.every(|s| s.batch(1).instances(instances))).unwrap();
-    Pipe { kit, push, log }
+    let runtime = TestRuntime::new(app, &plan.every(|s| s.batch(1).instances(instances))).unwrap();
+    Pipe { runtime, sender, log }
 }
 
 impl Pipe {
     fn push(&self, events: std::ops::Range<u64>) {
-        events.for_each(|n| self.push.push(n).unwrap());
+        events.for_each(|n| self.sender.send(n).unwrap());
     }
 
     fn ran(&mut self) -> String {
-        self.kit.settle();
+        self.runtime.run_until_idle();
         self.log.take()
     }
 
@@ -67,11 +67,11 @@ fn srpt_takes_the_event_that_is_nearest_to_its_end() {
     for policy in ["srpt", "srpt-private(events=1)"] {
         assert_eq!(Pipe::three(policy, 3), "a0 b0 c0 a1 b1 c1 a2 b2 c2", "{policy}");
         let mut pipe = pipe(policy, 3);
-        pipe.kit.hold("b");
+        pipe.runtime.hold("b");
         pipe.push(0..2);
         pipe.ran();
         pipe.push(2..3);
-        pipe.kit.resume("b");
+        pipe.runtime.resume("b");
         assert_eq!(pipe.ran(), "b0 c0 b1 c1 a2 b2 c2", "{policy}");
     }
 }
@@ -81,14 +81,14 @@ fn srpt_private_stays_while_events_last_and_returns_to_the_last_stage() {
     assert_eq!(Pipe::three("srpt-private", 1), "a0 a1 a2 b0 b1 b2 c0 c1 c2");
     let mut pipe = pipe("srpt-private", 1);
     for name in ["b", "c"] {
-        pipe.kit.hold(name);
+        pipe.runtime.hold(name);
     }
     pipe.push(0..2);
     pipe.ran();
-    pipe.kit.resume("b");
+    pipe.runtime.resume("b");
     pipe.ran(); // two at c, which is held
     pipe.push(2..4);
-    pipe.kit.resume("c");
+    pipe.runtime.resume("c");
     assert_eq!(pipe.ran(), "c0 c1 a2 a3 b2 b3 c2 c3");
 }
 
@@ -99,19 +99,19 @@ fn cohort_goes_there_and_back_and_stays_while_events_last() {
     assert_eq!(pipe.ran(), "a0 a1 b0 b1 c0 c1");
     // Two wait at each stage: there (a, b, c); then back over b, which got two more, and to the end.
     for name in ["a", "b", "c"] {
-        pipe.kit.hold(name);
+        pipe.runtime.hold(name);
     }
     for (resumed, events) in [("", 2..4), ("a", 4..6)] {
         pipe.push(events);
         if !resumed.is_empty() {
-            pipe.kit.resume(resumed);
+            pipe.runtime.resume(resumed);
         }
-        pipe.kit.settle();
-        pipe.kit.hold("a");
+        pipe.runtime.run_until_idle();
+        pipe.runtime.hold("a");
     }
     pipe.log.take();
     for name in ["b", "c", "a"] {
-        pipe.kit.resume(name);
+        pipe.runtime.resume(name);
     }
     assert_eq!(pipe.ran(), "b2 b3 b4 b5 c2 c3 c4 c5");
 }
@@ -123,18 +123,18 @@ fn the_way_of_cohort_back_leads_over_the_stages_between() {
     pipe.push(0..4);
     assert_eq!(pipe.ran(), "a0 b0 c0 a1 b1 c1 a2 b2 c2 a3 b3 c3");
     for name in ["a", "b", "c"] {
-        pipe.kit.hold(name);
+        pipe.runtime.hold(name);
     }
     pipe.push(4..8);
-    pipe.kit.settle();
-    pipe.kit.resume("a");
-    pipe.kit.settle(); // four at b
+    pipe.runtime.run_until_idle();
+    pipe.runtime.resume("a");
+    pipe.runtime.run_until_idle(); // four at b
     pipe.push(8..10);
-    pipe.kit.hold("a");
-    pipe.kit.settle(); // two at a
+    pipe.runtime.hold("a");
+    pipe.runtime.run_until_idle(); // two at a
     pipe.log.take();
     for name in ["c", "a", "b"] {
-        pipe.kit.resume(name);
+        pipe.runtime.resume(name);
     }
     assert_eq!(pipe.ran(), "a8 b4 c4 b5 a9 b6 c5 b7 b8 c6 b9 c7 c8 c9");
 }
@@ -151,28 +151,28 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
     let app = App::new("lrb");
     let log = Log::default();
     let inputs = ["s1", "s2", "s3"].map(|name| {
-        let (push, port) = app.input(format!("in-{name}"));
+        let (sender, port) = app.input(format!("in-{name}"));
         let log = log.clone();
         let sink = app.sink(name, move |n: u64| log.note(name, n));
         app.connect(port, sink);
-        push
+        sender
     });
     let plan = Plan::new().threads(1).policy("lrb").every(|s| s.batch(1));
-    let mut kit = Kit::new(app, &plan).unwrap();
-    let order = |kit: &Kit| {
-        let decisions = kit.control().decisions("main").unwrap();
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let order = |runtime: &TestRuntime| {
+        let decisions = runtime.control().decisions("main").unwrap();
         let mut orders = decisions.iter().filter(|d| d.did.starts_with("the visit order is"));
         orders.next_back().map(|d| (d.did.clone(), d.why.clone())).unwrap()
     };
-    assert_eq!(order(&kit).0, "the visit order is `s1`, `s2`, `s3`");
-    kit.settle();
-    kit.advance(Duration::from_secs(1)); // what is done is remembered again
+    assert_eq!(order(&runtime).0, "the visit order is `s1`, `s2`, `s3`");
+    runtime.run_until_idle();
+    runtime.advance(Duration::from_secs(1)); // what is done is remembered again
     for (input, events) in inputs.iter().zip([5, 3, 2]) {
-        (0..events).for_each(|n| input.push(n).unwrap());
+        (0..events).for_each(|n| input.send(n).unwrap());
     }
-    kit.settle();
+    runtime.run_until_idle();
     // As published: shares of 50, 30 and 20 % over nine slots.
-    let (did, why) = order(&kit);
+    let (did, why) = order(&runtime);
     let published = ["s1", "s2", "s1", "s2", "s1", "s2", "s1", "s3", "s1", "s3"];
     let published = published.map(|name| format!("`{name}`")).join(", ");
     assert_eq!(did, format!("the visit order is {published}"));
@@ -183,17 +183,17 @@ fn lrb_makes_the_order_from_what_arrived_when_the_last_stage_is_come_to() {
 #[test]
 fn dbr_goes_to_the_slowest_stage_first() {
     let mut pipe = pipe("dbr", 1);
-    pipe.kit.settle();
-    pipe.kit.advance(Duration::from_secs(1));
+    pipe.runtime.run_until_idle();
+    pipe.runtime.advance(Duration::from_secs(1));
     // Much arrives at `b` and nothing is processed there: it is the bottleneck.
-    pipe.kit.hold("b");
+    pipe.runtime.hold("b");
     pipe.push(0..4);
     pipe.ran();
-    let decisions = pipe.kit.control().decisions("main").unwrap();
+    let decisions = pipe.runtime.control().decisions("main").unwrap();
     let last = decisions.last().unwrap();
     assert!(last.why.as_ref().unwrap().starts_with("service rates "), "{last}");
     pipe.push(4..6);
-    pipe.kit.resume("b");
+    pipe.runtime.resume("b");
     let ran = pipe.ran();
     assert!(ran.starts_with("b0 b1 b2 b3 "), "{ran}");
 }
@@ -201,9 +201,9 @@ fn dbr_goes_to_the_slowest_stage_first() {
 #[test]
 fn seda_has_a_pool_for_each_stage_and_each_stage_its_own_threads() {
     let pipe = pipe("seda(threads=3)", 1);
-    assert_eq!(threads_of(&pipe.kit), [1, 3, 3, 3]);
+    assert_eq!(threads_of(&pipe.runtime), [1, 3, 3, 3]);
     for name in ["a", "b", "c"] {
-        assert_eq!(stage(&pipe.kit.snapshot(), name).capacity, 100);
+        assert_eq!(stage(&pipe.runtime.snapshot(), name).capacity, 100);
     }
     assert_eq!(stages_by_pool(&pipe)[1..], [["a"], ["b"], ["c"]]);
 }
@@ -211,47 +211,47 @@ fn seda_has_a_pool_for_each_stage_and_each_stage_its_own_threads() {
 #[test]
 fn master_worker_has_threads_of_their_own_for_what_brings_work_in() {
     let pipe = pipe("master-worker(masters=2)", 1);
-    assert_eq!(threads_of(&pipe.kit), [1, 2]);
+    assert_eq!(threads_of(&pipe.runtime), [1, 2]);
     assert_eq!(stages_by_pool(&pipe)[0], ["a", "b", "c"], "the workers share one queue");
     assert_eq!(Pipe::three("master-worker", 3), "a0 a1 a2 b0 b1 b2 c0 c1 c2");
 }
 
 /// The stages of each pool.
 fn stages_by_pool(pipe: &Pipe) -> Vec<Vec<String>> {
-    pipe.kit.snapshot().pools.into_iter().map(|pool| pool.stages).collect()
+    pipe.runtime.snapshot().pools.into_iter().map(|pool| pool.stages).collect()
 }
 
 #[test]
 fn the_threads_of_seda_dynamic_follow_the_queue_every_two_seconds() {
     let mut pipe = pipe("seda-dynamic", 12);
-    assert_eq!(threads_of(&pipe.kit), [1, 2, 2, 2]);
-    pipe.kit.hold("b");
+    assert_eq!(threads_of(&pipe.runtime), [1, 2, 2, 2]);
+    pipe.runtime.hold("b");
     pipe.push(0..80);
-    pipe.kit.settle();
+    pipe.runtime.run_until_idle();
     let second = |pipe: &mut Pipe| {
-        pipe.kit.advance(Duration::from_secs(1));
-        threads_of(&pipe.kit)[2]
+        pipe.runtime.advance(Duration::from_secs(1));
+        threads_of(&pipe.runtime)[2]
     };
     let grown: Vec<usize> = (0..20).map(|_| second(&mut pipe)).collect();
     assert_eq!(grown, [2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10, 10, 10]);
-    pipe.kit.resume("b");
-    pipe.kit.settle();
+    pipe.runtime.resume("b");
+    pipe.runtime.run_until_idle();
     let shrunk: Vec<usize> = (0..20).map(|_| second(&mut pipe)).collect();
     assert_eq!(shrunk, [10, 9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2]);
-    assert_eq!(threads_of(&pipe.kit), [1, 2, 2, 2], "the others stayed");
+    assert_eq!(threads_of(&pipe.runtime), [1, 2, 2, 2], "the others stayed");
 }
 
 #[test]
 fn every_ten_seconds_the_slowest_stage_takes_a_thread_from_the_fastest() {
     let mut pipe = pipe("thread-stealing(threads=3)", 10);
-    assert_eq!(threads_of(&pipe.kit), [1, 3, 3, 3]);
+    assert_eq!(threads_of(&pipe.runtime), [1, 3, 3, 3]);
     let ten = |pipe: &mut Pipe, events: std::ops::Range<u64>| {
-        pipe.kit.hold("b");
+        pipe.runtime.hold("b");
         pipe.push(events);
-        pipe.kit.advance(Duration::from_millis(9_999));
-        let before = threads_of(&pipe.kit);
-        pipe.kit.advance(Duration::from_millis(1));
-        (before, threads_of(&pipe.kit))
+        pipe.runtime.advance(Duration::from_millis(9_999));
+        let before = threads_of(&pipe.runtime);
+        pipe.runtime.advance(Duration::from_millis(1));
+        (before, threads_of(&pipe.runtime))
     };
     // All that arrived at `a` is processed, of `b` nothing, and nothing arrived at `c`, which counts
     // as nothing processed. The two slowest are `b` and `c`; `a` is the fastest, `c` the second.
@@ -260,7 +260,7 @@ fn every_ten_seconds_the_slowest_stage_takes_a_thread_from_the_fastest() {
     assert_eq!(after, [1, 2, 4, 3]);
     assert_eq!(ten(&mut pipe, 20..40).1, [1, 1, 5, 3], "again, while it has two");
     assert_eq!(ten(&mut pipe, 40..60).1, [1, 1, 5, 3], "it keeps one");
-    pipe.kit.resume("b");
+    pipe.runtime.resume("b");
     assert_eq!(pipe.ran().split(' ').filter(|done| done.starts_with('c')).count(), 60);
 }
 

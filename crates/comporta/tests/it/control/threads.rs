@@ -25,9 +25,9 @@ fn fails(every: u64) -> impl Fn(u64, &mut Out<u64>) -> Result<(), Error> + Clone
 fn program(events: u64, sum: &Arc<AtomicU64>) -> App {
     let app = App::new("threads");
     let numbers = app.source("numbers", move || 1..=events);
-    let split = app.each("split", fails(1_000));
-    let left = app.each("left", fails(700));
-    let right = app.each("right", fails(1_100));
+    let split = app.process("split", fails(1_000));
+    let left = app.process("left", fails(700));
+    let right = app.process("right", fails(1_100));
     let join = app.map("join", |n: u64| n);
     let sum = sum.clone();
     let all = app.sink("all", move |n: u64| _ = sum.fetch_add(n, SeqCst));

@@ -9,7 +9,7 @@ use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
-    defaults, settle_choice,
+    defaults, validate_choice,
 };
 
 /// Everything the runtime needs to know of one stage.
@@ -47,14 +47,14 @@ pub struct StageSettings {
     pub rate: f64,
     /// Whether a stub stands in for it.
     pub stub: bool,
-    /// The number of its pool.
-    pub pool: usize,
+    /// The number of its cluster.
+    pub cluster: usize,
 }
 
-/// Everything the runtime needs to know of one pool: a cluster's threads.
+/// Everything the runtime needs to know of one cluster.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct PoolSettings {
+pub struct ClusterSettings {
     /// The name of the cluster.
     pub name: String,
     /// Its threads.
@@ -70,7 +70,7 @@ pub struct Settings {
     /// For each stage of the graph.
     pub stages: Vec<StageSettings>,
     /// For each cluster; the one that takes the rest first.
-    pub pools: Vec<PoolSettings>,
+    pub clusters: Vec<ClusterSettings>,
     /// For each connector of the graph and each of its ends, what happens at a full queue, where
     /// that is not as the queue has it.
     pub connectors: Vec<Vec<Option<WhenFull>>>,
@@ -169,8 +169,8 @@ fn is_rate(rate: f64) -> bool {
     (defaults::RATE_MIN..=defaults::RATE_MAX).contains(&rate) || rate == f64::INFINITY
 }
 
-/// What is said of every stage, but for what no stage may have: that does not give way anywhere, and
-/// is told once, also if every stage says something else of itself.
+/// What is said of every stage, but for what no stage may have: that is a mistake everywhere, and
+/// is reported once, also if every stage says something else of itself.
 fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan {
     let mut every = said.clone();
     let mut refuse = |name: &str, key: &str, value: String, expected| {
@@ -201,10 +201,10 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     every
 }
 
-/// The clusters of a plan, settled: their pools, and the pool of each stage.
+/// The clusters of a plan, validated, and the number of the cluster of each stage.
 struct Parts {
-    pools: Vec<PoolSettings>,
-    pool_of: Vec<usize>,
+    clusters: Vec<ClusterSettings>,
+    cluster_of: Vec<usize>,
 }
 
 impl Plan {
@@ -212,7 +212,7 @@ impl Plan {
     ///
     /// # Errors
     /// All the mistakes found.
-    pub fn settle(
+    pub fn validate(
         &self,
         graph: &Graph,
         catalogue: &Catalogue,
@@ -223,15 +223,16 @@ impl Plan {
         for name in self.stages.keys().filter(|name| !known.contains_key(name.as_str())) {
             faults.push(no_stage(graph, name, &format!("stage.{name}")));
         }
-        let Parts { pools, pool_of } = self.settle_clusters(graph, catalogue, cpus, &mut faults);
-        let connectors = self.settle_connectors(graph, &mut faults);
+        let Parts { clusters, cluster_of } =
+            self.validate_clusters(graph, catalogue, cpus, &mut faults);
+        let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
         let stages = graph
             .stages
             .iter()
-            .zip(pool_of)
-            .map(|(spec, pool)| {
-                self.settle_stage(graph, spec, &every, catalogue, pool, &mut faults)
+            .zip(cluster_of)
+            .map(|(spec, cluster)| {
+                self.validate_stage(graph, spec, &every, catalogue, cluster, &mut faults)
             })
             .collect();
         if !faults.is_empty() {
@@ -239,14 +240,14 @@ impl Plan {
         }
         Ok(Settings {
             stages,
-            pools,
+            clusters,
             connectors,
             drain: self.drain.unwrap_or(defaults::DRAIN),
             stuck_after: self.stuck_after.unwrap_or(defaults::STUCK_AFTER),
         })
     }
 
-    fn settle_clusters(
+    fn validate_clusters(
         &self,
         graph: &Graph,
         catalogue: &Catalogue,
@@ -254,7 +255,7 @@ impl Plan {
         faults: &mut Vec<PlanFault>,
     ) -> Parts {
         let rest = self.rest(faults);
-        let mut pools = Vec::new();
+        let mut clusters = Vec::new();
         let mut owner: Vec<Option<usize>> = vec![None; graph.stages.len()];
         let mut open = |name: &str, plan: &ClusterPlan, threads: usize, faults: &mut Vec<_>| {
             let threads = plan.threads.unwrap_or(threads);
@@ -266,7 +267,7 @@ impl Plan {
             let key = format!("cluster.{name}.policy");
             let offers = &catalogue.policies;
             let policy = chosen("policy", offers, &said, &key, graph, faults);
-            pools.push(PoolSettings { name: name.to_owned(), threads, policy });
+            clusters.push(ClusterSettings { name: name.to_owned(), threads, policy });
         };
         let none = ClusterPlan::default();
         let default = (defaults::CLUSTER, &none);
@@ -285,7 +286,7 @@ impl Plan {
             };
             for id in members {
                 if let Some(other) = owner[id.index()].replace(number) {
-                    let (a, b) = (pools_name(self, other), name.clone());
+                    let (a, b) = (cluster_name(self, other), name.clone());
                     let name = graph.stages[id.index()].name.to_string();
                     faults.push(PlanFault::TwoClusters { name, a, b });
                 }
@@ -301,7 +302,7 @@ impl Plan {
                 key: key.clone(),
             }));
         }
-        let mut pool_of: Vec<usize> = owner.iter().map(|owner| owner.unwrap_or(0)).collect();
+        let mut cluster_of: Vec<usize> = owner.iter().map(|owner| owner.unwrap_or(0)).collect();
         if left.is_none() && !graph.stages.is_empty() {
             match rest {
                 Some((name, _)) => {
@@ -309,13 +310,13 @@ impl Plan {
                 }
                 None => {
                     // Every stage is spoken for: nobody is needed to take the rest.
-                    pools.remove(0);
-                    pool_of.iter_mut().for_each(|pool| *pool -= 1);
+                    clusters.remove(0);
+                    cluster_of.iter_mut().for_each(|cluster| *cluster -= 1);
                 }
             }
         }
-        self.keep_local_together(graph, &pools, &pool_of, faults);
-        Parts { pools, pool_of }
+        self.keep_local_together(graph, &clusters, &cluster_of, faults);
+        Parts { clusters, cluster_of }
     }
 
     /// The one cluster that names no stages.
@@ -331,26 +332,26 @@ impl Plan {
     fn keep_local_together(
         &self,
         graph: &Graph,
-        pools: &[PoolSettings],
-        pool_of: &[usize],
+        clusters: &[ClusterSettings],
+        cluster_of: &[usize],
         faults: &mut Vec<PlanFault>,
     ) {
         for connector in graph.connectors.iter().filter(|connector| connector.local) {
             for to in &connector.to {
-                let (a, b) = (pool_of[connector.from.index()], pool_of[to.index()]);
+                let (a, b) = (cluster_of[connector.from.index()], cluster_of[to.index()]);
                 if a != b {
                     faults.push(PlanFault::LocalApart {
                         from: graph.port_name(connector.from, connector.port),
                         to: graph.stages[to.index()].name.to_string(),
-                        a: pools[a].name.clone(),
-                        b: pools[b].name.clone(),
+                        a: clusters[a].name.clone(),
+                        b: clusters[b].name.clone(),
                     });
                 }
             }
         }
     }
 
-    fn settle_connectors(
+    fn validate_connectors(
         &self,
         graph: &Graph,
         faults: &mut Vec<PlanFault>,
@@ -394,18 +395,18 @@ impl Plan {
         rules
     }
 
-    fn settle_stage(
+    fn validate_stage(
         &self,
         graph: &Graph,
         spec: &StageSpec,
         every: &StagePlan,
         catalogue: &Catalogue,
-        pool: usize,
+        cluster: usize,
         faults: &mut Vec<PlanFault>,
     ) -> StageSettings {
         let none = StagePlan::default();
         let own = self.stages.get(&*spec.name).unwrap_or(&none);
-        // What is said of every stage gives way where a stage cannot have it; what is said of one
+        // A value for every stage does not hold for a stage that cannot have it; what is said of one
         // stage by name does not.
         let mut every = match spec.kind {
             Kind::Stage => StagePlan { tier: None, deadline: None, ..every.clone() },
@@ -495,12 +496,12 @@ impl Plan {
                 f64::INFINITY
             }),
             stub,
-            pool,
+            cluster,
         }
     }
 }
 
-/// Settles a choice; what it says of stages by name must be of stages that are there.
+/// Validates a choice; what it says of stages by name must be of stages that are there.
 fn chosen(
     what: &'static str,
     offers: &[Offer],
@@ -509,21 +510,21 @@ fn chosen(
     graph: &Graph,
     faults: &mut Vec<PlanFault>,
 ) -> Choice {
-    let settled = settle_choice(what, offers, said, key).unwrap_or_else(|wrong| {
+    let validated = validate_choice(what, offers, said, key).unwrap_or_else(|wrong| {
         faults.extend(wrong);
         said.clone()
     });
-    for (param, value) in &settled.params {
+    for (param, value) in &validated.params {
         let Param::Stages(stages) = value else { continue };
         for name in stages.keys().filter(|name| graph.find(name).is_none()) {
             faults.push(no_stage(graph, name, &format!("{key}.{param}")));
         }
     }
-    settled
+    validated
 }
 
-/// The name of the pool that was opened under this number.
-fn pools_name(plan: &Plan, number: usize) -> String {
+/// The name of the cluster that was opened under this number.
+fn cluster_name(plan: &Plan, number: usize) -> String {
     let mut named = plan.clusters.iter().filter(|(_, plan)| plan.stages.is_some());
     named.nth(number - 1).map(|(name, _)| name.clone()).unwrap_or_default()
 }
@@ -570,7 +571,7 @@ mod tests {
     }
 
     fn mistakes(plan: &Plan) -> Vec<String> {
-        let faults = plan.settle(&graph(false), &catalogue(), 2).unwrap_err();
+        let faults = plan.validate(&graph(false), &catalogue(), 2).unwrap_err();
         faults.iter().map(|fault| format!("{}: {fault}", fault.key())).collect()
     }
 
@@ -621,15 +622,15 @@ mod tests {
             assert!(told.starts_with(&format!("every.{key}: ")), "{told}");
         }
         let stateful = Plan::new().every(|every| every.instances(3));
-        let settings = stateful.settle(&graph(false), &catalogue(), 1).unwrap();
+        let settings = stateful.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|stage| stage.instances).collect();
-        assert_eq!(of, [1, 3, 1], "it gives way where one stage cannot have it");
+        assert_eq!(of, [1, 3, 1], "it does not hold for the stage that cannot have it");
     }
 
     #[test]
     fn a_rate_said_of_every_stage_holds_for_sources_and_one_said_by_name_goes_before_it() {
         let rates = |plan: Plan| {
-            let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+            let settings = plan.validate(&graph(false), &catalogue(), 1).unwrap();
             settings.stages.iter().map(|stage| stage.rate).collect::<Vec<_>>()
         };
         let none = f64::INFINITY;
@@ -645,7 +646,7 @@ mod tests {
         let plan = Plan::new()
             .every(|every| every.deadline(ms(50)).tier(3))
             .stage("read", |read| read.tier(7));
-        let settings = plan.settle(&graph(false), &catalogue(), 1).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 1).unwrap();
         let of: Vec<_> = settings.stages.iter().map(|s| (s.tier, s.deadline)).collect();
         assert_eq!(of, [(7, Some(ms(50))), (0, None), (0, None)]);
         let plan = Plan::new()
@@ -666,10 +667,11 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.threads(3))
             .cluster("z", |z| z.stages(StageSet::all() - "read" - "split"));
-        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
-        let pools: Vec<_> = settings.pools.iter().map(|p| (p.name.as_str(), p.threads)).collect();
-        assert_eq!(pools, [("a", 3), ("z", 1)]);
-        let of: Vec<_> = settings.stages.iter().map(|stage| stage.pool).collect();
+        let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
+        let clusters: Vec<_> =
+            settings.clusters.iter().map(|p| (p.name.as_str(), p.threads)).collect();
+        assert_eq!(clusters, [("a", 3), ("z", 1)]);
+        let of: Vec<_> = settings.stages.iter().map(|stage| stage.cluster).collect();
         assert_eq!(of, [0, 0, 1]);
         let two = plan.cluster("b", |b| b.threads(1));
         assert!(mistakes(&two)[0].starts_with("cluster.b: the clusters `a` and `b` both name no"));
@@ -680,9 +682,9 @@ mod tests {
         let plan = Plan::new()
             .cluster("a", |a| a.stages("read".into()))
             .cluster("b", |b| b.stages(StageSet::all() - "read"));
-        let settings = plan.settle(&graph(false), &catalogue(), 8).unwrap();
-        assert_eq!(settings.pools.len(), 2);
-        assert_eq!(settings.stages.iter().map(|s| s.pool).collect::<Vec<_>>(), [0, 1, 1]);
+        let settings = plan.validate(&graph(false), &catalogue(), 8).unwrap();
+        assert_eq!(settings.clusters.len(), 2);
+        assert_eq!(settings.stages.iter().map(|s| s.cluster).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(
             mistakes(&plan.threads(2)),
             ["cluster.main: the cluster `main` has no stages: the others leave none"]
@@ -695,8 +697,8 @@ mod tests {
     #[test]
     fn what_a_local_connector_joins_is_in_one_cluster() {
         let plan = Plan::new().cluster("side", |side| side.stages("sum".into()));
-        assert!(plan.settle(&graph(false), &catalogue(), 2).is_ok());
-        let faults = plan.settle(&graph(true), &catalogue(), 2).unwrap_err();
+        assert!(plan.validate(&graph(false), &catalogue(), 2).is_ok());
+        let faults = plan.validate(&graph(true), &catalogue(), 2).unwrap_err();
         assert_eq!(faults[0].key(), "cluster.side.stages");
         assert!(faults[0].to_string().starts_with("`split.odd` and `sum` are joined by a local"));
     }
@@ -706,7 +708,7 @@ mod tests {
         let plan = Plan::new()
             .connector("split->sum", |c| c.when_full(WhenFull::DropNewest))
             .connector("split.even  ->  sum", |c| c.when_full(WhenFull::DropOldest));
-        let settings = plan.settle(&graph(false), &catalogue(), 2).unwrap();
+        let settings = plan.validate(&graph(false), &catalogue(), 2).unwrap();
         assert_eq!(
             settings.connectors,
             [vec![None], vec![Some(WhenFull::DropNewest)], vec![Some(WhenFull::DropOldest)]]

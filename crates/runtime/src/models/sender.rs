@@ -1,4 +1,4 @@
-//! Models of `push`: callers outside who wait for room, give up, or meet the end.
+//! Models of `Sender`: callers outside who wait for room, give up, or meet the end.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,16 +10,16 @@ use shuttle::thread::{self, Thread};
 
 use super::{Seen, check, explore, handled, in_order, start};
 use crate::app::App;
-use crate::path::push::{Push, PushError};
+use crate::path::sender::{SendError, Sender};
 
 /// One input, one place.
-fn door(seen: &Seen<u32>) -> (App, Push<u32>) {
-    let app = App::new("door");
+fn input_of(seen: &Seen<u32>) -> (App, Sender<u32>) {
+    let app = App::new("input");
     let see = seen.clone();
-    let (push, input) = app.input("input");
+    let (sender, input) = app.input("input");
     let end = app.sink("end", move |n: u32| see.see(n));
     app.connect(input, end);
-    (app, push)
+    (app, sender)
 }
 
 fn plan() -> Plan {
@@ -30,12 +30,12 @@ fn plan() -> Plan {
 fn pushes_that_wait_for_one_place_all_get_in_and_in_order() {
     explore(|| {
         let seen = Seen::new();
-        let (app, push) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
-        let other = push.clone();
-        thread::spawn(move || (10..13).for_each(|n| other.push(n).unwrap()));
-        (0..3).for_each(|n| push.push(n).unwrap());
-        drop(push);
+        let other = sender.clone();
+        thread::spawn(move || (10..13).for_each(|n| other.send(n).unwrap()));
+        (0..3).for_each(|n| sender.send(n).unwrap());
+        drop(sender);
         check(&running.wait());
         in_order(&seen.all(), &[0, 10], 3);
     });
@@ -45,14 +45,14 @@ fn pushes_that_wait_for_one_place_all_get_in_and_in_order() {
 fn a_close_lets_waiting_pushes_in_and_turns_later_ones_away() {
     explore(|| {
         let seen = Seen::new();
-        let (app, push) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let pushers = [0, 10].map(|base| {
-            let push = push.clone();
+            let sender = sender.clone();
             thread::spawn(move || {
-                let taken = (base..base + 2).take_while(|n| match push.push(*n) {
+                let taken = (base..base + 2).take_while(|n| match sender.send(*n) {
                     Ok(()) => true,
-                    Err(PushError::Closed(given_back)) => {
+                    Err(SendError::Closed(given_back)) => {
                         assert_eq!(given_back, *n);
                         false
                     }
@@ -61,7 +61,7 @@ fn a_close_lets_waiting_pushes_in_and_turns_later_ones_away() {
                 taken.count() as u64
             })
         });
-        push.close();
+        sender.close();
         let summary = running.wait();
         check(&summary);
         let taken: u64 = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
@@ -80,22 +80,22 @@ impl Wake for Unpark {
 fn a_future_dropped_while_it_waits_takes_nobodys_place_with_it() {
     explore(|| {
         let seen = Seen::new();
-        let (app, push) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
-        let giver_up = push.clone();
+        let giver_up = sender.clone();
         let giver_up = thread::spawn(move || {
             let waker = Waker::from(Arc::new(Unpark(thread::current())));
             let mut context = Context::from_waker(&waker);
-            giver_up.push(0).unwrap();
-            let mut waiting = pin!(giver_up.push_async(1));
+            giver_up.send(0).unwrap();
+            let mut waiting = pin!(giver_up.send_async(1));
             let first = waiting.as_mut().poll(&mut context);
             if first.is_pending() {
                 thread::yield_now(); // it may be granted a place now, and leaves all the same
             }
             u64::from(first.is_pending())
         });
-        (10..13).for_each(|n| push.push(n).unwrap());
-        drop(push);
+        (10..13).for_each(|n| sender.send(n).unwrap());
+        drop(sender);
         let summary = running.wait();
         let dropped = giver_up.join().unwrap();
         assert!(summary.snapshot.adds_up(), "{summary}");
@@ -108,17 +108,17 @@ fn a_future_dropped_while_it_waits_takes_nobodys_place_with_it() {
 fn a_future_that_waits_is_woken_for_every_place() {
     explore(|| {
         let seen = Seen::new();
-        let (app, push) = door(&seen);
+        let (app, sender) = input_of(&seen);
         let (running, _) = start(app, &plan());
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         for n in 0..3 {
-            let mut pushing = pin!(push.push_async(n));
+            let mut pushing = pin!(sender.send_async(n));
             while pushing.as_mut().poll(&mut context).is_pending() {
                 thread::park();
             }
         }
-        drop(push);
+        drop(sender);
         check(&running.wait());
         in_order(&seen.all(), &[0], 3);
     });

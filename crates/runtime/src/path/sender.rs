@@ -1,8 +1,8 @@
-//! Hop 1 for events from outside: a handle that pushes straight into the queues an input leads to.
-//! After: `emit`. A pusher that finds no room is told, waits on its thread, or waits as a future;
+//! Hop 1 for events from outside: a handle that sends straight into the queues an input leads to.
+//! After: `emit`. A caller that finds no room gets its event back, waits on its thread, or waits as a future;
 //! in line it is served like everybody else, first in first out.
-//! Invariant: an input ends when it is closed (or its last handle is gone) and no push is under way.
-//! A push is under way for as long as its [`Pushing`] lives, however it ends.
+//! Invariant: an input ends when it is closed (or its last handle is gone) and no send is under way.
+//! A send is under way for as long as its [`Sending`] lives, however it ends.
 
 use std::any::Any;
 use std::fmt;
@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
+use comporta_model::column::Duty;
 use comporta_model::event::Meta;
 use comporta_model::port::{Out, Ports};
 
@@ -29,11 +30,11 @@ use crate::sync::{AcqRel, Acquire, Arc, AtomicUsize, Mutex};
 /// Why an event was not taken, with the event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PushError<T> {
+pub enum SendError<T> {
     /// A queue it goes to is full.
     Full(T),
-    /// A queue it goes to is full, and waiting here would hold a worker: use `try_push` or
-    /// `push_async` in handlers.
+    /// A queue it goes to is full, and waiting here would hold a worker: use `try_send` or
+    /// `send_async` in handlers.
     WouldBlock(T),
     /// The admission controller of a stage it goes to did not let it in: for this reason.
     Refused(T, Shed),
@@ -45,79 +46,79 @@ pub enum PushError<T> {
     Cancelled,
 }
 
-impl<T> PushError<T> {
+impl<T> SendError<T> {
     /// The event, where it was given back.
     #[must_use]
     pub fn into_event(self) -> Option<T> {
         match self {
-            PushError::Full(event)
-            | PushError::WouldBlock(event)
-            | PushError::Refused(event, _)
-            | PushError::NotStarted(event)
-            | PushError::Closed(event) => Some(event),
-            PushError::Cancelled => None,
+            SendError::Full(event)
+            | SendError::WouldBlock(event)
+            | SendError::Refused(event, _)
+            | SendError::NotStarted(event)
+            | SendError::Closed(event) => Some(event),
+            SendError::Cancelled => None,
         }
     }
 }
 
-impl<T> fmt::Display for PushError<T> {
+impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PushError::Refused(_, by) => {
+            SendError::Refused(_, by) => {
                 return write!(f, "the admission controller `{}` refused it", by.name());
             }
-            PushError::Full(_) => "a queue it goes to is full",
-            PushError::WouldBlock(_) => "a queue it goes to is full, and a worker must not wait",
-            PushError::NotStarted(_) => "the program has not been started",
-            PushError::Closed(_) => "the input is closed",
-            PushError::Cancelled => "the program stopped while the event waited",
+            SendError::Full(_) => "a queue it goes to is full",
+            SendError::WouldBlock(_) => "a queue it goes to is full, and a worker must not wait",
+            SendError::NotStarted(_) => "the program has not been started",
+            SendError::Closed(_) => "the input is closed",
+            SendError::Cancelled => "the program stopped while the event waited",
         })
     }
 }
 
-impl<T> fmt::Debug for PushError<T> {
+impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PushError({self})")
+        write!(f, "SendError({self})")
     }
 }
 
-impl<T> std::error::Error for PushError<T> {}
+impl<T> std::error::Error for SendError<T> {}
 
-/// A handle that pushes events into a running program. Clone it for more threads; the input ends
+/// A handle that sends events into a running program. Clone it for more threads; the input ends
 /// when all clones are dropped, or one of them calls [`close`](Self::close).
 ///
 /// ```
-/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, PushError}; }
-/// use comporta::{App, Plan, PushError};
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, SendError}; }
+/// use comporta::{App, Plan, SendError};
 ///
 /// let app = App::new("orders");
-/// let (push, orders) = app.input::<u32>("orders");
+/// let (sender, orders) = app.input::<u32>("orders");
 /// let fill = app.sink("fill", |order: u32| println!("order {order}"));
 /// app.connect(orders, fill);
 ///
-/// assert_eq!(push.try_push(0), Err(PushError::NotStarted(0)));
+/// assert_eq!(sender.try_send(0), Err(SendError::NotStarted(0)));
 /// let running = app.start(&Plan::new())?;
-/// push.push(1)?; // waits for room
-/// if let Err(refused) = push.try_push(2) {
+/// sender.send(1)?; // waits for room
+/// if let Err(refused) = sender.try_send(2) {
 ///     println!("{refused}: {:?}", refused.into_event()); // no room: the event comes back
 /// }
-/// push.close();
-/// assert_eq!(push.push(3), Err(PushError::Closed(3)));
+/// sender.close();
+/// assert_eq!(sender.send(3), Err(SendError::Closed(3)));
 /// let summary = running.wait();
 /// # assert_eq!(summary.snapshot.stage("fill").unwrap().counts.handled, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Push<T: Send + 'static> {
+pub struct Sender<T: Send + 'static> {
     input: Arc<InputNode>,
-    /// Links to the queues it leads to, kept for the next push.
+    /// Links to the queues it leads to, kept for the next send.
     spare: Mutex<Vec<Links>>,
-    /// What it says of what it pushes, where that is not as the plan has it.
+    /// What it says of what it sends, where that is not as the plan has it.
     tier: Option<u8>,
     within: Option<Duration>,
     takes: std::marker::PhantomData<fn(T)>,
 }
 
-/// Threads that push through one handle at once, and still find links that were kept.
+/// Threads that send through one handle at once, and still find links that were kept.
 const SPARE_MAX: usize = 4;
 
 /// The input, as part of the graph.
@@ -125,8 +126,8 @@ pub(crate) struct InputNode {
     id: u32,
     /// Weak, for the core owns its nodes.
     core: OnceLock<Weak<Core>>,
-    /// Pushes under way, and whether it is closed or has ended.
-    pushing: AtomicUsize,
+    /// Sends under way, and whether it is closed or has ended.
+    sending: AtomicUsize,
     handles: AtomicUsize,
     counts: Mutex<Counts>,
 }
@@ -139,14 +140,14 @@ impl InputNode {
         Arc::new(InputNode {
             id,
             core: OnceLock::new(),
-            pushing: AtomicUsize::new(0),
+            sending: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             counts: Mutex::default(),
         })
     }
 
     fn end(&self, core: &Core) {
-        if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
+        if self.sending.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
             let mut effects = Effects::default();
             core.stage_ended(self.id, &mut effects);
             core.dispatch(effects);
@@ -155,20 +156,21 @@ impl InputNode {
 
     fn shut(&self) {
         // Before the start it is only marked: `start` then ends it.
-        if self.pushing.fetch_or(CLOSED, AcqRel) == 0
+        if self.sending.fetch_or(CLOSED, AcqRel) == 0
             && let Some(core) = self.core.get().and_then(Weak::upgrade)
         {
             self.end(&core);
         }
     }
 
-    /// What travels with an event that is pushed now.
+    /// What travels with an event that is sent now.
     fn meta(&self, core: &Core, tier: Option<u8>, within: Option<Duration>) -> Meta {
         let said = &core.settings.stages[self.id as usize];
         let now = core.clock.now();
         let deadline = within.or(said.deadline).map(|within| now + within);
         let tier = tier.unwrap_or(said.tier);
-        Meta { ingress: now, enqueued: now, deadline, tier, ..Meta::default() }
+        let duty = Duty { deadline, ack: None };
+        Meta { ingress: now, enqueued: now, duty, tier, ..Meta::default() }
     }
 
     fn links<T: Send + 'static>(&self, core: &Arc<Core>) -> Links {
@@ -177,23 +179,23 @@ impl InputNode {
     }
 }
 
-/// A push that is under way: while there is one, its input does not end.
-struct Pushing {
+/// A send that is under way: while there is one, its input does not end.
+struct Sending {
     core: Arc<Core>,
     input: Arc<InputNode>,
 }
 
-impl Pushing {
-    /// Begins a push; gives the event back if that is too early or too late.
-    fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), PushError<T>> {
-        let Some(core) = input.core.get() else { return Err(PushError::NotStarted(event)) };
-        let Some(core) = core.upgrade() else { return Err(PushError::Closed(event)) };
-        let before = input.pushing.fetch_add(1, AcqRel);
-        let pushing = Pushing { core, input: input.clone() };
+impl Sending {
+    /// Begins a send; gives the event back if that is too early or too late.
+    fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), SendError<T>> {
+        let Some(core) = input.core.get() else { return Err(SendError::NotStarted(event)) };
+        let Some(core) = core.upgrade() else { return Err(SendError::Closed(event)) };
+        let before = input.sending.fetch_add(1, AcqRel);
+        let sending = Sending { core, input: input.clone() };
         if before & (CLOSED | ENDED) == 0 {
-            Ok((pushing, event))
+            Ok((sending, event))
         } else {
-            Err(PushError::Closed(event))
+            Err(SendError::Closed(event))
         }
     }
 
@@ -204,36 +206,36 @@ impl Pushing {
     }
 }
 
-impl Drop for Pushing {
+impl Drop for Sending {
     fn drop(&mut self) {
-        if self.input.pushing.fetch_sub(1, AcqRel) == CLOSED + 1 {
+        if self.input.sending.fetch_sub(1, AcqRel) == CLOSED + 1 {
             self.input.end(&self.core);
         }
     }
 }
 
-impl<T: Send + 'static> Push<T> {
+impl<T: Send + 'static> Sender<T> {
     pub(crate) fn new(input: Arc<InputNode>) -> Self {
         input.handles.fetch_add(1, AcqRel);
         let takes = std::marker::PhantomData;
-        Push { input, spare: Mutex::default(), tier: None, within: None, takes }
+        Sender { input, spare: Mutex::default(), tier: None, within: None, takes }
     }
 
-    /// How much what this handle pushes matters to admission, whatever the plan says of the input:
+    /// How much what this handle sends matters to admission, whatever the plan says of the input:
     /// the higher, the longer it is let in.
     ///
     /// ```
     /// # let app = comporta_runtime::App::new("orders");
-    /// # let (push, orders) = app.input::<u32>("orders");
+    /// # let (sender, orders) = app.input::<u32>("orders");
     /// # let fill = app.sink("fill", |_: u32| ());
     /// # app.connect(orders, fill);
     /// use std::time::Duration;
     ///
-    /// let express = push.clone().tier(9).within(Duration::from_millis(50));
+    /// let express = sender.clone().tier(9).within(Duration::from_millis(50));
     /// # let running = app.start(&comporta_model::plan::Plan::new())?;
-    /// express.push(1)?;
-    /// push.push(2)?;
-    /// # push.close();
+    /// express.send(1)?;
+    /// sender.send(2)?;
+    /// # sender.close();
     /// # running.wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -243,7 +245,7 @@ impl<T: Send + 'static> Push<T> {
         self
     }
 
-    /// Within which time what this handle pushes, and all it leads to, should be done, whatever
+    /// Within which time what this handle sends, and all it leads to, should be done, whatever
     /// the plan says of the input. Handlers see it as their
     /// [`deadline`](comporta_model::stage::Cx::deadline), and the admission controller `deadline`
     /// sheds what would be late.
@@ -253,28 +255,28 @@ impl<T: Send + 'static> Push<T> {
         self
     }
 
-    /// Pushes if there is room now.
+    /// Sends an event if there is room now.
     ///
     /// # Errors
     /// The event, when a queue it goes to is full or the input is closed.
-    pub fn try_push(&self, event: T) -> Result<(), PushError<T>> {
-        let (pushing, event) = Pushing::begin(&self.input, event)?;
-        self.enter(pushing, event, Full::GivenBack).map(drop)
+    pub fn try_send(&self, event: T) -> Result<(), SendError<T>> {
+        let (sending, event) = Sending::begin(&self.input, event)?;
+        self.enter(sending, event, Full::GivenBack).map(drop)
     }
 
-    /// Pushes, waiting for room on this thread. In a handler, which must not hold its worker, it
+    /// Sends an event, waiting for room on this thread. In a handler, which must not hold its worker, it
     /// gives the event back instead.
     ///
     /// # Errors
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
-    pub fn push(&self, event: T) -> Result<(), PushError<T>> {
-        let (pushing, event) = Pushing::begin(&self.input, event)?;
-        let may_wait = !work::is_worker() && !pushing.core.is_tested();
+    pub fn send(&self, event: T) -> Result<(), SendError<T>> {
+        let (sending, event) = Sending::begin(&self.input, event)?;
+        let may_wait = !work::is_worker() && !sending.core.is_tested();
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
-        let Some(mut waiting) = self.enter(pushing, event, full)? else { return Ok(()) };
+        let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
         while !waiting.is_done() {
             if !waiting.links.place().wait() {
-                return Err(PushError::Cancelled);
+                return Err(SendError::Cancelled);
             }
             waiting.go_on();
         }
@@ -282,17 +284,17 @@ impl<T: Send + 'static> Push<T> {
         Ok(())
     }
 
-    /// Pushes, waiting for room as a future. Dropping the future while it waits cancels the event.
+    /// Sends an event, waiting for room as a future. Dropping the future while it waits cancels the event.
     ///
     /// # Errors
     /// The event, when the input is closed or a `reject` queue is full.
-    pub async fn push_async(&self, event: T) -> Result<(), PushError<T>> {
-        let (pushing, event) = Pushing::begin(&self.input, event)?;
-        let Some(mut waiting) = self.enter(pushing, event, Full::Waits)? else { return Ok(()) };
+    pub async fn send_async(&self, event: T) -> Result<(), SendError<T>> {
+        let (sending, event) = Sending::begin(&self.input, event)?;
+        let Some(mut waiting) = self.enter(sending, event, Full::Waits)? else { return Ok(()) };
         let place = waiting.links.place().clone();
         while !waiting.is_done() {
             if !poll_fn(|cx| place.poll(cx.waker())).await {
-                return Err(PushError::Cancelled);
+                return Err(SendError::Cancelled);
             }
             waiting.go_on();
         }
@@ -300,7 +302,7 @@ impl<T: Send + 'static> Push<T> {
         Ok(())
     }
 
-    /// Nothing more will be pushed, by any handle: the input ends once pushes under way have.
+    /// Closes the input: no handle can send any more. It ends once the sends under way have.
     pub fn close(&self) {
         self.input.shut();
     }
@@ -308,11 +310,11 @@ impl<T: Send + 'static> Push<T> {
     /// Hands the event over if every queue it goes to has room; if not, does as `full` says.
     fn enter(
         &self,
-        pushing: Pushing,
+        sending: Sending,
         event: T,
         full: Full,
-    ) -> Result<Option<Waiting>, PushError<T>> {
-        let core = &pushing.core;
+    ) -> Result<Option<Waiting>, SendError<T>> {
+        let core = &sending.core;
         let meta = self.input.meta(core, self.tier, self.within);
         let spare = self.spare.lock().pop();
         let mut links = spare.unwrap_or_else(|| self.input.links::<T>(core));
@@ -327,26 +329,26 @@ impl<T: Send + 'static> Push<T> {
             core.dispatch(visit.effects);
             self.keep(links);
             return Err(match refused.refusal {
-                Refusal::Admission(by) => PushError::Refused(event, by),
-                Refusal::Full if full == Full::WouldBlock => PushError::WouldBlock(event),
-                Refusal::Full | Refusal::Rejected => PushError::Full(event),
+                Refusal::Admission(by) => SendError::Refused(event, by),
+                Refusal::Full if full == Full::WouldBlock => SendError::WouldBlock(event),
+                Refusal::Full | Refusal::Rejected => SendError::Full(event),
             });
         }
         let sent = links.send::<T>(core, &meta, &mut visit);
         core.dispatch(visit.effects);
-        pushing.count(sent);
+        sending.count(sent);
         if links.in_line() == InLine::No {
             self.keep(links);
             return Ok(None);
         }
         if full == Full::Waits {
-            return Ok(Some(Waiting { links, pushing }));
+            return Ok(Some(Waiting { links, sending }));
         }
         // The queue changed its ways after a place was reserved: dropping the links cancels the event.
-        Err(PushError::Cancelled)
+        Err(SendError::Cancelled)
     }
 
-    /// Keeps links for the next push.
+    /// Keeps links for the next send.
     fn keep(&self, links: Links) {
         let mut spare = self.spare.lock();
         let surplus = if spare.len() < SPARE_MAX {
@@ -378,11 +380,11 @@ enum Full {
     Waits,
 }
 
-/// A push that waits for room. Dropped while it waits, it leaves the line and its event counts as
-/// cancelled; then the push is over.
+/// A send that waits for room. Dropped while it waits, it leaves the line and its event counts as
+/// cancelled; then the send is over.
 struct Waiting {
     links: Links,
-    pushing: Pushing,
+    sending: Sending,
 }
 
 impl Waiting {
@@ -393,20 +395,20 @@ impl Waiting {
     /// Goes on with the room that was granted.
     fn go_on(&mut self) {
         let mut visit = Visit::new(0, None);
-        self.links.resume(&self.pushing.core, &mut visit);
-        self.pushing.core.dispatch(visit.effects);
+        self.links.resume(&self.sending.core, &mut visit);
+        self.sending.core.dispatch(visit.effects);
     }
 }
 
-impl<T: Send + 'static> Clone for Push<T> {
+impl<T: Send + 'static> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        let mut more = Push::new(self.input.clone());
+        let mut more = Sender::new(self.input.clone());
         (more.tier, more.within) = (self.tier, self.within);
         more
     }
 }
 
-impl<T: Send + 'static> Drop for Push<T> {
+impl<T: Send + 'static> Drop for Sender<T> {
     fn drop(&mut self) {
         if self.input.handles.fetch_sub(1, AcqRel) == 1 {
             self.input.shut();
@@ -414,9 +416,9 @@ impl<T: Send + 'static> Drop for Push<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Push<T> {
+impl<T: Send + 'static> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Push").field("input", &self.input.id).finish_non_exhaustive()
+        f.debug_struct("Sender").field("input", &self.input.id).finish_non_exhaustive()
     }
 }
 
@@ -426,7 +428,7 @@ impl Node for InputNode {
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
         let _ = self.core.set(Arc::downgrade(core));
         // Closed, or every handle dropped, before the start.
-        if self.pushing.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
+        if self.sending.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
             core.stage_ended(self.id, effects);
         }
         Ok(())
@@ -437,13 +439,13 @@ impl Node for InputNode {
     }
 
     fn cancel(&self, _: &mut Effects) {
-        self.pushing.fetch_or(CLOSED | ENDED, AcqRel);
+        self.sending.fetch_or(CLOSED | ENDED, AcqRel);
     }
 
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
         StageSnapshot {
             counts: *self.counts.lock(),
-            ended: self.pushing.load(Acquire) & ENDED != 0,
+            ended: self.sending.load(Acquire) & ENDED != 0,
             ..StageSnapshot::blank(name, priority)
         }
     }

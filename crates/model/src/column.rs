@@ -1,0 +1,437 @@
+//! What travels with each event of a chunk, beside the event: columns, present only where someone wants
+//! them. Most chunks have none: what all their events share stands in their `Meta`.
+//! Invariant: a column is empty, which means the default for every event, or as long as its chunk.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::ack::{AckGroup, Fate, Obligation};
+use crate::event::Time;
+
+/// What is owed for an event: by when, and to whom.
+#[derive(Clone, Debug, Default)]
+pub struct Duty {
+    /// When it stops being of use, if ever.
+    pub deadline: Option<Time>,
+    /// Who waits until all it leads to has settled.
+    pub ack: Option<Arc<AckGroup>>,
+}
+
+impl PartialEq for Duty {
+    fn eq(&self, other: &Duty) -> bool {
+        let same_group = match (&self.ack, &other.ack) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        same_group && self.deadline == other.deadline
+    }
+}
+
+impl Duty {
+    /// `n` events of it have come into being.
+    pub fn join(&self, n: usize) {
+        if let Some(group) = &self.ack {
+            group.join(n as u64);
+        }
+    }
+
+    /// `n` events of it have ended.
+    pub fn settle(&self, n: usize, fate: Fate) {
+        if let Some(group) = &self.ack {
+            group.settle(n as u64, fate);
+        }
+    }
+}
+
+/// By which an event is known again, wherever it is: in a log, at the other end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Who made it.
+    pub producer: u32,
+    /// Which life of its producer this was.
+    pub incarnation: u32,
+    /// Its number in that life.
+    pub seq: u64,
+}
+
+/// One value for each event of a row, as runs of equal values. Empty: the default for every event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column<V> {
+    runs: VecDeque<Run<V>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Run<V> {
+    value: V,
+    n: usize,
+}
+
+impl<V> Default for Column<V> {
+    fn default() -> Self {
+        Column { runs: VecDeque::new() }
+    }
+}
+
+impl<V: Clone + Default + PartialEq> Column<V> {
+    /// The same value for `n` events.
+    #[must_use]
+    pub fn same(value: V, n: usize) -> Self {
+        let mut column = Column::default();
+        column.extend(value, n);
+        column
+    }
+
+    /// Whether every event has the default.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// `n` more events with this value.
+    pub fn extend(&mut self, value: V, n: usize) {
+        match self.runs.back_mut() {
+            _ if n == 0 => {}
+            Some(last) if last.value == value => last.n += n,
+            _ => self.runs.push_back(Run { value, n }),
+        }
+    }
+
+    /// The values, each with how many events in a row have it.
+    pub fn runs(&self) -> impl Iterator<Item = (&V, usize)> {
+        self.runs.iter().map(|run| (&run.value, run.n))
+    }
+
+    /// The value of the first event, and how many in a row have it.
+    #[must_use]
+    pub fn first(&self) -> Option<(&V, usize)> {
+        self.runs.front().map(|run| (&run.value, run.n))
+    }
+
+    /// The value of the event at `at`, and where the run ends that it belongs to. The cursor goes forward.
+    #[must_use]
+    pub fn at(&self, at: usize, cursor: &mut Cursor) -> Option<(&V, usize)> {
+        while let Some(run) = self.runs.get(cursor.run) {
+            let end = cursor.start + run.n;
+            if at < end {
+                return Some((&run.value, end));
+            }
+            *cursor = Cursor { run: cursor.run + 1, start: end };
+        }
+        None
+    }
+
+    /// Removes the first `n` values and returns them.
+    pub fn split_front(&mut self, mut n: usize) -> Self {
+        let mut front = Column::default();
+        while n > 0
+            && let Some(run) = self.runs.front_mut()
+        {
+            let taken = run.n.min(n);
+            n -= taken;
+            run.n -= taken;
+            front.extend(run.value.clone(), taken);
+            if run.n == 0 {
+                self.runs.pop_front();
+            }
+        }
+        front
+    }
+
+    /// Adds the values of `more` events to those of `len`.
+    fn append(&mut self, len: usize, more: Self, more_len: usize) {
+        if self.is_empty() && more.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            self.extend(V::default(), len);
+        }
+        if more.is_empty() {
+            self.extend(V::default(), more_len);
+        }
+        for Run { value, n } in more.runs {
+            self.extend(value, n);
+        }
+    }
+}
+
+/// A place in a column: the run it has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    run: usize,
+    start: usize,
+}
+
+/// The columns of a chunk.
+#[derive(Clone, Debug, Default)]
+pub struct Columns(Option<Box<Table>>);
+
+/// One column for each thing that an event may carry.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    duty: Column<Duty>,
+    key: Column<Option<u64>>,
+    id: Column<Option<Id>>,
+}
+
+impl Columns {
+    /// What is owed for each event, where that differs from event to event.
+    #[must_use]
+    pub fn of_duties(duty: Column<Duty>) -> Self {
+        if duty.is_empty() {
+            Columns::default()
+        } else {
+            Columns::default().with(|t| t.duty = duty)
+        }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Table)) -> Self {
+        set(self.0.get_or_insert_default());
+        self
+    }
+
+    /// Adds what keys the events have, computed of each.
+    pub fn set_keys(&mut self, keys: impl IntoIterator<Item = u64>) {
+        let mut column = Column::default();
+        keys.into_iter().for_each(|key| column.extend(Some(key), 1));
+        self.0.get_or_insert_default().key = column;
+    }
+
+    /// Adds by what the events are known.
+    pub fn set_ids(&mut self, ids: impl IntoIterator<Item = Id>) {
+        let mut column = Column::default();
+        ids.into_iter().for_each(|id| column.extend(Some(id), 1));
+        self.0.get_or_insert_default().id = column;
+    }
+
+    /// Whether there are none.
+    #[inline]
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// What is owed for each event, if that differs from event to event.
+    #[inline]
+    #[must_use]
+    pub fn duties(&self) -> Option<&Column<Duty>> {
+        self.0.as_ref().map(|table| &table.duty).filter(|duty| !duty.is_empty())
+    }
+
+    /// Shows what is owed for each of `n` events, where it is `shared` unless a column says otherwise.
+    #[inline]
+    pub fn for_duties(&self, shared: &Duty, n: usize, mut see: impl FnMut(&Duty, usize)) {
+        match self.duties() {
+            None => see(shared, n),
+            Some(duties) => duties.runs().for_each(|(duty, n)| see(duty, n)),
+        }
+    }
+
+    /// The key of each event.
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        let runs = self.0.iter().flat_map(|table| table.key.runs());
+        runs.flat_map(|(key, n)| std::iter::repeat_n(*key, n)).flatten()
+    }
+
+    /// By what each event is known.
+    pub fn ids(&self) -> impl Iterator<Item = Option<Id>> {
+        let runs = self.0.iter().flat_map(|table| table.id.runs());
+        runs.flat_map(|(id, n)| std::iter::repeat_n(*id, n))
+    }
+
+    /// Removes the first `n` rows and returns them.
+    #[inline]
+    #[must_use]
+    pub fn split_front(&mut self, n: usize) -> Self {
+        let Some(table) = &mut self.0 else { return Columns::default() };
+        Columns(Some(Box::new(Table {
+            duty: table.duty.split_front(n),
+            key: table.key.split_front(n),
+            id: table.id.split_front(n),
+        })))
+    }
+
+    /// The first `n` events are spent.
+    #[inline]
+    pub fn skip(&mut self, n: usize) {
+        if self.0.is_some() {
+            let _ = self.split_front(n);
+        }
+    }
+
+    /// These events have ended: nothing is owed for them any more.
+    pub(crate) fn settle_some(&mut self, ended: Range<usize>, fate: Fate) {
+        let Some(table) = &mut self.0 else { return };
+        let before = table.duty.split_front(ended.start);
+        let settled = table.duty.split_front(ended.len());
+        let after = std::mem::replace(&mut table.duty, before);
+        settled.runs().for_each(|(duty, n)| duty.settle(n, fate));
+        table.duty.extend(Duty::default(), ended.len());
+        after.runs.into_iter().for_each(|run| table.duty.extend(run.value, run.n));
+    }
+
+    /// Adds the rows of `more` events to those of `len`.
+    #[inline]
+    pub fn append(&mut self, len: usize, more: Columns, more_len: usize) {
+        if self.0.is_none() && more.0.is_none() {
+            return;
+        }
+        let own = self.0.get_or_insert_default();
+        let more = more.0.unwrap_or_default();
+        own.duty.append(len, more.duty, more_len);
+        own.key.append(len, more.key, more_len);
+        own.id.append(len, more.id, more_len);
+    }
+
+    /// Puts what all of `len` events owe into a column, so that others may join them.
+    pub(crate) fn spread(&mut self, duty: Duty, len: usize) {
+        let own = self.0.get_or_insert_default();
+        if own.duty.is_empty() {
+            own.duty.extend(duty, len);
+        }
+    }
+}
+
+/// What is owed for each of so many events, without the events.
+#[derive(Clone, Debug, Default)]
+pub struct Duties {
+    shared: Duty,
+    columns: Columns,
+    n: usize,
+}
+
+impl Duties {
+    pub(crate) fn new(shared: Duty, columns: Columns, n: usize) -> Self {
+        Duties { shared, columns, n }
+    }
+
+    /// For how many events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Returns `true` if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Adds those of other events.
+    pub fn append(&mut self, more: Duties) {
+        if self.n == 0 {
+            *self = more;
+            return;
+        }
+        let (mut columns, n) = (more.columns, more.n);
+        join(&mut self.shared, &mut self.columns, self.n, more.shared, &mut columns, n);
+        self.columns.append(self.n, columns, n);
+        self.n += n;
+    }
+
+    /// The events have ended.
+    pub fn settle(&self, fate: Fate) {
+        self.columns.for_duties(&self.shared, self.n, |duty, n| duty.settle(n, fate));
+    }
+
+    /// What is owed for each, if that differs from event to event.
+    #[must_use]
+    pub fn each(&self) -> Option<&Column<Duty>> {
+        self.columns.duties()
+    }
+
+    /// As [`each`](Self::each), of those events alone that are `present`.
+    #[must_use]
+    pub fn each_present(&self, present: impl IntoIterator<Item = bool>) -> Option<Column<Duty>> {
+        let mut kept = Column::default();
+        let each = self.each()?.runs().flat_map(|(duty, n)| std::iter::repeat_n(duty, n));
+        for (duty, _) in each.zip(present).filter(|(_, present)| *present) {
+            kept.extend(duty.clone(), 1);
+        }
+        Some(kept)
+    }
+}
+
+/// Before the events of two rows are joined: what all of one row owe goes into a column where the two
+/// differ.
+pub(crate) fn join(
+    own: &mut Duty,
+    own_columns: &mut Columns,
+    own_len: usize,
+    more: Duty,
+    more_columns: &mut Columns,
+    more_len: usize,
+) {
+    let differ = own_columns.duties().is_some() || more_columns.duties().is_some() || *own != more;
+    if differ {
+        own_columns.spread(std::mem::take(own), own_len);
+        more_columns.spread(more, more_len);
+    }
+}
+
+/// What is owed for several events together: the earliest deadline, and all who wait. Dropping the
+/// obligation settles what was not carried on.
+pub fn all_of(duties: &Column<Duty>) -> (Option<Time>, Obligation) {
+    let deadline = duties.runs().filter_map(|(duty, _)| duty.deadline).min();
+    let owed = duties.runs().map(|(duty, _)| Obligation::of(duty.ack.as_ref()));
+    (deadline, Obligation::all(owed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::Settled;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    fn values(column: &Column<u32>) -> Vec<u32> {
+        column.runs().flat_map(|(value, n)| vec![*value; n]).collect()
+    }
+
+    #[test]
+    fn rows_stay_in_line_with_their_events_however_a_chunk_is_cut_and_joined() {
+        let mut column = Column::same(1, 2);
+        column.append(2, Column::default(), 3);
+        column.append(5, Column::same(7, 1), 1);
+        assert_eq!(values(&column), [1, 1, 0, 0, 0, 7]);
+        let front = column.split_front(3);
+        assert_eq!((values(&front), values(&column)), (vec![1, 1, 0], vec![0, 0, 7]));
+        let mut none = Column::<u32>::default();
+        none.append(4, Column::default(), 9);
+        assert!(none.is_empty(), "columns that nobody wants stay away");
+        none.append(2, front, 3);
+        assert_eq!(values(&none), [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_has_ended_is_owed_no_more_and_the_rest_still_is() {
+        let told = Arc::new(AtomicU64::new(0));
+        let see = told.clone();
+        let group = AckGroup::open(1, move |settled: Settled| see.store(settled.failed, SeqCst));
+        let duty = Duty { ack: Some(group), deadline: None };
+        duty.join(4);
+        duty.settle(1, Fate::Handled); // the creator lets go
+        let mut columns = Columns::of_duties(Column::same(duty, 4));
+        columns.settle_some(1..3, Fate::Failed);
+        let owed: Vec<_> =
+            columns.duties().unwrap().runs().map(|(duty, n)| (duty.ack.is_some(), n)).collect();
+        assert_eq!(owed, [(true, 1), (false, 2), (true, 1)]);
+        assert_eq!(told.load(SeqCst), 0);
+        columns.for_duties(&Duty::default(), 4, |duty, n| duty.settle(n, Fate::Handled));
+        assert_eq!(told.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn columns_are_cut_together() {
+        let mut columns = Columns::default();
+        columns.set_keys([5, 5, 6]);
+        columns.set_ids((0..3).map(|seq| Id { producer: 1, incarnation: 1, seq }));
+        let mut front = columns.split_front(1);
+        assert_eq!(
+            (front.keys().collect::<Vec<_>>(), columns.keys().collect::<Vec<_>>()),
+            (vec![5], vec![5, 6])
+        );
+        front.append(1, columns, 2);
+        assert_eq!(front.ids().flatten().map(|id| id.seq).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}
