@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use comporta::testing::TestRuntime;
-use comporta::{App, Plan, PolicyWarning};
+use comporta::{App, Plan, PolicyWarning, Shed};
 
 use super::{STALLED, ended, handled};
 use crate::seen::stage;
@@ -29,27 +29,69 @@ impl Meeting {
     }
 }
 
-/// Runs four events through a stage under a policy, and returns whether its handlers were all in it at
-/// once.
-fn four_at_once(policy: &str, plan: impl FnOnce(Plan) -> Plan) -> bool {
-    let app = App::new("four");
+/// Runs so many events through a stage under a policy, and returns whether its handlers were all in it
+/// at once.
+fn at_once(events: u64, policy: &str) -> bool {
+    let app = App::new("at once");
     let met = Arc::new(Mutex::new(true));
-    let (meeting, all_met) = (Meeting::of(4), met.clone());
-    let numbers = app.source("numbers", || 0..4_u64);
+    let (meeting, all_met) = (Meeting::of(events as usize), met.clone());
+    let numbers = app.source("numbers", move || 0..events);
     let work = app.sink("work", move |_: u64| {
         let here = meeting.join();
         *all_met.lock().unwrap() &= here;
     });
     app.connect(numbers, work);
-    let plan = plan(Plan::new().threads(1).policy(crate::admission::choice(policy)));
+    let plan = Plan::new().threads(1).policy(crate::admission::choice(policy));
     let summary = ended(app.start(&plan.every(|s| s.batch(1))).unwrap(), &policy);
-    assert_eq!(handled(&summary.snapshot, "work"), 4);
+    assert_eq!(handled(&summary.snapshot, "work"), events);
     *met.lock().unwrap()
 }
 
 #[test]
 fn a_stage_of_seda_uses_all_its_threads_without_being_told_to() {
-    assert!(four_at_once("seda(threads=4)", |plan| plan));
+    assert!(at_once(4, "seda(threads=4)"));
+}
+
+#[test]
+fn threads_that_seda_dynamic_adds_are_used() {
+    // It begins with two, and every millisecond it finds some to do it adds one.
+    assert!(at_once(6, "seda-dynamic(every=1ms, above=0)"));
+}
+
+#[test]
+fn with_shed_every_stage_of_seda_sheds_what_finds_it_full_and_without_it_none() {
+    for (policy, expected) in
+        [("seda(capacity=3)", [0, 0]), ("seda(capacity=3, shed=true)", [7, 2])]
+    {
+        let app = App::new("shed");
+        let (sender, port) = app.input::<u64>("in");
+        let first = app.map("first", |n: u64| n);
+        let last = app.sink("last", |_: u64| ());
+        app.connect(port, first);
+        app.connect(first, last);
+        let plan = Plan::new().policy(crate::admission::choice(policy)).every(|s| s.batch(1));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("first");
+        runtime.hold("last");
+        // Ten come to a stage that holds three, and then two more go on to one that holds one more.
+        let took = (0..10).filter(|n| sender.try_send(*n).is_ok()).count();
+        assert_eq!(
+            took,
+            if expected[0] == 0 { 3 } else { 10 },
+            "{policy}: given back, or taken and shed"
+        );
+        for _ in 0..2 {
+            runtime.resume("first");
+            runtime.run_until_idle();
+            runtime.hold("first");
+            (0..2).for_each(|n| _ = sender.try_send(n));
+        }
+        let shed = |name| stage(&runtime.snapshot(), name).counts.shed(Shed::Newest);
+        assert_eq!([shed("first"), shed("last")], expected, "{policy}");
+        ["first", "last"].iter().for_each(|name| runtime.resume(name));
+        drop(sender);
+        assert!(runtime.run() && runtime.snapshot().adds_up(), "{}", runtime.snapshot());
+    }
 }
 
 #[test]
