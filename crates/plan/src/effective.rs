@@ -277,7 +277,7 @@ impl Lister<'_> {
                 };
                 let row = Row::new(field.key, value, origin);
                 // Where nobody says how many, a policy may choose.
-                let only_shown = field.key == "instances" && !settled.instances_said;
+                let only_shown = field.key == "instances" && !validated.instances_said;
                 Row { only_shown, ..row }
             })
             .filter(|row| !row.value.is_empty())

@@ -7,7 +7,7 @@ use comporta::testing::TestRuntime;
 use comporta::{App, Plan, PolicyWarning, Shed};
 
 use super::{STALLED, ended, handled};
-use crate::seen::stage;
+use crate::seen::{Gate, stage, until};
 
 /// Where handlers meet: so many must be there at once before any of them goes on.
 #[derive(Clone)]
@@ -147,4 +147,30 @@ fn instances_follow_the_threads_unless_somebody_says_otherwise() {
     let runtime =
         TestRuntime::new(program(), &plan("seda(threads=4)").every(|s| s.instances(1))).unwrap();
     assert_eq!(instances(&runtime), [1; 5]);
+}
+
+#[test]
+fn the_master_combines_while_every_worker_is_busy() {
+    let app = App::new("master");
+    let gate = Gate::default();
+    let at = gate.clone();
+    let parts = app.source("parts", || 1..=10_u64);
+    let solve = app.map("solve", move |n: u64| {
+        if n > 8 {
+            at.pass(); // the last two parts keep both workers
+        }
+        n * n
+    });
+    let total = Arc::new(Mutex::new(0));
+    let into = total.clone();
+    let combine = app.sink("combine", move |n: u64| *into.lock().unwrap() += n).stateful();
+    app.connect(parts, solve);
+    app.connect(solve, combine);
+    let plan = Plan::new().threads(2).policy("master-worker").every(|s| s.batch(1));
+    let running = app.start(&plan.stage("solve", |s| s.instances(2))).unwrap();
+    gate.wait_for(2);
+    until(|| *total.lock().unwrap() == (1..=8).map(|n| n * n).sum::<u64>());
+    gate.open();
+    let _ = ended(running, &"master-worker");
+    assert_eq!(*total.lock().unwrap(), 385);
 }
