@@ -24,7 +24,7 @@ use comporta_model::error::Error;
 use comporta_model::graph::Graph;
 use comporta_model::plan::{Catalogue, Plan, Settings};
 use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
-use comporta_runtime::{App, StartError};
+use comporta_runtime::{App, PolicyWarning, StartError};
 
 pub use build::{Build, IntoApp, Nothing};
 pub use show::Exit;
@@ -199,6 +199,9 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             if !run.quiet {
                 warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
                 replayed.iter().for_each(|told| tell(told));
+                // What policies refuse, the start reports.
+                let surprises = app.rehearse(effective.plan()).unwrap_or_default();
+                surprises.iter().for_each(|warning| tell(&format!("warning: {warning}")));
             }
             let options = show::Options {
                 json: run.json,
@@ -226,10 +229,11 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Policies { .. }
         | Verb::Admissions { .. }
         | Verb::Completions { .. } => {
-            rehearse(&app, &effective)?;
+            let surprises = rehearse(&app, &effective)?;
             let graph = app.graph();
             let mut text: String =
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+            text.extend(surprises.iter().map(|warning| format!("warning: {warning}\n")));
             text += &effects(&graph, effective.settings());
             text += &format!(
                 "{}: {}, {}, {}: the plan fits the program\n",
@@ -255,8 +259,8 @@ fn replay(app: &App, run: &RunArgs) -> Result<Option<String>, Refusal> {
     replay::prepare(app, path).map(Some).map_err(|mistakes| Refusal::Graph(mistakes, None))
 }
 
-/// What policies would refuse, before anything runs.
-fn rehearse(app: &App, effective: &Effective) -> Result<(), Refusal> {
+/// What policies would refuse, before anything runs, and what they do that may surprise.
+fn rehearse(app: &App, effective: &Effective) -> Result<Vec<PolicyWarning>, Refusal> {
     app.rehearse(effective.plan())
         .map_err(|refused| Refusal::Graph(refused.iter().map(ToString::to_string).collect(), None))
 }

@@ -420,8 +420,8 @@ pub use comporta_model::window as windows;
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, FailedEvent, Failure,
-    Latency, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageFailures,
-    StageOf, StageRef, StageSnapshot, StartError, Summary, sources, testing,
+    Latency, PolicyWarning, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot,
+    StageFailures, StageOf, StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

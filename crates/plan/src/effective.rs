@@ -38,6 +38,8 @@ struct Row {
     origin: String,
     /// What was masked in the value.
     secret: Hidden,
+    /// To say it would say more than that it holds: it is shown, and not read back.
+    only_shown: bool,
 }
 
 /// A text that is compared, but never shown.
@@ -86,7 +88,8 @@ const DEFAULT: &str = "default";
 
 impl Row {
     fn new(key: &str, value: String, origin: String) -> Self {
-        Row { key: key.to_owned(), value, origin, secret: Hidden::default() }
+        let key = key.to_owned();
+        Row { key, value, origin, secret: Hidden::default(), only_shown: false }
     }
 }
 
@@ -179,11 +182,13 @@ impl fmt::Display for Effective {
 
 fn rows(rows: &[&Row]) -> String {
     let width = |text: &str| text.chars().count();
-    let keys = rows.iter().map(|row| width(&row.key)).max().unwrap_or(0);
+    let key = |row: &Row| format!("{}{}", if row.only_shown { "# " } else { "" }, row.key);
+    let keys = rows.iter().map(|row| width(&key(row))).max().unwrap_or(0);
     let values = rows.iter().map(|row| width(&row.value)).filter(|w| *w <= 40).max().unwrap_or(0);
     let line = |row: &&Row| {
-        let Row { key, value, origin, .. } = row;
-        format!("{key:keys$} = {value:values$}  # {origin}\n")
+        let Row { value, origin, only_shown, .. } = row;
+        let more = if *only_shown { ", unless a policy gives it more" } else { "" };
+        format!("{:keys$} = {value:values$}  # {origin}{more}\n", key(row))
     };
     rows.iter().map(line).collect()
 }
@@ -270,7 +275,10 @@ impl Lister<'_> {
                 } else {
                     DEFAULT.to_owned()
                 };
-                Row::new(field.key, value, origin)
+                let row = Row::new(field.key, value, origin);
+                // Where nobody says how many, a policy may choose.
+                let only_shown = field.key == "instances" && !validated.instances_said;
+                Row { only_shown, ..row }
             })
             .filter(|row| !row.value.is_empty())
             .collect();
@@ -307,7 +315,7 @@ impl Lister<'_> {
                 false => (Hidden(whole), " (not shown)"),
             };
             let origin = format!("{}{hidden}", self.said_at(&entry.node.span));
-            rows.push(Row { key, value, origin, secret });
+            rows.push(Row { key, value, origin, secret, only_shown: false });
         }
     }
 

@@ -41,6 +41,11 @@ pub struct StageInfo {
     pub depth: usize,
     /// Whether it may have one instance only.
     pub stateful: bool,
+    /// Whether the program says that what it sends leaves in the order its events came.
+    pub ordered: bool,
+    /// Whether the plan, or a person since, says how many instances it has, or the program, of a
+    /// stateful one.
+    pub instances_said: bool,
     /// How many events its queue must hold at least: as many as it is handed at once.
     pub capacity_min: usize,
 }
@@ -49,7 +54,16 @@ impl StageInfo {
     /// A stage as described; for mocks.
     #[must_use]
     pub fn new(id: StageId, name: impl Into<String>, kind: Kind, depth: usize) -> Self {
-        StageInfo { id, name: name.into(), kind, depth, stateful: false, capacity_min: 1 }
+        StageInfo {
+            id,
+            name: name.into(),
+            kind,
+            depth,
+            stateful: false,
+            ordered: false,
+            instances_said: false,
+            capacity_min: 1,
+        }
     }
 
     /// Whether events wait in front of it.
@@ -189,7 +203,8 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage without a queue.
     fn set_when_full(&mut self, stage: StageId, when_full: WhenFull) -> Result<(), Refused>;
-    /// `disableQueue`: events that arrive are shed, with reason `disabled`, until it is enabled.
+    /// `disableQueue`: events that arrive are shed, with reason `disabled`, until it is enabled, and so
+    /// are those that wait outside. What is in the queue is handled.
     ///
     /// # Errors
     /// A stage without a queue.
@@ -247,11 +262,15 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A duration under a millisecond, or more than 1,024 timers.
     fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused>;
-    /// `getCpusCount`.
+    /// `getCpusCount`: processors that this process may run on.
     fn cpus(&self) -> usize;
-    /// `getCpuUsage`: the share of all CPUs that was used since this was last asked, 0 to 100.
+    /// `getCpuUsage`: how much of [these](Self::cpus), by whichever process, was used since this was
+    /// last asked, or since the policy began: 0 to 100.
     fn cpu_usage(&mut self) -> u32;
-    /// `getQueueSize`: events that wait at a stage. 0 for a source.
+    /// `getQueueSize`: events that wait at a stage for an instance. An event for which one is free is
+    /// paired with it at once, and counts with the instances that are [not
+    /// free](Self::free_instances); of a batch that an instance took, all but one event count here. So
+    /// `queue_size + instances - free_instances` is what there is to do at the stage. 0 for a source.
     ///
     /// # Errors
     /// A stage of another cluster.
@@ -262,8 +281,9 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage of another cluster.
     fn processed_count(&self, stage: StageId) -> Result<u64, Refused>;
-    /// `getInputCount`: events that entered its queue since its statistics were reset; of a source,
-    /// events it has sent.
+    /// `getInputCount`: events that came to the stage since its statistics were reset, whether they
+    /// entered its queue, were shed or were rejected. An event that waits outside of a full queue
+    /// counts when it enters. Of a source, events it has sent.
     ///
     /// # Errors
     /// A stage of another cluster.
@@ -290,15 +310,18 @@ pub trait PolicyControl: sealed::Sealed {
     /// first place on; a stage may have several places. A thread stays while events last (see
     /// [`set_max_events_when_focused`](Self::set_max_events_when_focused); at a source, for one batch) and
     /// then goes to the next place, and from the last to the first. Stages that the order leaves
-    /// out are visited after it, so that none is forgotten; a thread passes over stages of another
-    /// pool. Takes effect when a thread has finished its visit: it begins at the first place.
+    /// out are visited after it, so that none is forgotten. One order serves all pools: a thread that
+    /// comes to a stage whose pool has all its threads in visits goes on to the next place, and the
+    /// stage has a visit as soon as one of them has left. Takes effect when a thread has finished its
+    /// visit, also if the order is as before: it begins at the first place.
     ///
     /// # Errors
     /// Without per-stage queues, an empty order, a stage of another cluster, or too few places for
     /// the one to [restart at](Self::set_restart_at).
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
-    /// have come to so many places, empty ones included. 0 ends it.
+    /// have come to so many places, empty ones included; several times in a row where they came to
+    /// several times as many at once. 0 ends it.
     ///
     /// # Errors
     /// Without per-stage queues.
@@ -311,10 +334,11 @@ pub trait PolicyControl: sealed::Sealed {
     fn set_restart_at(&mut self, index: Option<usize>) -> Result<(), Refused>;
     /// `steal`: asks the pool of `from` for so many threads for the pool of `to`. A thread of the
     /// asked pool goes after the event it has in hand; if more are wanted, the request goes to the
-    /// end of the line, so that several who ask are served evenly.
+    /// end of the line, so that several who ask are served evenly. A pool that has stages keeps a
+    /// thread: what it cannot give waits in line until it has more, or its stages have gone.
     ///
     /// # Errors
-    /// A pool asked for all its threads while it has stages.
+    /// A stage of another cluster.
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused>;
     /// `setPriority`: where the ready events of a pool stand in one queue, those of stages with a
     /// higher priority come first.
@@ -327,7 +351,8 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage of another cluster.
     fn priority(&self, stage: StageId) -> Result<i32, Refused>;
-    /// `maxEventsWhenFocused`: how many events a thread processes at most before it goes on.
+    /// `maxEventsWhenFocused`: how many events a thread processes at most before it goes on. A stage
+    /// that is handed groups is handed them whole: the group that reaches the bound ends the visit.
     ///
     /// # Errors
     /// Without per-stage queues, or 0.
@@ -358,7 +383,8 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage of another cluster.
     fn instances(&self, stage: StageId) -> Result<usize, Refused>;
-    /// `getFreeInstancesCount`.
+    /// `getFreeInstancesCount`: those that are not paired with an event. One that waits for a thread
+    /// to handle its event is not free, nor is one that waits to send what it has handled.
     ///
     /// # Errors
     /// A stage of another cluster.

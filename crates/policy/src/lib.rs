@@ -6,14 +6,16 @@
 //!
 //! 1. `control`: what a policy may see and do.
 //! 2. `limits`: what is refused by its number.
-//! 3. `policy`: what a policy is, and when it is called.
-//! 4. `registry`: policies by name.
-//! 5. `policies`: a file for each.
-//! 6. `mock`: a cluster to try policies on.
-//! 7. `admission`: who is let into a queue; a smaller interface, and its controllers.
+//! 3. `steal_queue`: threads that pools have asked others for.
+//! 4. `policy`: what a policy is, and when it is called.
+//! 5. `registry`: policies by name.
+//! 6. `policies`: a file for each.
+//! 7. `mock`: a cluster to try policies on.
+//! 8. `admission`: who is let into a queue; a smaller interface, and its controllers.
 
 mod control;
 pub mod limits;
+mod steal_queue;
 mod policy;
 mod registry;
 pub mod policies;
@@ -25,6 +27,7 @@ pub use control::sealed;
 pub use control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId};
 pub use policy::Policy;
 pub use registry::{Entry, Named, Names, Registry};
+pub use steal_queue::{StealQueue, Stolen};
 
 pub use comporta_model::event::Time;
 pub use comporta_model::graph::{Kind, StageId};

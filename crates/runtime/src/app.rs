@@ -33,7 +33,7 @@ use crate::node::Node;
 use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
-use crate::rehearse::rehearse;
+use crate::rehearse::{PolicyWarning, rehearse};
 #[cfg(feature = "json")]
 use crate::replay::Silent;
 use crate::running::Running;
@@ -474,7 +474,7 @@ impl App {
 
     /// Whether the program could be [started](Self::start) under a plan, as far as that can be said
     /// without running anything: the graph is valid, the plan fits it, and every policy starts on a
-    /// mock of its cluster.
+    /// mock of its cluster. What it returns may surprise, but works.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::*; }
@@ -483,14 +483,19 @@ impl App {
     /// # let app = App::new("numbers");
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # app.connect(numbers, app.sink("show", |_: u64| ()));
-    /// assert!(app.rehearse(&Plan::new().policy("seda")).is_ok());
+    /// assert!(app.rehearse(&Plan::new()).unwrap().is_empty());
+    /// let surprises = app.rehearse(&Plan::new().policy("seda")).unwrap();
+    /// assert!(surprises[0].to_string().starts_with("the policy `seda` gives `show` 2 instances"));
     /// let many = Plan::new().policy(Choice::new("seda").with("threads", 1_024));
     /// assert!(app.rehearse(&many).is_err()); // and one for the source
     /// ```
     ///
     /// # Errors
     /// The first that is not so; of policies, all that would not start.
-    pub fn rehearse(&self, plan: &Plan) -> std::result::Result<(), Vec<StartError>> {
+    pub fn rehearse(
+        &self,
+        plan: &Plan,
+    ) -> std::result::Result<Vec<PolicyWarning>, Vec<StartError>> {
         let topology = self.topology().map_err(|error| vec![error])?;
         let settings = &self.settings(plan).map_err(|error| vec![error])?;
         let inner = self.inner.borrow();

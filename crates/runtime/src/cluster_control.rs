@@ -6,13 +6,14 @@ use std::time::Duration;
 use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
-use comporta_policy::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, limits, sealed};
+use comporta_policy::{
+    Focus, PolicyControl, PoolId, Refused, StageInfo, Stolen, TimerId, limits, sealed,
+};
 
 use crate::cluster_state::{ClusterState, counts};
 use crate::color;
 use crate::core::Core;
 use crate::effects::Effects;
-use crate::env::cpus;
 use crate::node::Reading;
 use crate::path::visit_order::VisitOrder;
 use crate::pool::Pool;
@@ -57,6 +58,7 @@ impl<'a> ClusterControl<'a> {
         if self.new_order {
             self.publish_order();
         }
+        self.serve_steals(); // a person may have given the cluster threads
         if !self.state.acts.is_empty() && !self.starting {
             self.state.acted = Some(self.core.clock.now());
         }
@@ -146,10 +148,32 @@ impl<'a> ClusterControl<'a> {
         limits::more_threads(&self.core.pools[self.cluster].name, threads, more)
     }
 
+    /// Has threads go that were asked for and can.
+    fn serve_steals(&mut self) {
+        let mut steals = std::mem::take(&mut self.state.steals);
+        let mut ready = Vec::new();
+        let pools = &self.core.pools;
+        let spare = |pool: PoolId| {
+            let pool = &pools[pool.0 as usize];
+            pool.threads().saturating_sub(usize::from(self.has_stages(pool)))
+        };
+        while let Some(Stolen { to, from }) = steals.next(spare) {
+            pools[from.0 as usize].ask(&pools[to.0 as usize], 1, pools, &mut ready);
+        }
+        self.core.make_all_ready(ready);
+        self.state.steals = steals;
+    }
+
     /// Whether a pool can do without so many threads.
     fn fewer_threads(&self, pool: &Pool, less: usize) -> Result<(), Refused> {
         let id = PoolId(pool.index as u32);
         limits::fewer_threads((id, &pool.name), pool.threads(), less, self.has_stages(pool))
+    }
+
+    fn set_enabled(&self, stage: StageId, enabled: bool) {
+        let mut effects = Effects::default();
+        self.core.node(stage.0).set_enabled(self.core, enabled, &mut effects);
+        self.core.dispatch(effects);
     }
 
     fn set_instances(&mut self, stage: StageId, wanted: usize) -> Result<(), Refused> {
@@ -237,14 +261,14 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn disable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
         self.queue(stage)?;
-        self.core.node(stage.0).set_enabled(false);
+        self.set_enabled(stage, false);
         self.did(|control| format!("the queue of {} is shut", control.name(stage)));
         Ok(())
     }
 
     fn enable_queue(&mut self, stage: StageId) -> Result<(), Refused> {
         self.queue(stage)?;
-        self.core.node(stage.0).set_enabled(true);
+        self.set_enabled(stage, true);
         self.did(|control| format!("the queue of {} is open", control.name(stage)));
         Ok(())
     }
@@ -282,6 +306,7 @@ impl PolicyControl for ClusterControl<'_> {
         let pool = self.pool(pool)?;
         limits::runs_stages(&pool.name, pool.threads())?;
         self.core.move_stage(stage.0, pool.index);
+        self.serve_steals();
         self.did(|control| format!("{} is in pool `{}`", control.name(stage), pool.name));
         Ok(())
     }
@@ -292,6 +317,7 @@ impl PolicyControl for ClusterControl<'_> {
         let threads = pool.threads() + n;
         self.core.add_threads(pool, n).map_err(Refused::Failed)?;
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
+        self.serve_steals();
         Ok(())
     }
 
@@ -324,7 +350,7 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn cpus(&self) -> usize {
-        cpus()
+        self.state.cpu.processors()
     }
 
     fn cpu_usage(&mut self) -> u32 {
@@ -379,12 +405,15 @@ impl PolicyControl for ClusterControl<'_> {
         if let Some(index) = self.state.visit_order.restart.filter(|index| *index >= len) {
             return Err(Refused::NoPlace { index, len });
         }
+        let changes = self.starting || !self.state.visit_order.is(&order);
         self.state.visit_order.set_order(order);
-        self.new_order = true;
-        self.did(|control| {
-            let names: Vec<_> = stages.iter().map(|stage| control.name(*stage)).collect();
-            format!("the visit order is {}", names.join(", "))
-        });
+        self.new_order = true; // also if it is as before: threads begin at its first place
+        if changes {
+            self.did(|control| {
+                let names: Vec<_> = stages.iter().map(|stage| control.name(*stage)).collect();
+                format!("the visit order is {}", names.join(", "))
+            });
+        }
         Ok(())
     }
 
@@ -412,19 +441,16 @@ impl PolicyControl for ClusterControl<'_> {
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
         self.stage(to)?;
         self.stage(from)?;
-        let pools = &self.core.pools;
-        let taker = &pools[self.core.pool_of(to.0)];
-        let victim = &pools[self.core.pool_of(from.0)];
-        if n == 0 || taker.index == victim.index {
+        let pool = |stage: StageId| PoolId(self.core.pool_of(stage.0) as u32);
+        let stolen = Stolen { to: pool(to), from: pool(from) };
+        if n == 0 || stolen.to == stolen.from {
             return Ok(()); // they have them already
         }
-        self.fewer_threads(victim, n)?;
-        let mut ready = Vec::new();
-        victim.ask(taker, n, pools, &mut ready);
-        self.core.make_all_ready(ready);
+        self.state.steals.ask(stolen, n);
         self.did(|control| {
-            format!("{} takes {n} threads from {}", control.name(to), control.name(from))
+            format!("{} asks {} for {n} threads", control.name(to), control.name(from))
         });
+        self.serve_steals();
         Ok(())
     }
 

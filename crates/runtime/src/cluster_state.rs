@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId};
-use comporta_policy::StageInfo;
+use comporta_policy::{StageInfo, StealQueue};
 
 use crate::color;
 use crate::core::Core;
@@ -27,6 +27,8 @@ pub(crate) struct ClusterState {
     /// Pools made by the policy, and made before and free to use again.
     pub(super) pools: Vec<usize>,
     pub(super) spare: Vec<usize>,
+    /// Threads that were asked for and cannot go yet.
+    pub(super) steals: StealQueue,
     /// Threads visit stages in an order.
     pub(super) per_stage: bool,
     pub(super) visit_order: VisitOrder,
@@ -55,12 +57,14 @@ impl ClusterState {
         self.timers.clear();
         core.timers.forget(cluster);
         self.since.clear();
+        self.cpu = CpuMeter::begin();
         self.acts.clear();
         self.per_stage = false;
         self.visit_order = VisitOrder::default();
         self.stages = stages_of(core, cluster);
         let main = &core.pools[cluster];
         let own: Vec<usize> = std::mem::take(&mut self.pools);
+        self.steals.clear();
         for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
             pool.forget_asks(&core.pools);
         }
@@ -82,7 +86,7 @@ impl ClusterState {
             let node = core.node(id.0);
             node.set_capacity(core, base.capacity, &mut effects);
             node.set_when_full(base.when_full);
-            node.set_enabled(base.enabled);
+            node.set_enabled(core, base.enabled, &mut effects);
             let instances = node.reading().instances;
             if instances != base.instances && instances > 0 {
                 effects.hand_over(core); // factories are user code
@@ -126,6 +130,7 @@ fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
     let mut stages = stage_infos(&core.graph, &core.depths, own);
     for stage in &mut stages {
         stage.capacity_min = core.node(stage.id.0).capacity_min();
+        stage.instances_said = core.assignments[stage.id.index()].base.lock().instances_said;
     }
     stages
 }
@@ -142,6 +147,7 @@ pub(crate) fn stage_infos(
         .map(|((spec, depth), id)| {
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
+            info.ordered = spec.ordered;
             info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
             info
         })

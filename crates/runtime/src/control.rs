@@ -152,7 +152,8 @@ impl Control {
         let set = self.core.node(id.0).set_instances(&self.core, instances, &mut effects);
         self.core.dispatch(effects);
         set.map_err(ControlError::Instance)?;
-        self.core.assignments[id.index()].base.lock().instances = instances;
+        let mut base = self.core.assignments[id.index()].base.lock();
+        (base.instances, base.instances_said) = (instances, true);
         Ok(())
     }
 
@@ -333,7 +334,9 @@ impl Control {
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
         self.core.assignments[id.index()].base.lock().enabled = enabled;
-        self.core.node(id.0).set_enabled(enabled);
+        let mut effects = Effects::default();
+        self.core.node(id.0).set_enabled(&self.core, enabled, &mut effects);
+        self.core.dispatch(effects);
         Ok(())
     }
 

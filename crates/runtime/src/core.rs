@@ -49,6 +49,8 @@ pub(crate) struct Base {
     pub(crate) when_full: WhenFull,
     pub(crate) enabled: bool,
     pub(crate) instances: usize,
+    /// The plan, or a person since, says how many.
+    pub(crate) instances_said: bool,
 }
 
 pub(crate) struct Core {
@@ -105,6 +107,7 @@ impl Core {
                     when_full: stage.when_full,
                     enabled: true,
                     instances: stage.instances,
+                    instances_said: stage.instances_said,
                 }),
             });
         let assignments = assignments.collect();

@@ -65,9 +65,20 @@ impl Clock {
     }
 }
 
-/// How busy the CPUs of the machine are, from one look to the next.
+/// The numbers of the processors that this process may run on; none where the system does not report them.
+fn affinity() -> Vec<usize> {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    if let Ok(set) = rustix::thread::sched_getaffinity(None) {
+        return (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    }
+    Vec::new()
+}
+
+/// How busy the processors that this process may run on are, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
+    /// Their numbers; none where the system does not report them.
+    on: Vec<usize>,
     busy: u64,
     all: u64,
     /// What it said last, for looks that come too soon after each other to tell.
@@ -75,45 +86,105 @@ pub(crate) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// The share of all CPUs that was used since this was last asked, 0 to 100; since the machine
-    /// started, the first time. 0 where the system does not report it.
+    /// One whose first look is at what is used from now on.
+    pub(crate) fn begin() -> Self {
+        let mut meter = CpuMeter { on: affinity(), ..CpuMeter::default() };
+        meter.look(&stat());
+        meter.said = 0;
+        meter
+    }
+
+    /// How many processors it is about.
+    pub(crate) fn processors(&self) -> usize {
+        if self.on.is_empty() { cpus() } else { self.on.len() }
+    }
+
+    /// The share of them that was used since this was last asked, 0 to 100. 0 where the system does
+    /// not report it.
     pub(crate) fn usage(&mut self) -> u32 {
-        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        if let Some((busy, all)) = parse_stat(&text) {
-            let (used, passed) = (busy.saturating_sub(self.busy), all.saturating_sub(self.all));
-            if let Some(share) = (used * 100).checked_div(passed) {
-                self.said = share.min(100) as u32;
-                (self.busy, self.all) = (busy, all);
-            }
-        }
+        self.look(&stat());
         self.said
+    }
+
+    fn look(&mut self, stat: &str) {
+        let Some(Ticks { busy, all }) = parse_stat(stat, &self.on) else { return };
+        let (used, passed) = (busy.saturating_sub(self.busy), all.saturating_sub(self.all));
+        if let Some(share) = (used * 100).checked_div(passed) {
+            self.said = share.min(100) as u32;
+            (self.busy, self.all) = (busy, all);
+        }
     }
 }
 
-/// Of the first line of `/proc/stat`: ticks that CPUs were busy, and all ticks.
-fn parse_stat(text: &str) -> Option<(u64, u64)> {
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).take(8).collect();
-    let all: u64 = ticks.iter().sum();
-    let idle: u64 = ticks.get(3..5)?.iter().sum(); // idle, and waiting for a disk
-    Some((all - idle, all))
+/// What the system reports of its processors.
+fn stat() -> String {
+    std::fs::read_to_string("/proc/stat").unwrap_or_default()
+}
+
+/// Ticks of some processors: in which they were busy, and in all.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+/// What `/proc/stat` says of these processors; of all, if none is named.
+fn parse_stat(text: &str, on: &[usize]) -> Option<Ticks> {
+    let mut sum = None;
+    for line in text.lines() {
+        let Some((name, ticks)) = line.split_once(' ') else { continue };
+        let Some(number) = name.strip_prefix("cpu") else { continue };
+        let counts = match number.parse() {
+            Ok(number) => on.contains(&number),
+            Err(_) => number.is_empty() && on.is_empty(),
+        };
+        if !counts {
+            continue;
+        }
+        let ticks: Vec<u64> =
+            ticks.split_whitespace().map_while(|n| n.parse().ok()).take(8).collect();
+        let all: u64 = ticks.iter().sum();
+        let idle: u64 = ticks.get(3..5)?.iter().sum(); // idle, and waiting for a disk
+        let sum = sum.get_or_insert_with(Ticks::default);
+        sum.busy += all - idle;
+        sum.all += all;
+    }
+    sum
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const STAT: &str = "cpu  100 5 20 700 30 1 2 3 0 0\ncpu0 50 2 10 350 15 0 1 1 0 0\n\
+                        cpu1 50 3 10 350 15 1 1 2 0 0\nintr 7 0 0 0 0 0\n";
+
     #[test]
-    fn cpu_ticks_are_read_as_the_kernel_writes_them() {
-        let text = "cpu  100 5 20 700 30 1 2 3 0 0\ncpu0 50 2 10 350 15 0 1 1 0 0\n";
-        assert_eq!(parse_stat(text), Some((131, 861)));
-        assert_eq!(parse_stat(""), None);
-        assert_eq!(parse_stat("cpu  1 2\n"), None);
+    fn ticks_are_those_of_the_processors_that_may_be_used() {
+        let ticks = |on: &[usize]| parse_stat(STAT, on).map(|Ticks { busy, all }| (busy, all));
+        assert_eq!(ticks(&[]), Some((131, 861)));
+        assert_eq!(ticks(&[0]), Some((64, 429)));
+        assert_eq!(ticks(&[0, 1]), Some((131, 861)));
+        assert_eq!(ticks(&[7]), None);
+        assert_eq!(parse_stat("", &[]), None);
+        assert_eq!(parse_stat("cpu  1 2\n", &[]), None);
+    }
+
+    #[test]
+    fn the_first_look_is_at_what_was_used_since_the_meter_began() {
+        let mut meter = CpuMeter { on: vec![0], ..CpuMeter::default() };
+        meter.look("cpu0 9000 0 0 1000 0 0 0 0\n"); // busy to 90 %, before it began
+        meter.said = 0;
+        meter.look("cpu0 9000 0 0 1000 0 0 0 0\n");
+        assert_eq!(meter.said, 0, "no time has passed");
+        meter.look("cpu0 9025 0 0 1075 0 0 0 0\n");
+        assert_eq!(meter.said, 25);
     }
 
     #[test]
     fn the_usage_of_this_machine_is_a_share() {
-        let mut meter = CpuMeter::default();
+        let mut meter = CpuMeter::begin();
+        assert!(meter.processors() >= 1);
         assert!(meter.usage() <= 100 && meter.usage() <= 100);
     }
 }

@@ -66,6 +66,7 @@ pub use failure::{Failure, Reason};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
+pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
 pub use running::{Ended, Running, StageFailures, Summary};

@@ -57,7 +57,7 @@ pub(crate) trait Node: Send + Sync {
     fn capacity_min(&self) -> usize {
         1
     }
-    fn set_enabled(&self, _: bool) {}
+    fn set_enabled(&self, _: &Core, _: bool, _: &mut Effects) {}
     fn set_when_full(&self, _: WhenFull) {}
     fn set_controller(&self, _: Option<Controller>) {}
     /// What a policy asks for.
@@ -80,13 +80,17 @@ pub(crate) trait Node: Send + Sync {
 /// The numbers of a stage that policies look at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reading {
+    /// Events that are not paired with an instance: in the queue, or taken in a batch whose turn has
+    /// not come.
     pub(crate) queued: usize,
-    /// Events that came in; that a source sent.
+    /// Events that came, whatever became of them, but for those that still wait outside; that a
+    /// source sent.
     pub(crate) arrived: u64,
     /// Events that were handled, or failed; that a source sent.
     pub(crate) processed: u64,
     /// Those that leave after what they have in hand do not count; 0 if the stage has ended.
     pub(crate) instances: usize,
+    /// Those that are not paired with an event.
     pub(crate) free: usize,
     pub(crate) capacity: usize,
     pub(crate) enabled: bool,

@@ -26,6 +26,9 @@ use crate::user;
 
 /// How many decisions are remembered.
 const DECISIONS_MAX: usize = 256;
+/// How often a policy is called for visits that were made while it was busy; what is more is not made up
+/// for, or a policy slower than its visits would keep the workers for ever.
+const VISITS_OWED_MAX: usize = 64;
 
 /// The host of one cluster.
 pub(crate) struct PolicyHost {
@@ -39,7 +42,7 @@ pub(crate) struct PolicyHost {
     /// People who wait for it.
     waiting: AtomicUsize,
     /// Why the policy is to be called.
-    calls: Mutex<VecDeque<Call>>,
+    calls: Mutex<VecDeque<Noted>>,
     choice: Mutex<Choice>,
     decisions: Mutex<Decisions>,
 }
@@ -94,6 +97,13 @@ enum Call {
     Timer { timer: u32, epoch: u32 },
     LastFocused,
     MaxVisits,
+}
+
+/// A call that is to be made, so often.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    call: Call,
+    times: usize,
 }
 
 /// Something that a policy did, and why.
@@ -311,23 +321,28 @@ impl PolicyHost {
     #[cold]
     pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired) -> bool {
         if fired.last_focused {
-            self.leave_word(Call::LastFocused);
+            self.leave_word(Call::LastFocused, 1);
         }
-        if fired.max_visits {
-            self.leave_word(Call::MaxVisits);
+        if fired.max_visits > 0 {
+            self.leave_word(Call::MaxVisits, fired.max_visits);
         }
         self.serve(core, true)
     }
 
     pub(crate) fn timer_due(&self, core: &Arc<Core>, timer: u32, epoch: u32) {
-        self.leave_word(Call::Timer { timer, epoch });
+        self.leave_word(Call::Timer { timer, epoch }, 1);
         self.serve(core, false);
     }
 
-    fn leave_word(&self, call: Call) {
+    /// Notes a call. Visits add up; of the others one call stands for all that were not answered yet.
+    fn leave_word(&self, call: Call, times: usize) {
         let mut calls = self.calls.lock();
-        if !calls.contains(&call) {
-            calls.push_back(call);
+        match calls.iter_mut().find(|noted| noted.call == call) {
+            Some(noted) if call == Call::MaxVisits => {
+                noted.times = noted.times.saturating_add(times).min(VISITS_OWED_MAX);
+            }
+            Some(_) => {}
+            None => calls.push_back(Noted { call, times: times.min(VISITS_OWED_MAX) }),
         }
     }
 
@@ -340,8 +355,10 @@ impl PolicyHost {
             }
             let Some(mut taken) = self.try_take() else { return false };
             let calls = self.calls.lock().len();
-            for call in (0..calls).map_while(|_| self.next_call()) {
-                self.call(core, &mut taken, call);
+            for Noted { call, times } in (0..calls).map_while(|_| self.next_call()) {
+                for _ in 0..times {
+                    self.call(core, &mut taken, call);
+                }
             }
             drop(taken);
             // One may have been noted between the last look and the drop, by one who then went.
@@ -352,7 +369,7 @@ impl PolicyHost {
         }
     }
 
-    fn next_call(&self) -> Option<Call> {
+    fn next_call(&self) -> Option<Noted> {
         self.calls.lock().pop_front()
     }
 

@@ -1,5 +1,7 @@
 //! A rehearsal: policies are started on clusters that are not there, so that what they would be
-//! refused is known before anything runs.
+//! refused, and what they do that may surprise, is known before anything runs.
+
+use std::fmt;
 
 use comporta_model::graph::Graph;
 use comporta_model::plan::{ClusterSettings, Settings};
@@ -7,9 +9,36 @@ use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
 
 use crate::cluster_state::stage_infos;
-use crate::env::cpus;
+use crate::env::CpuMeter;
 use crate::start_error::StartError;
 use crate::user;
+
+/// What a policy does that works, but may surprise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyWarning {
+    /// A stage that has one instance unless somebody says otherwise, and so handles events in the
+    /// order they came, has more under this policy.
+    OrderGivenUp {
+        /// The stage.
+        stage: String,
+        /// The policy.
+        policy: String,
+        /// Instances it has under the policy.
+        instances: usize,
+    },
+}
+
+impl fmt::Display for PolicyWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PolicyWarning::OrderGivenUp { stage, policy, instances } = self;
+        write!(
+            f,
+            "the policy `{policy}` gives `{stage}` {instances} instances, so its events may overtake \
+             each other: `stage.{stage}.instances=1` keeps them in order"
+        )
+    }
+}
 
 /// Starts every policy of these settings.
 pub(crate) fn rehearse(
@@ -17,24 +46,49 @@ pub(crate) fn rehearse(
     graph: &Graph,
     depths: &[u32],
     settings: &Settings,
-) -> Result<(), Vec<StartError>> {
+) -> Result<Vec<PolicyWarning>, Vec<StartError>> {
     let mut refused = Vec::new();
+    let mut warnings = Vec::new();
     for (number, cluster) in settings.clusters.iter().enumerate() {
         let mut mock = cluster_of(graph, depths, settings, number);
         if let Err(message) = start(registry, cluster, &mut mock) {
             let (cluster, policy) = (cluster.name.clone(), cluster.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
+        warnings.extend(given_up(graph, settings, number, &mock));
     }
-    if refused.is_empty() { Ok(()) } else { Err(refused) }
+    if refused.is_empty() { Ok(warnings) } else { Err(refused) }
+}
+
+/// The stages of a cluster whose order its policy gives up.
+fn given_up(
+    graph: &Graph,
+    settings: &Settings,
+    number: usize,
+    mock: &Mock,
+) -> impl Iterator<Item = PolicyWarning> {
+    let stages = graph.stages.iter().zip(&settings.stages);
+    let in_order = stages.filter(move |(spec, stage_settings)| {
+        stage_settings.cluster == number && stage_settings.instances == 1 && !spec.ordered
+    });
+    in_order.filter_map(move |(spec, _)| {
+        let instances = mock.at(&spec.name).instances;
+        let policy = settings.clusters[number].policy.name.clone();
+        let stage = spec.name.to_string();
+        (instances > 1).then_some(PolicyWarning::OrderGivenUp { stage, policy, instances })
+    })
 }
 
 /// A cluster as its policy would find it.
 fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize) -> Mock {
-    let infos = stage_infos(graph, depths, |id| settings.stages[id].cluster == number);
+    let mut infos = stage_infos(graph, depths, |id| settings.stages[id].cluster == number);
+    for info in &mut infos {
+        info.instances_said = settings.stages[info.id.index()].instances_said;
+    }
     let cluster = &settings.clusters[number];
-    let mut mock =
-        Mock::cluster(&cluster.name, infos).with_threads(cluster.threads).with_cpus(cpus(), 0);
+    let mut mock = Mock::cluster(&cluster.name, infos)
+        .with_threads(cluster.threads)
+        .with_cpus(CpuMeter::begin().processors(), 0);
     for (spec, stage_settings) in graph.stages.iter().zip(&settings.stages) {
         if stage_settings.cluster == number {
             let stage = mock.at_mut(&spec.name);

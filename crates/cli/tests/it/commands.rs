@@ -103,6 +103,16 @@ fn check_says_that_the_plan_fits_or_why_it_does_not() {
     assert_eq!((done.code, done.out.as_str()), (Some(2), ""));
     let told = "error: the policy `seda(capacity=100, instances=0, shed=false, threads=700)` of `main` could not start: the number";
     assert!(done.err.starts_with(told), "{}", done.err);
+    // Where a policy gives up the order of a stage, it is named; saying so keeps it.
+    let done = squares(&["check", "--policy", "seda(threads=3)"]);
+    assert_eq!(done.code, Some(0));
+    let told = "warning: the policy `seda` gives `show` 3 instances, so its events may overtake each \
+                other: `stage.show.instances=1` keeps them in order\n";
+    assert!(done.out.contains(told), "{}", done.out);
+    assert!(squares(&["run", "--policy", "seda(threads=3)"]).err.contains(told));
+    let kept = ["--policy", "seda", "--set", "stage.show.instances=1"];
+    assert!(!squares(&[&["check"], &kept[..]].concat()).out.contains("`show`"));
+    assert!(!squares(&[&["run"], &kept[..]].concat()).err.contains("gives `show`"));
     let done = squares(&["check", "--plan", "no/such.toml"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("`no/such.toml` cannot be read"), "{}", done.err);

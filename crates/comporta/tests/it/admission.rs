@@ -2,6 +2,7 @@
 //! let in is shed and counted under that name, or comes back to who pushed it; nothing is lost
 //! otherwise, and nothing stalls.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,45 +43,98 @@ fn work_for_a_tick(runtime: &mut TestRuntime) {
     runtime.resume("work");
 }
 
-/// `in` -> `pass` -> `work`, which has the controller, on virtual time.
+/// The way to `work`, which has the controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// `in` -> `pass` -> `work`.
+    Straight,
+    /// The same, but what comes to `pass` waits there for a while, and passes at the rate it came.
+    Slow,
+    /// Three of `in` -> `pass`, and all to `work`, which take turns.
+    FanIn,
+}
+
+const WAYS: [Way; 3] = [Way::Straight, Way::Slow, Way::FanIn];
+/// Ticks that an event waits at a slow `pass`: longer than any controller lets it wait at `work`.
+const SLOW: u32 = 500;
+
+/// A program on virtual time, in which a tick is what `work` takes for an event.
 struct Line {
+    way: Way,
     runtime: TestRuntime,
-    sender: Option<Sender<u64>>,
+    senders: Vec<Sender<u64>>,
     seen: Arc<Mutex<Vec<u64>>>,
     pushed: u64,
+    /// What comes in the ticks to come, to a slow `pass`.
+    delayed: VecDeque<u64>,
     most: usize,
 }
 
 impl Line {
-    fn new(admission: &str) -> Self {
+    fn new(admission: &str, way: Way) -> Self {
         let app = App::new("line");
         let (seen, see) = collector();
-        let (sender, port) = app.input("in");
-        let pass = app.map("pass", |n: u64| n);
         let work = app.sink("work", see);
-        app.connect(port, pass);
-        app.connect(pass, work);
+        let ends = if way == Way::FanIn { 3 } else { 1 };
+        let senders = (0..ends).map(|end| {
+            let (sender, port) = app.input(format!("in{end}"));
+            let pass = app.map(format!("pass{end}"), |n: u64| n);
+            app.connect(port, pass);
+            app.connect(pass, work);
+            sender
+        });
+        let senders = senders.collect();
+        let before = if way == Way::Slow { TICK * SLOW } else { Duration::ZERO };
         let plan = Plan::new()
             .threads(1)
-            .stage("in", |s| s.deadline(Duration::from_millis(2)))
-            .stage("work", |s| s.batch(1).capacity(10_000).admission(choice(admission)));
+            .every(|s| s.batch(1).capacity(10_000).deadline(before + Duration::from_millis(2)))
+            .stage("work", |s| s.admission(choice(admission)));
         let runtime = TestRuntime::new(app, &plan).unwrap();
-        Line { runtime, sender: Some(sender), seen, pushed: 0, most: 0 }
+        Line { way, runtime, senders, seen, pushed: 0, delayed: VecDeque::new(), most: 0 }
     }
 
     /// So many events come, and one is handled.
     fn tick(&mut self, events: u64) {
-        let sender = self.sender.as_ref().unwrap();
         for _ in 0..events {
-            sender.try_send(self.pushed).unwrap();
+            let end = self.pushed as usize % self.senders.len();
+            self.senders[end].try_send(self.pushed).unwrap();
             self.pushed += 1;
+        }
+        if self.way == Way::Slow {
+            self.delayed.push_back(events);
+            let due =
+                if self.delayed.len() > SLOW as usize { self.delayed.pop_front() } else { None };
+            self.pass(due.unwrap_or(0));
         }
         work_for_a_tick(&mut self.runtime);
         self.most = self.most.max(stage(&self.runtime.snapshot(), "work").queued);
     }
 
+    /// Of what waits at a slow `pass`, so many go on.
+    fn pass(&mut self, events: u64) {
+        self.runtime.hold("work");
+        self.runtime.resume("pass0");
+        let passed = |runtime: &TestRuntime| stage(&runtime.snapshot(), "pass0").counts.handled;
+        let all = passed(&self.runtime) + events;
+        while passed(&self.runtime) < all {
+            assert!(self.runtime.step());
+        }
+        self.runtime.hold("pass0");
+    }
+
+    /// Until all that came has had its time at a slow `pass`.
+    fn wait(&mut self) {
+        while self.delayed.iter().any(|events| *events > 0) {
+            self.tick(0);
+        }
+        if self.way == Way::Slow {
+            self.runtime.resume("pass0");
+        }
+    }
+
     fn end(mut self) -> (Counts, Vec<u64>) {
-        drop(self.sender.take());
+        self.wait();
+        self.senders.clear();
         assert!(self.runtime.run());
         assert!(self.runtime.problems().is_empty(), "{:?}", self.runtime.problems());
         (counts(&self.runtime, "work"), taken(&self.seen))
@@ -90,25 +144,32 @@ impl Line {
 #[test]
 fn under_overload_every_controller_sheds_under_its_name_and_keeps_the_queue_short() {
     for (admission, reason) in ALL {
-        let mut line = Line::new(admission);
-        (0..1_000).for_each(|_| line.tick(3));
-        assert!(line.most < 500, "{admission}: {}", line.most);
-        let (c, seen) = line.end();
-        let shed = c.shed_on_entry() + c.shed_later();
-        assert_eq!((c.offered, c.shed(reason)), (3_000, shed), "{admission}");
-        assert!((1_500..2_400).contains(&shed), "{admission}: {shed}");
-        assert_eq!((c.handled + shed, c.handled as usize), (3_000, seen.len()), "{admission}");
+        for way in WAYS {
+            let mut line = Line::new(admission, way);
+            (0..1_000).for_each(|_| line.tick(3));
+            line.wait();
+            assert!(line.most < 500, "{admission} {way:?}: {}", line.most);
+            let (c, seen) = line.end();
+            let shed = c.shed_on_entry() + c.shed_later();
+            assert_eq!((c.offered, c.shed(reason)), (3_000, shed), "{admission} {way:?}");
+            assert!((1_500..2_400).contains(&shed), "{admission} {way:?}: {shed}");
+            assert_eq!(c.handled + shed, 3_000, "{admission} {way:?}");
+            assert_eq!(c.handled as usize, seen.len(), "{admission} {way:?}");
+        }
     }
 }
 
 #[test]
-fn a_light_load_is_let_in_by_every_controller() {
+fn a_light_load_is_let_in_by_every_controller_whatever_the_way_took() {
     for (admission, _) in ALL {
-        let mut line = Line::new(admission);
-        (0..1_000).for_each(|at| line.tick(at % 2));
-        let (c, seen) = line.end();
-        assert_eq!((c.handled, c.shed_on_entry() + c.shed_later()), (500, 0), "{admission}");
-        assert!(seen.is_sorted(), "{admission}");
+        for way in WAYS {
+            let mut line = Line::new(admission, way);
+            (0..1_000).for_each(|at| line.tick(at % 2));
+            let (c, seen) = line.end();
+            let shed = c.shed_on_entry() + c.shed_later();
+            assert_eq!((c.handled, shed), (500, 0), "{admission} {way:?}");
+            assert!(seen.is_sorted(), "{admission} {way:?}");
+        }
     }
 }
 
@@ -251,7 +312,7 @@ fn a_group_matters_as_the_most_of_its_events_and_what_is_sent_at_the_end_matters
 
 #[test]
 fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
-    let mut line = Line::new("capacity(max=5)");
+    let mut line = Line::new("capacity(max=5)", Way::Straight);
     let control = line.runtime.control();
     (0..100).for_each(|_| line.tick(3));
     let shown = stage(&line.runtime.snapshot(), "work").admission.clone().unwrap();
@@ -276,7 +337,7 @@ fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
             control.set_admission("work", choice("capacity(max=0)")),
             "`max` of `capacity` is 0: use a whole number, at least 1",
         ),
-        (control.set_admission("in", "codel"), "`in` is an input and has no queue"),
+        (control.set_admission("in0", "codel"), "`in0` is an input and has no queue"),
         (
             control.set_admission("wrok", "codel"),
             "the program has no stage `wrok`: did you mean `work`?",

@@ -18,6 +18,9 @@ use crate::plan::{
 pub struct StageSettings {
     /// Instances.
     pub instances: usize,
+    /// Whether the plan says how many, or the program does, of a stateful stage. Otherwise a policy
+    /// may choose.
+    pub instances_said: bool,
     /// Places in the queue.
     pub capacity: usize,
     /// What happens when it is full.
@@ -513,6 +516,7 @@ impl Plan {
         let rate = said.rate.map_or(Ok(f64::INFINITY), |rate| rate_allowed(spec, rate));
         StageSettings {
             instances,
+            instances_said: said.instances.is_some() || instances_allowed(spec, 2).is_err(),
             capacity,
             when_full: said.when_full.unwrap_or_default(),
             priority: said.priority.unwrap_or(0),

@@ -1,8 +1,11 @@
 //! Breakwater: bounds how many events are in the stage by credits, which grow by a few while the
 //! queueing delay is under a target and shrink by a share of what it is over. What has waited for
 //! twice the target all the same is shed.
-//! As one server sees it: the credits that clients hold in the paper are the places inside; those
-//! that nobody asks for are not issued, so they do not pile up in quiet times.
+//! The server's half of the paper. There, clients hold credits and send only while they have some, so
+//! that what is refused does not travel; demand is told with each request, and more credits are issued
+//! than there are places, since some clients do not use theirs. Here there are no clients: the credits
+//! are the places inside, and those that nobody asks for are not issued, so they do not pile up in
+//! quiet times.
 
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "breakwater",
         aliases: &["credits"],
-        about: "bounds what is inside by credits that follow the queueing delay",
+        about: "bounds what is inside by credits that follow the queueing delay; the server's half of the paper: senders hold no credits",
         cites: "Cho, Saeed, Fried, Park, Alizadeh & Belay, Overload Control for µs-scale RPCs with Breakwater, OSDI 2020",
         params: &[
             ParamSpec {

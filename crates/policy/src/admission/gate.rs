@@ -1,6 +1,7 @@
 //! What an admission controller is, and what it is asked: on entry, when a visit takes events,
-//! and when events were handled. Each question is about a batch that shares one origin, is asked
-//! under the lock of the stage, and so must be answered in constant time, without allocating.
+//! and when events were handled. Each question is about a batch that shares one origin. The thread
+//! that asks holds no lock, but waits for the answer: it should come in constant time. Times are
+//! those spent at this stage, not elsewhere in the program; only a deadline is of the whole way.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub struct Ask {
     pub capacity: usize,
     /// Events that can be handled at once at most; the threads may be fewer.
     pub instances: usize,
-    /// How long ago the one that has waited longest entered the program; zero if none waits.
+    /// How long the one that has waited longest has been in the queue; zero if none waits.
     pub oldest: Duration,
     /// The higher, the more they matter.
     pub tier: u8,
@@ -94,8 +95,7 @@ pub struct Look {
     pub n: usize,
     /// Events that wait in the queue, these among them.
     pub queued: usize,
-    /// How long ago they entered the program: at the first stage after a source or an input, how
-    /// long they have waited.
+    /// How long they have been in the queue.
     pub age: Duration,
     /// The higher, the more they matter.
     pub tier: u8,
@@ -121,7 +121,7 @@ pub struct Done {
     pub now: Time,
     /// How many they are; at least one.
     pub n: usize,
-    /// How long ago they entered the program.
+    /// How long they were at this stage: in its queue, and being handled.
     pub response: Duration,
     /// How long the handler took for one of them.
     pub service: Duration,

@@ -1,7 +1,8 @@
 //! Gradient: bounds how many events are in the stage by the slope of the response time. While the
 //! mean of the latest window stays near the long mean, the bound grows by a few; when it rises,
 //! the bound shrinks by their ratio. As `Gradient2Limit` of concurrency-limits has it, with its
-//! defaults, but that a window is a number of completions and not a second.
+//! defaults, but that a window is a number of completions and not a second. The response time is that
+//! of this stage: what an event took on its way here is not in it.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! SEDA's adaptive admission: keeps the 90th percentile of the response times near a target by
 //! moving the rate of a token bucket, up by a step and down by a factor.
 //! The names and defaults of the parameters are those of the paper, but for `rate_max`, which is
-//! 5,000 there and is where the rate begins. Response times are counted from where an event
-//! entered the program to the end of this stage. It wants a queue whose whole length is not many
+//! 5,000 there and is where the rate begins. Response times are of this stage, from its queue to its
+//! end, as the paper measures them at each stage. It wants a queue whose whole length is not many
 //! times the target: while a longer one drains, the rate goes on falling.
 
 use std::time::Duration;

@@ -3,7 +3,9 @@
 //! it goes through a share does. When events of a window waited longer than the target on average,
 //! the cut is moved so that some fewer would have entered, else so that a few more would.
 //!
-//! After DAGOR, where a tier is made of 128 finer ones by who sends, so that no share is needed.
+//! After DAGOR, without its users: there a tier is made of 128 finer ones by a hash of who sends, so
+//! that the same users are let in for an hour and no share is needed; here an event does not say whose
+//! it is, and the share of the tier at the cut enters whoever sent it. Nor are senders told the cut.
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use comporta_model::event::Time;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::gate::ns;
-use super::{Admission, Ask, Entry, Look, Next};
+use super::{Admission, Ask, Done, Entry};
 
 const TIERS: usize = 256;
 
@@ -59,7 +61,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "tiers",
         aliases: &["dagor"],
-        about: "the slower the queue, the higher an event's tier must be",
+        about: "the slower the queue, the higher an event's tier must be; DAGOR without its users: of the tier at the cut a share enters",
         cites: "Zhou et al., Overload Control for Scaling WeChat Microservices (DAGOR), SoCC 2018",
         params: PARAMS,
     };
@@ -166,10 +168,12 @@ impl Admission for Tiers {
         self.seen.entered += n as u64;
     }
 
-    fn next(&mut self, look: &Look) -> Next {
-        self.seen.waited += ns(look.age) * look.n as f64;
-        self.seen.served += look.n;
-        Next::Oldest
+    /// Each event counts once, when it is done: how long it had waited before it was taken.
+    fn settled(&mut self, done: &Done) {
+        let n = done.n as f64;
+        let waited = (ns(done.response) - ns(done.service) * n).max(0.0);
+        self.seen.waited += waited * n;
+        self.seen.served += done.n;
     }
 
     fn describe(&self) -> String {
@@ -185,12 +189,28 @@ impl Admission for Tiers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::gate::tests::{ASK, LOOK, at};
+    use crate::admission::gate::tests::{ASK, at};
     use crate::admission::sim::{SIM, Sim, made};
 
     fn tiers(text: &str) -> Tiers {
         let choice: Choice = text.parse().unwrap();
         Tiers::new(&entry().offer.validate(&choice, "admission").unwrap())
+    }
+
+    /// So many events that waited so long, and then took a millisecond each.
+    fn waited(millis: u64, n: usize) -> Done {
+        let service = Duration::from_millis(1);
+        let response = Duration::from_millis(millis) + service * n as u32;
+        Done { now: at(0), n, response, service }
+    }
+
+    #[test]
+    fn an_event_counts_once_and_its_own_work_is_no_wait() {
+        let mut gate = tiers("tiers");
+        gate.settled(&waited(30, 4));
+        gate.settled(&waited(10, 1));
+        assert_eq!(gate.seen.served, 5);
+        assert!((gate.seen.waited - (4.0 * 30e6 + 10e6)).abs() < 1.0, "{}", gate.seen.waited);
     }
 
     #[test]
@@ -210,10 +230,10 @@ mod tests {
     fn a_slow_window_lets_some_fewer_in_and_a_quick_one_a_few_more() {
         let mut gate = tiers("tiers(target=20ms, window=100)");
         gate.entered(&Ask { n: 100, ..ASK }, 100);
-        gate.next(&Look { age: Duration::from_millis(30), ..LOOK });
+        gate.settled(&waited(30, 1));
         assert_eq!(gate.admit(&Ask { n: 100, ..ASK }), 95);
         gate.entered(&Ask { n: 100, ..ASK }, 95);
-        gate.next(&Look { age: Duration::from_millis(10), ..LOOK });
+        gate.settled(&waited(10, 1));
         assert_eq!(gate.admit(&Ask { n: 100, ..ASK }), 96);
     }
 
@@ -221,7 +241,7 @@ mod tests {
     fn a_window_ends_in_time_where_few_come() {
         let mut gate = tiers("tiers(target=20ms, every=1s)");
         gate.entered(&ASK, 1);
-        gate.next(&Look { age: Duration::from_millis(30), ..LOOK });
+        gate.settled(&waited(30, 1));
         assert_eq!(gate.admit(&Ask { now: at(999), ..ASK }), 1);
         assert_eq!(gate.admit(&Ask { now: at(1000), ..ASK }), 0, "0.95 of one");
     }

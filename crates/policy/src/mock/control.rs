@@ -10,6 +10,7 @@ use comporta_model::plan::WhenFull;
 use super::{Mock, MockStage, Queues};
 use crate::control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, sealed};
 use crate::limits;
+use crate::steal_queue::Stolen;
 
 impl Mock {
     /// Does what `act` does and writes it down; or writes down why it was refused.
@@ -63,6 +64,18 @@ impl Mock {
         let threads = self.pool(pool)?;
         let has_stages = self.stages.iter().any(|stage| stage.pool == pool);
         limits::fewer_threads((pool, &self.pool_name(pool)), threads, less, has_stages)
+    }
+
+    /// Moves the threads that were asked for and can go.
+    fn serve_steals(&mut self) {
+        let Mock { steals, pools, stages, .. } = self;
+        let kept = |pool| usize::from(stages.iter().any(|stage| stage.pool == pool));
+        while let Some(Stolen { to, from }) =
+            steals.next(|pool| pools[pool.0 as usize].saturating_sub(kept(pool)))
+        {
+            pools[from.0 as usize] -= 1;
+            pools[to.0 as usize] += 1;
+        }
     }
 
     fn only_per_stage(&self, method: &'static str) -> Result<(), Refused> {
@@ -184,6 +197,7 @@ impl PolicyControl for Mock {
             mock.place(stage)?;
             limits::runs_stages(&mock.pool_name(pool), mock.pool(pool)?)?;
             mock.of_mut(stage)?.pool = pool;
+            mock.serve_steals();
             Ok(())
         })
     }
@@ -193,6 +207,7 @@ impl PolicyControl for Mock {
             mock.pool(pool)?;
             mock.more_threads(n)?;
             mock.pools[pool.0 as usize] += n;
+            mock.serve_steals();
             Ok(())
         })
     }
@@ -307,13 +322,9 @@ impl PolicyControl for Mock {
 
     fn steal(&mut self, to: StageId, from: StageId, n: usize) -> Result<(), Refused> {
         self.change(format!("steal {} {} {n}", self.name(to), self.name(from)), |mock| {
-            let (to, from) = (mock.of(to)?.pool, mock.of(from)?.pool);
-            if n == 0 || to == from {
-                return Ok(()); // they have them already
-            }
-            mock.fewer_threads(from, n)?;
-            mock.pools[from.0 as usize] -= n;
-            mock.pools[to.0 as usize] += n;
+            let stolen = Stolen { to: mock.of(to)?.pool, from: mock.of(from)?.pool };
+            mock.steals.ask(stolen, n);
+            mock.serve_steals();
             Ok(())
         })
     }

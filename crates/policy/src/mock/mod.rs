@@ -59,6 +59,7 @@ use comporta_model::plan::{WhenFull, defaults};
 
 use crate::control::{PoolId, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
+use crate::steal_queue::StealQueue;
 
 /// The number of the first stage: not 0, so that a policy that takes a stage's place for its number
 /// is found out.
@@ -75,6 +76,7 @@ pub struct Mock {
     stages: Vec<MockStage>,
     /// Threads of each pool; the first is the main one.
     pools: Vec<usize>,
+    steals: StealQueue,
     now: Time,
     cpus: usize,
     cpu_usage: u32,
@@ -94,13 +96,13 @@ pub struct Mock {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MockStage {
-    /// Events that wait. Set by the test.
+    /// Events that wait for an instance. Set by the test.
     pub queued: usize,
     /// Events that arrived since the statistics were reset. Set by the test.
     pub arrived: u64,
     /// Events processed since then. Set by the test.
     pub processed: u64,
-    /// Instances that are not free. Set by the test.
+    /// Instances that are paired with an event, and not free. Set by the test.
     pub busy: usize,
     /// Instances in all.
     pub instances: usize,
@@ -161,6 +163,7 @@ impl Mock {
             infos: Vec::new(),
             stages: Vec::new(),
             pools: vec![THREADS],
+            steals: StealQueue::default(),
             now: Time::ZERO,
             cpus: THREADS,
             cpu_usage: 0,
@@ -217,7 +220,31 @@ impl Mock {
     pub fn stateful(mut self, name: &str) -> Self {
         let place = self.place_of(name);
         self.infos[place].stateful = true;
+        self.infos[place].instances_said = true;
         self.stages[place].instances = 1;
+        self
+    }
+
+    /// With this stage, which is there already, ordered: what it sends leaves as its events came.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn ordered(mut self, name: &str) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].ordered = true;
+        self
+    }
+
+    /// With this stage, which is there already, planned to have so many instances.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn planned(mut self, name: &str, instances: usize) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].instances_said = true;
+        self.stages[place].instances = instances;
         self
     }
 
@@ -255,6 +282,7 @@ impl Mock {
         let place = self.infos.partition_point(|info| (info.depth, info.has_queue()) <= rank);
         let mut info = StageInfo::new(id, name, kind, depth);
         info.stateful = kind != Kind::Stage;
+        info.instances_said = info.stateful;
         self.infos.insert(place, info);
         self.stages.insert(place, MockStage::new());
         self
@@ -271,6 +299,7 @@ impl Mock {
         self.started = false;
         self.queues = Queues::One;
         self.order.clear();
+        self.steals.clear();
         let outcome = policy.start(self);
         self.started = true;
         outcome

@@ -1,7 +1,7 @@
 //! Load-rate based: the more events arrive at a stage, the more often it is visited.
 //!
 //! Threads begin with the order of the pipeline. When the first of them comes to the last place,
-//! the order is made anew from what arrived at each stage since then:
+//! the order is made anew from what arrived at each stage since then, and all begin at its first place:
 //! 1. a stage gets ceil(share of all arrivals x slots) visits, with three slots for each stage;
 //! 2. the stage with the most visits has every other place, while its visits last; the others fill
 //!    the places between, the one with the most visits first, each until it has all of its own.
@@ -74,9 +74,8 @@ impl Policy for Lrb {
         }
         let visits = visits_for(&arrived, self.slots_per_stage * self.stages.len());
         let order = spread(visits::ids(&self.stages).into_iter().zip(visits.clone()).collect());
-        // Nothing arrived, or as before: threads go on where they are.
-        if order.is_empty() || order == self.order {
-            return Ok(());
+        if order.is_empty() {
+            return control.set_visit_order(&self.order); // nothing arrived: as before, from its first place
         }
         let told = self.stages.iter().zip(arrived).zip(visits);
         let told = told.map(|((stage, n), visits)| format!("{} {n}: {visits}", stage.name));
@@ -176,10 +175,9 @@ mod tests {
         assert_eq!(round(&mut *policy, &mut mock, [50, 30, 20]), published);
         assert_eq!(mock.explained(), ["arrived and visits s1 50: 5, s2 30: 3, s3 20: 2"]);
         assert_eq!(mock.at("s1").arrived, 0, "statistics begin anew");
-        // As before, and nothing at all: the order stays.
-        assert!(round(&mut *policy, &mut mock, [5, 3, 2]).is_empty());
-        assert!(round(&mut *policy, &mut mock, [0, 0, 0]).is_empty());
-        assert_eq!(mock.order().len(), 10);
+        // As before, and nothing at all: the order stays, and threads begin at its first place.
+        assert_eq!(round(&mut *policy, &mut mock, [5, 3, 2]), published);
+        assert_eq!(round(&mut *policy, &mut mock, [0, 0, 0]), published);
     }
 
     #[test]

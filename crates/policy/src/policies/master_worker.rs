@@ -1,15 +1,17 @@
-//! Master and workers: sources and inputs, which bring work in, have threads of their own; all
-//! other threads take what they brought from one queue. An event is a part of the problem, a
-//! thread a worker.
+//! Master and workers: the master divides the problem, workers do its parts, and the master combines
+//! their results. An event is a part of the problem, a thread a worker, and all workers take from one
+//! queue. The master has threads of its own for what divides, which is sources and inputs, and for what
+//! combines: the stateful stages behind all others, since results can be put together only where all of
+//! them are seen.
 
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
-use crate::control::{PolicyControl, Refused};
+use crate::control::{PolicyControl, Refused, StageInfo};
 use crate::policy::Policy;
 use crate::registry::Entry;
 
-/// Some threads bring work in, the others do it.
+/// Some threads divide the work and combine results, the others do it.
 #[derive(Clone, Copy, Debug)]
 pub struct MasterWorker {
     masters: usize,
@@ -19,12 +21,12 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "master-worker",
         aliases: &["master"],
-        about: "threads of their own for sources; one ready queue and its threads as workers",
+        about: "threads of their own for sources and for the stateful stages at the end, which combine; the others are workers on one queue",
         cites: "Freeman, Hupfer & Arnold, JavaSpaces Principles, Patterns, and Practice, 1999; \
                 on stages: Han et al., An improved SEDA for master-worker computing, CyberC 2009",
         params: &[ParamSpec {
             name: "masters",
-            about: "threads for sources, besides those of the cluster",
+            about: "threads of the master, besides those of the cluster",
             kind: ParamKind::Count(1, THREADS_MAX),
             default: "1",
         }],
@@ -42,15 +44,21 @@ impl MasterWorker {
 
 impl Policy for MasterWorker {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
-        let (work, bring): (Vec<_>, Vec<_>) =
-            control.stages().to_vec().into_iter().partition(|stage| stage.has_queue());
+        let stages = control.stages().to_vec();
+        let last = stages.iter().map(|stage| stage.depth).max();
+        let combines =
+            |stage: &StageInfo| stage.has_queue() && stage.stateful && Some(stage.depth) == last;
+        let works = |stage: &StageInfo| stage.has_queue() && !combines(stage);
+        let divides = stages.iter().filter(|stage| !stage.has_queue()).count();
         // Work brought from another cluster needs no master here, nor do masters without workers.
-        if work.is_empty() || bring.is_empty() {
+        if divides == 0 || !stages.iter().any(works) {
             return Ok(());
         }
-        control.explain(format!("{} bring work in, {} do it", bring.len(), work.len()));
+        let workers = stages.iter().filter(|stage| works(stage)).count();
+        let combine = stages.len() - divides - workers;
+        control.explain(format!("{divides} divide the work, {workers} do it, {combine} combine"));
         let masters = control.new_pool(self.masters)?;
-        for stage in bring {
+        for stage in stages.iter().filter(|stage| !works(stage)) {
             control.set_pool(masters, stage.id)?;
         }
         Ok(())
@@ -74,6 +82,19 @@ mod tests {
     }
 
     #[test]
+    fn the_master_combines_what_the_workers_found() {
+        let mock = Mock::new().source("parts").stage("count").stateful("count").stage("solve");
+        let mock = mock.stage("merge").stateful("merge").stage_at("tally", 3).stateful("tally");
+        let (_, mock) = started("master-worker", mock.stage_at("log", 3));
+        assert_eq!(
+            mock.log()[1..],
+            ["set_pool pool1 parts", "set_pool pool1 merge", "set_pool pool1 tally"],
+            "state alone, and the end alone, combine nothing"
+        );
+        assert_eq!(mock.explained(), ["1 divide the work, 3 do it, 2 combine"]);
+    }
+
+    #[test]
     fn there_may_be_several_masters() {
         let mock = Mock::new().source("files").stage("parse");
         let (_, mock) = started("master-worker(masters=3)", mock);
@@ -82,7 +103,9 @@ mod tests {
 
     #[test]
     fn sources_alone_or_stages_alone_stay_where_they_are() {
-        for mock in [Mock::new(), Mock::new().source("files"), Mock::new().stage("parse")] {
+        let combined = Mock::new().source("files").stage("sum").stateful("sum");
+        for mock in [Mock::new(), Mock::new().source("files"), Mock::new().stage("parse"), combined]
+        {
             assert!(started("master-worker", mock).1.log().is_empty());
         }
     }

@@ -16,7 +16,7 @@ pub(super) const THREADS: ParamSpec = ParamSpec {
 /// How many instances each stage has.
 pub(super) const INSTANCES: ParamSpec = ParamSpec {
     name: "instances",
-    about: "instances of each stage that is not stateful (10 as published); 0: as planned",
+    about: "instances of each stage, unless it is stateful or planned; 0: to go with its threads",
     kind: ParamKind::Count(0, INSTANCES_MAX),
     default: "0",
 };
@@ -46,13 +46,20 @@ pub(super) fn one_for_each(control: &mut dyn PolicyControl, threads: usize) -> R
     Ok(())
 }
 
-/// Gives every stage so many instances, which bound how many threads it can use; 0 leaves them as
-/// the plan has them. A stateful stage keeps its one.
-pub(super) fn set_instances(control: &mut dyn PolicyControl, wanted: usize) -> Result<(), Refused> {
-    if wanted == 0 {
-        return Ok(());
-    }
-    for stage in staged(control).iter().filter(|stage| !stage.stateful) {
+/// Gives every stage so many instances, which bound how many threads it can use; for 0, `follow`. What
+/// the plan says of a stage goes before that, a stateful stage keeps its one, and one whose results
+/// the program wants in order has more only if somebody asks for them.
+pub(super) fn set_instances(
+    control: &mut dyn PolicyControl,
+    said: usize,
+    follow: usize,
+) -> Result<(), Refused> {
+    for stage in staged(control).iter().filter(|stage| !stage.stateful && !stage.instances_said) {
+        let wanted = match said {
+            0 if stage.ordered => continue,
+            0 => follow,
+            said => said,
+        };
         let instances = control.instances(stage.id)?;
         if instances < wanted {
             control.add_instances(stage.id, wanted - instances)?;

@@ -1,6 +1,6 @@
 //! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
-//! threads, which no other stage takes away. What happens at a full queue is the plan's to say; with
-//! `shed` every stage turns events away, as published.
+//! threads, which no other stage takes away, and an instance for each thread. What happens at a full
+//! queue is the plan's to say; with `shed` every stage turns events away, as published.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
@@ -13,7 +13,10 @@ use crate::registry::Entry;
 #[derive(Clone, Copy, Debug)]
 pub struct Seda {
     threads: usize,
+    /// Threads a stage may come to have.
+    threads_max: usize,
     capacity: usize,
+    /// 0: as many as it may have threads.
     instances: usize,
     shed: bool,
 }
@@ -50,13 +53,16 @@ impl Seda {
     /// From its parameters.
     #[must_use]
     pub fn new(validated: &Choice) -> Self {
-        Seda::of(validated.count("threads"), validated)
+        let threads = validated.count("threads");
+        Seda::of(threads, threads, validated)
     }
 
-    /// With so many threads for each stage, and the rest from its parameters.
-    pub(super) fn of(threads: usize, validated: &Choice) -> Self {
+    /// With so many threads for each stage, which may become so many, and the rest from its
+    /// parameters.
+    pub(super) fn of(threads: usize, threads_max: usize, validated: &Choice) -> Self {
         Seda {
             threads,
+            threads_max,
             capacity: validated.count("capacity"),
             instances: validated.count("instances"),
             shed: validated.flag("shed"),
@@ -67,7 +73,7 @@ impl Seda {
 impl Policy for Seda {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = pools::staged(control);
-        pools::set_instances(control, self.instances)?;
+        pools::set_instances(control, self.instances, self.threads_max)?;
         for stage in &stages {
             control.set_queue_capacity(stage.id, self.capacity.max(stage.capacity_min))?;
         }
@@ -91,11 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_has_a_bounded_queue_and_two_threads() {
+    fn each_stage_has_a_bounded_queue_two_threads_and_an_instance_for_each() {
         let (_, mut mock) = started("seda", server());
         assert_eq!(
             mock.take_log(),
             [
+                "add_instances parse 1",
+                "add_instances load 1",
+                "add_instances send 1",
                 "set_queue_capacity parse 100",
                 "set_queue_capacity load 100",
                 "set_queue_capacity send 100",
@@ -120,12 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn stateful_stages_keep_their_one_instance() {
-        let mut mock = server().stateful("load");
-        mock.at_mut("send").instances = 12;
-        let (_, mock) = started("seda(instances=10, threads=8)", mock);
-        assert_eq!(mock.log()[..2], ["add_instances parse 9", "kill_instances send 2"]);
-        assert_eq!(mock.at("load").instances, 1);
+    fn instances_follow_the_threads_unless_somebody_says_otherwise() {
+        let mock = || server().stateful("load").stage("sign").ordered("sign").stage("log");
+        let instances = |mock: &Mock| {
+            ["parse", "load", "send", "sign", "log"].map(|name| mock.at(name).instances)
+        };
+        let (_, four) = started("seda(threads=4)", mock().planned("send", 3).planned("log", 1));
+        assert_eq!(instances(&four), [4, 1, 3, 1, 1]);
+        // What the policy is told holds for a stage in order too, but not for one that is planned.
+        let (_, ten) = started("seda(instances=10, threads=8)", mock().planned("send", 12));
+        assert_eq!(instances(&ten), [10, 1, 12, 10, 10]);
     }
 
     #[test]

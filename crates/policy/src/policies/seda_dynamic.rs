@@ -1,6 +1,6 @@
 //! SEDA whose pools follow demand: every two seconds a stage with more than 50 events, waiting or
-//! in hand, gets a thread, up to 10; one with fewer loses a thread, down to 2. A stage uses as many
-//! threads as it has instances: say `instances`, here or in the plan (published runs had 10).
+//! in hand, gets a thread, up to 10; one with fewer loses a thread, down to 2. A stage has as many
+//! instances as it may come to have threads (10, as published), unless the plan says otherwise.
 
 use std::time::Duration;
 
@@ -71,13 +71,14 @@ impl SedaDynamic {
     /// From its parameters.
     #[must_use]
     pub fn new(validated: &Choice) -> Self {
-        let threads_min = validated.count("threads_min");
+        let (threads_min, threads_max) =
+            (validated.count("threads_min"), validated.count("threads_max"));
         SedaDynamic {
-            seda: Seda::of(threads_min, validated),
+            seda: Seda::of(threads_min, threads_max, validated),
             every: validated.span("every"),
             above: validated.count("above"),
             threads_min,
-            threads_max: validated.count("threads_max"),
+            threads_max,
             stages: Vec::new(),
         }
     }
@@ -131,9 +132,7 @@ mod tests {
     const POOL: PoolId = PoolId(1);
 
     fn one_stage() -> Mock {
-        let mut mock = Mock::new().source("accept").stage("parse");
-        mock.at_mut("parse").instances = 10;
-        mock
+        Mock::new().source("accept").stage("parse")
     }
 
     #[test]
@@ -152,6 +151,7 @@ mod tests {
         assert_eq!(
             mock.log(),
             [
+                "add_instances parse 9",
                 "set_queue_capacity parse 100",
                 "kill_threads main 3",
                 "new_pool 2 -> pool1",

@@ -1,8 +1,8 @@
 //! Work stealing carried over to stages: a stage cannot take another's events, since it has no
 //! handler for them, so it takes its threads. Each stage has a pool; every ten seconds the two
 //! stages with the lowest service rate take a thread each from the two with the highest, if the
-//! victim keeps one and the taker has an instance for it. A stage of one instance never takes: say
-//! `instances`, here or in the plan (published runs had 10).
+//! victim keeps one and the taker has an instance for it. So a stage has more instances than threads to
+//! begin with, unless the plan says otherwise.
 
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ use crate::registry::Entry;
 
 /// How many stages take a thread at a time: "to avoid too many reallocations".
 const PAIRS: usize = 2;
+
+/// How many instances a stage has for each thread it begins with: 10 for 2, as published.
+const INSTANCES_PER_THREAD: usize = 5;
 
 /// A pool for each stage; slow stages take threads from fast ones.
 #[derive(Clone, Debug)]
@@ -59,7 +62,8 @@ impl ThreadStealing {
 
 impl Policy for ThreadStealing {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
-        pools::set_instances(control, self.instances)?;
+        let follow = self.threads.saturating_mul(INSTANCES_PER_THREAD);
+        pools::set_instances(control, self.instances, follow)?;
         pools::one_for_each(control, self.threads)?;
         self.stages = pools::staged(control);
         control.add_timer(self.every).map(|_| ())
@@ -89,13 +93,12 @@ mod tests {
     use crate::policies::started;
     use crate::{Policy, TimerId};
 
-    /// Stages `a`, `b`, ... of ten instances that arrived 100 events and processed these.
+    /// Stages `a`, `b`, ... at which 100 events arrived, and which processed these.
     fn pipeline(processed: &[u64]) -> Mock {
         let name = |n: usize| ["a", "b", "c", "d", "e", "f"][n];
         let add = |mock: Mock, n| mock.stage(name(n));
         let mut mock = (0..processed.len()).fold(Mock::new().source("s"), add);
         for (n, count) in processed.iter().enumerate() {
-            mock.at_mut(name(n)).instances = 10;
             count_up(&mut mock, name(n), *count);
         }
         mock
@@ -119,7 +122,13 @@ mod tests {
         let (_, mock) = started("thread-stealing", pipeline(&[1]));
         assert_eq!(
             mock.log(),
-            ["kill_threads main 3", "new_pool 2 -> pool1", "set_pool pool1 a", "add_timer 10s"]
+            [
+                "add_instances a 9",
+                "kill_threads main 3",
+                "new_pool 2 -> pool1",
+                "set_pool pool1 a",
+                "add_timer 10s"
+            ]
         );
     }
 
@@ -149,8 +158,7 @@ mod tests {
 
     #[test]
     fn a_taker_needs_an_instance_for_the_thread() {
-        let mut mock = pipeline(&[100, 10]);
-        mock.at_mut("b").instances = 2;
+        let mock = pipeline(&[100, 10]).planned("b", 2);
         let (mut policy, mut mock) = started("thread-stealing", mock);
         assert!(stolen(&mut *policy, &mut mock).is_empty());
         // `a` would have one.
@@ -163,7 +171,7 @@ mod tests {
     fn instances_can_be_said_and_stateful_stages_never_take() {
         let mock = pipeline(&[100, 10]).stateful("b");
         let (mut policy, mut mock) = started("thread-stealing(instances=5)", mock);
-        assert_eq!(mock.log()[0], "kill_instances a 5");
+        assert_eq!(mock.log()[0], "add_instances a 4");
         assert!(stolen(&mut *policy, &mut mock).is_empty());
     }
 

@@ -138,16 +138,18 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_steal_leaves_the_victim_a_thread_and_inside_of_a_pool_moves_none() {
-    let told = refusal(
-        |m, [_, check, _]| {
-            let pool = m.new_pool(1)?;
-            m.set_pool(pool, check)?;
-            m.steal(check, check, 9)
-        },
-        |m, [_, check, book]| m.steal(check, book, 4),
-    );
-    assert_eq!(told, "steal check book 4: pool 0 has 4 threads and stages to run: 4 cannot go");
+fn a_steal_leaves_the_victim_a_thread_and_what_it_cannot_give_waits_in_line() {
+    let (mut mock, [_, check, book]) = shop();
+    let pool = mock.new_pool(1).unwrap();
+    mock.set_pool(pool, check).unwrap();
+    mock.steal(check, check, 9).unwrap();
+    mock.steal(check, book, 5).unwrap();
+    let threads = |mock: &Mock| [mock.main_pool(), pool].map(|pool| mock.threads(pool).unwrap());
+    assert_eq!(threads(&mock), [1, 4], "3 of 5");
+    mock.add_threads(mock.main_pool(), 1).unwrap();
+    assert_eq!(threads(&mock), [1, 5]);
+    mock.add_threads(mock.main_pool(), 4).unwrap();
+    assert_eq!(threads(&mock), [4, 6], "the last that was asked for, and no more");
 }
 
 #[test]

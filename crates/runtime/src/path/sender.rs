@@ -480,7 +480,7 @@ impl Node for InputNode {
     }
 
     fn reading(&self) -> Reading {
-        Reading { instances: 1, ..Reading::default() } // what it sends is counted where it goes
+        Reading { instances: 1, free: 1, ..Reading::default() } // what it sends is counted where it goes
     }
 
     fn failures(&self) -> Vec<Failure> {

@@ -55,6 +55,11 @@ impl VisitOrder {
         self.order = order;
     }
 
+    /// Whether this is the order.
+    pub(crate) fn is(&self, order: &[u32]) -> bool {
+        self.order == order
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
@@ -90,17 +95,18 @@ pub(crate) struct Cursor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) last_focused: bool,
-    pub(crate) max_visits: bool,
+    /// So often.
+    pub(crate) max_visits: usize,
 }
 
 impl Fired {
     pub(crate) fn add(&mut self, more: Fired) {
         self.last_focused |= more.last_focused;
-        self.max_visits |= more.max_visits;
+        self.max_visits += more.max_visits;
     }
 
     pub(crate) fn any(self) -> bool {
-        self.last_focused || self.max_visits
+        self.last_focused || self.max_visits > 0
     }
 }
 
@@ -221,9 +227,9 @@ impl OrderedTokens {
             None => visit_order.len(),
         };
         self.visits += passed;
-        if visit_order.max_visits > 0 && self.visits >= visit_order.max_visits {
+        if let Some(times) = self.visits.checked_div(visit_order.max_visits) {
             self.visits %= visit_order.max_visits;
-            fired.max_visits = true;
+            fired.max_visits += times;
         }
         if from + passed > last {
             fired.last_focused |= visit_order.fires_last_focused && self.arrivals == 0;
@@ -347,8 +353,16 @@ mod tests {
     fn places_come_to_are_counted_empty_ones_too() {
         let mut alone =
             Alone::new(&[1, 2, 3, 4], |visit_order| visit_order.max_visits = 5).with(&[(3, 1)]);
-        assert_eq!((alone.step(), alone.fired.max_visits), (Some(3), false)); // 1, 2, 3
-        assert_eq!((alone.step(), alone.fired.max_visits), (None, true)); // and a round of 4
+        assert_eq!((alone.step(), alone.fired.max_visits), (Some(3), 0)); // 1, 2, 3
+        assert_eq!((alone.step(), alone.fired.max_visits), (None, 1)); // and a round of 4
+    }
+
+    #[test]
+    fn a_step_past_several_multiples_fires_for_each() {
+        let mut alone =
+            Alone::new(&[1, 2, 3, 4, 5], |visit_order| visit_order.max_visits = 2).with(&[(5, 1)]);
+        assert_eq!((alone.step(), alone.fired.max_visits), (Some(5), 2)); // 1 2, 3 4, and 5
+        assert_eq!((alone.step(), alone.fired.max_visits), (None, 3)); // 1, 2 3, 4 5
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
             self.cancel_outbox(state, outbox, &mut visit.effects);
             return None;
         }
+        if state.permits.is_disabled() {
+            state.permits.release(granted);
+            self.shed_outbox(state, outbox, &mut visit.effects);
+            self.changed(core, state, &mut visit.effects);
+            return None;
+        }
         let inside = state.permits.is_inside(place);
         let queued = state.queue.len();
         let mut enter = state.permits.readmit(queued, outbox.len(), granted, inside);
@@ -299,6 +305,24 @@ impl<H: Handler> Stage<H> {
         standing
     }
 
+    /// Sheds what a sender had in its outbox: it comes to a queue that was shut meanwhile.
+    fn shed_outbox(
+        &self,
+        state: &mut State<H>,
+        outbox: &mut ChunkQueue<H::Item>,
+        effects: &mut Effects,
+    ) {
+        while let Some(chunk) = outbox.pop(usize::MAX) {
+            let n = chunk.len();
+            state.outboxed -= n;
+            state.counts.shed_late += n as u64;
+            state.counts.shed[Shed::Disabled as usize] += n as u64;
+            self.cycle_ended(state, n, effects);
+            chunk.settle(Fate::Shed);
+            effects.discard_events(&mut chunk.into_events());
+        }
+    }
+
     /// Cancels what a sender had in its outbox.
     fn cancel_outbox(
         &self,
@@ -311,6 +335,7 @@ impl<H: Handler> Stage<H> {
             // A stop has counted what waited for this queue.
             if state.phase != Phase::Cancelled {
                 state.outboxed -= n;
+                state.given_up += n;
                 state.counts.cancelled += n as u64;
             }
             self.cycle_ended(state, n, effects);

@@ -67,6 +67,11 @@ impl<H: Handler> Instances<H> {
 
     // --- tokens
 
+    /// Good tokens: so many idle instances are ready, and stand for an event that waits.
+    pub(super) fn claims(&self) -> usize {
+        self.claims
+    }
+
     /// Good tokens there should be and are not yet, if so many visits could be made.
     pub(super) fn claims_missing(&self, visits: usize) -> usize {
         visits.min(self.idle.len()).saturating_sub(self.claims)

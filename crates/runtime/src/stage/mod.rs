@@ -119,6 +119,8 @@ struct State<H: Handler> {
     counts: Counts,
     /// Events that wait in the outboxes of their senders.
     outboxed: usize,
+    /// Events that waited there and never came.
+    given_up: usize,
     /// Events taken from the queue and not settled.
     in_flight: usize,
     pace: pace::StagePace,
@@ -200,6 +202,7 @@ impl<H: Handler> Stage<H> {
                 tickets: order::Tickets::default(),
                 counts,
                 outboxed: 0,
+                given_up: 0,
                 in_flight: 0,
                 pace: pace::StagePace::new(rules.batch),
                 latency: Latency::default(),

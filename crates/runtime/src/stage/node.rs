@@ -166,6 +166,7 @@ impl<H: Handler> Node for Stage<H> {
         }
         state.phase = Phase::Cancelled;
         state.in_flight -= ordered;
+        state.given_up += state.outboxed;
         let mut cancelled = std::mem::take(&mut state.outboxed) + ordered;
         while let Some(Taken { chunk, turn }) = state.queue.take(usize::MAX, Side::Oldest) {
             state.queue.done(turn);
@@ -240,10 +241,10 @@ impl<H: Handler> Node for Stage<H> {
         self.group.get().map_or(1, |size| size.events)
     }
 
-    fn set_enabled(&self, enabled: bool) {
-        let mut state = self.state.lock();
-        state.permits.set_disabled(!enabled);
-        self.room.publish(state.permits.hint(state.queue.len()));
+    fn set_enabled(&self, core: &Core, enabled: bool, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.permits.set_disabled(!enabled);
+        self.changed(core, &mut guard, effects);
     }
 
     fn set_controller(&self, controller: Option<Controller>) {
@@ -259,12 +260,16 @@ impl<H: Handler> Node for Stage<H> {
 
     fn reading(&self) -> Reading {
         let state = self.state.lock();
+        let (instances, ready) = (&state.instances, state.instances.claims());
+        let busy = instances.count().saturating_sub(instances.idle());
+        // An instance that is ready, or has begun, stands for the event it is paired with.
+        let waits = state.queue.len().saturating_sub(ready) + state.in_flight.saturating_sub(busy);
         Reading {
-            queued: state.queue.len(),
-            arrived: state.counts.arrived,
+            queued: waits,
+            arrived: state.counts.offered - (state.outboxed + state.given_up) as u64,
             processed: state.counts.handled + state.counts.failed,
             instances: if state.phase == Phase::Open { state.instances.wanted() } else { 0 },
-            free: state.instances.idle(),
+            free: instances.idle().saturating_sub(ready),
             capacity: state.permits.capacity(),
             enabled: !state.permits.is_disabled(),
         }

@@ -177,6 +177,7 @@ impl Permits {
         self.disabled
     }
 
+    /// Shuts the queue, or opens it. Who waits is seen to by [`pass_on`](Self::pass_on).
     pub(super) fn set_disabled(&mut self, disabled: bool) {
         self.disabled = disabled;
     }
@@ -300,6 +301,10 @@ impl Permits {
     /// quarter of the queue is free, or all of it: to wake a sender for each place costs more than
     /// the events. What becomes free until then is kept for them.
     pub(super) fn pass_on(&mut self, queued: usize, effects: &mut Effects) {
+        if self.disabled {
+            self.call_in(effects);
+            return;
+        }
         while let Some(want) = self.inside.first_wants() {
             let room = self.free(queued, true).min(want);
             if room == 0 {
@@ -336,6 +341,21 @@ impl Permits {
             if let Some(first) = self.outside.pop() {
                 self.grant(&first, room, effects);
             }
+        }
+    }
+
+    /// The queue is shut: those who wait are woken without a place, and what they hold is shed.
+    fn call_in(&mut self, effects: &mut Effects) {
+        self.reserved -= std::mem::take(&mut self.saved);
+        while let Some(waiter) = self.inside.pop() {
+            if let Some(cycle) = &self.cycle {
+                cycle.activate();
+                cycle.wait_inside(-1);
+            }
+            self.grant(&waiter, 0, effects);
+        }
+        while let Some(waiter) = self.outside.pop() {
+            self.grant(&waiter, 0, effects);
         }
     }
 

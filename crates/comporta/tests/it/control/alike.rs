@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::policy::mock::Mock;
-use comporta::policy::{Focus, PolicyControl, PoolId, Refused, StageId};
+use comporta::policy::{Focus, PolicyControl, PoolId, Refused, StageId, StageInfo};
 use comporta::testing::TestRuntime;
 use comporta::{App, Plan, WhenFull, batched};
 
@@ -24,7 +24,17 @@ fn calls(seed: u64, control: &mut dyn PolicyControl) -> Vec<String> {
     let mut dice = Dice::new(seed);
     let stages: Vec<StageId> = control.stages().iter().map(|stage| stage.id).collect();
     let mut pools = vec![control.main_pool()];
-    (0..CALLS).map(|_| one(&mut dice, control, &stages, &mut pools)).collect()
+    let mut came =
+        vec![format!("{:?}", control.stages().iter().map(described).collect::<Vec<_>>())];
+    came.extend((0..CALLS).map(|_| one(&mut dice, control, &stages, &mut pools)));
+    came
+}
+
+/// What is known of a stage beforehand, but for its number.
+fn described(stage: &StageInfo) -> String {
+    let mut stage = stage.clone();
+    stage.id = STRANGER;
+    format!("{stage:?}")
 }
 
 fn one(
@@ -37,7 +47,7 @@ fn one(
     let (stage, other) = (some(dice), some(dice));
     let pool = if dice.below(30) == 0 { PoolId(999) } else { dice.pick(pools) };
     let few = dice.pick(&[0, 1, 1, 2, 3, 5, 6, 1_020, usize::MAX]);
-    let which = dice.below(24);
+    let which = dice.below(26);
     let came = match which {
         0 => control.use_per_stage_queues(),
         1 => control.use_per_worker_queues(),
@@ -66,7 +76,9 @@ fn one(
         ),
         21 => control.set_color(stage, Some(2)),
         22 => control.add_instances(stage, few.min(2_000_000)),
-        _ => control.kill_instances(stage, few),
+        23 => control.kill_instances(stage, few),
+        24 => control.set_restart_at(None),
+        _ => control.set_fire_last_focused(false),
     };
     let shown = stages.iter().map(|stage| shows(control, *stage, pools)).collect::<Vec<_>>();
     let threads: Vec<_> = pools.iter().map(|pool| control.threads(*pool)).collect();
@@ -78,8 +90,10 @@ fn shows(control: &dyn PolicyControl, stage: StageId, pools: &[PoolId]) -> Strin
     let pool = pools.iter().position(|known| *known == pool);
     let queue = (control.queue_capacity(stage).ok(), control.queue_is_enabled(stage).ok());
     let priority = control.priority(stage).unwrap();
-    let instances = control.instances(stage).unwrap();
-    format!("{pool:?} {queue:?} {priority} {instances}")
+    let instances = (control.instances(stage), control.free_instances(stage));
+    let events =
+        (control.queue_size(stage), control.input_count(stage), control.processed_count(stage));
+    format!("{pool:?} {queue:?} {priority} {instances:?} {events:?}")
 }
 
 /// What came of a call, but for the names of pools and the numbers of strangers.
@@ -96,7 +110,8 @@ fn reason(came: Result<(), Refused>) -> String {
 
 fn mocked(seed: u64) -> Vec<String> {
     let mock = Mock::new().source("numbers").input("asked").stage("work").stage("fold");
-    let mock = mock.stateful("fold").stage("store").handed_at_once("store", HANDED);
+    let mock = mock.stateful("fold").stage("sort").ordered("sort").planned("sort", 3);
+    let mock = mock.stage("store").handed_at_once("store", HANDED);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let mut policy = caller(seed, &heard);
     mock.with_threads(THREADS).start(&mut policy).unwrap();
@@ -114,10 +129,13 @@ fn run(seed: u64) -> Vec<String> {
     app.connect(numbers, work);
     app.connect(asked, work);
     app.connect(work, fold);
-    app.connect(fold, store);
+    let sort = app.map("sort", |n: u64| n).ordered();
+    app.connect(fold, sort);
+    app.connect(sort, store);
     let heard = Arc::new(Mutex::new(Vec::new()));
     caller(seed, &heard).add(&app, "caller");
-    let _kit = TestRuntime::new(app, &Plan::new().threads(THREADS).policy("caller")).unwrap();
+    let plan = Plan::new().threads(THREADS).policy("caller").stage("sort", |s| s.instances(3));
+    let _kit = TestRuntime::new(app, &plan).unwrap();
     std::mem::take(&mut *heard.lock().unwrap())
 }
 
@@ -136,6 +154,6 @@ fn a_mock_takes_and_refuses_what_a_program_does() {
         for (call, (mocked, run)) in mocked.iter().zip(&run).enumerate() {
             assert_eq!(mocked, run, "seed {seed}, call {call}: the mock on the left");
         }
-        assert_eq!(mocked.len(), CALLS);
+        assert_eq!(mocked.len(), CALLS + 1);
     }
 }

@@ -9,6 +9,7 @@
 //! | `threads` | every policy on threads, with handlers that fail |
 //! | `pairs` | from every policy to every other while events flow |
 //! | `attack` | policies that do silly things fast, and persons at the same time |
+//! | `effect` | what each policy is chosen for |
 //! | `alike` | the mock answers as the runtime does |
 //! | `broken` | what attacks broke once |
 
@@ -22,6 +23,7 @@ mod sequences;
 mod threads;
 mod pairs;
 mod attack;
+mod effect;
 mod alike;
 mod broken;
 

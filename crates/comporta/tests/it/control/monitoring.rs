@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::policy::{Kind, Policy, Refused, StageId, Time, TimerId};
+use comporta::policy::{Kind, Policy, Refused, StageId, Time, TimerId, WhenFull};
 use comporta::testing::TestRuntime;
-use comporta::{App, Plan};
+use comporta::{App, Plan, Shed};
 
-use super::{Chain, Made, Puppet, id, ids};
-use crate::seen::counts;
+use super::{Chain, Made, Puppet, ended, id, ids};
+use crate::seen::{Gate, counts, until};
 
 #[test]
 fn stages_stand_in_the_order_of_the_pipeline_and_say_what_they_are() {
@@ -109,14 +109,14 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
             })
             .collect::<Vec<_>>()
     };
-    assert_eq!(chain.told(read), [(0, 5, 5), (4, 4, 0), (0, 0, 0)], "what failed counts too");
+    assert_eq!(chain.told(read), [(0, 5, 5), (3, 4, 0), (0, 0, 0)], "what failed counts too");
     chain
         .told(|control| {
             control.reset_statistics(id(control, "a"))?;
             control.reset_statistics(id(control, "b"))
         })
         .unwrap();
-    assert_eq!(chain.told(read), [(0, 0, 0), (4, 0, 0), (0, 0, 0)]);
+    assert_eq!(chain.told(read), [(0, 0, 0), (3, 0, 0), (0, 0, 0)]);
     chain.runtime.resume("b");
     chain.push(5..6);
     assert_eq!(chain.told(read), [(0, 1, 1), (0, 1, 5), (0, 5, 5)], "a backlog is worked off");
@@ -133,6 +133,102 @@ fn counts_of_a_stage_begin_at_zero_when_they_are_reset_and_the_programs_do_not()
     let expected = "stage 99 is not in the cluster `main`";
     assert!(far.iter().all(|far| far.clone().unwrap_err().to_string() == expected), "{far:?}");
     chain.ends();
+}
+
+#[test]
+fn every_arrival_counts_and_what_waits_outside_does_not() {
+    let mut chain = Chain::planned(|plan| plan.stage("b", |s| s.capacity(2)), |_| Ok(()));
+    let came =
+        |chain: &mut Chain| chain.told(|control| control.input_count(id(control, "b")).unwrap());
+    chain.runtime.hold("b");
+    chain.push(0..4);
+    assert_eq!(came(&mut chain), 2, "one waits with its sender, and one before that");
+    chain.told(|control| control.set_when_full(id(control, "b"), WhenFull::DropNewest)).unwrap();
+    chain.runtime.resume("b");
+    assert_eq!(came(&mut chain), 4, "they have come in");
+    chain.runtime.hold("b");
+    chain.push(4..10);
+    assert_eq!(came(&mut chain), 10, "those that were shed came too");
+    assert_eq!(counts(&chain.runtime, "b").shed(Shed::Newest), 4);
+    chain.told(|control| control.disable_queue(id(control, "b"))).unwrap();
+    chain.push(10..13);
+    assert_eq!(came(&mut chain), 13, "to a queue that is shut, too");
+    chain.told(|control| control.reset_statistics(id(control, "b"))).unwrap();
+    assert_eq!(came(&mut chain), 0);
+    chain.ends();
+}
+
+#[test]
+fn an_event_that_is_given_back_came_and_one_whose_sender_gave_up_did_not() {
+    let app = App::new("given back");
+    let puppet = Puppet::add(&app, |_| Ok(()));
+    let (sender, port) = app.input::<u64>("in");
+    let work = app.sink("work", |_: u64| ());
+    app.connect(port, work);
+    let plan = Plan::new().policy("puppet").stage("work", |s| s.capacity(1));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("work");
+    sender.send(0).unwrap();
+    assert!(sender.try_send(1).is_err());
+    let mut waits = Box::pin(sender.send_async(2));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waits.as_mut().poll(&mut cx).is_pending());
+    let mut came =
+        || puppet.told(&mut runtime, |control| control.input_count(id(control, "work")).unwrap());
+    assert_eq!(came(), 2);
+    drop(waits);
+    assert_eq!(came(), 2);
+}
+
+#[test]
+fn queued_and_busy_are_what_there_is_to_do() {
+    let app = App::new("to do");
+    let puppet = Puppet::add(&app, |_| Ok(()));
+    let (sender, port) = app.input::<u64>("in");
+    let work = app.sink("work", |_: u64| ());
+    app.connect(port, work);
+    let plan = Plan::new().policy("puppet").stage("work", |s| s.instances(4));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let to_do = |runtime: &mut TestRuntime| {
+        puppet.told(runtime, |control| {
+            let work = id(control, "work");
+            let (queued, free) = (control.queue_size(work), control.free_instances(work));
+            (queued.unwrap(), control.instances(work).unwrap() - free.unwrap())
+        })
+    };
+    assert_eq!(to_do(&mut runtime), (0, 0));
+    runtime.hold("work");
+    sender.send(0).unwrap();
+    assert_eq!(to_do(&mut runtime), (0, 1), "an instance is paired with it, and not free");
+    (1..10).for_each(|n| sender.send(n).unwrap());
+    assert_eq!(to_do(&mut runtime), (6, 4));
+    runtime.resume("work");
+    assert_eq!(to_do(&mut runtime), (0, 0));
+}
+
+#[test]
+fn the_events_of_a_batch_in_hand_are_still_to_do() {
+    let app = App::new("in hand");
+    let seen = Arc::new(Mutex::new(None));
+    let into = seen.clone();
+    let gate = Gate::default();
+    Made::new(|control| control.add_timer(Duration::from_millis(1)).map(drop))
+        .on_timer(move |control| {
+            let work = id(control, "work");
+            let busy = control.instances(work)? - control.free_instances(work)?;
+            *into.lock().unwrap() = Some((control.queue_size(work)?, busy));
+            Ok(())
+        })
+        .add(&app, "looks");
+    let numbers = app.source("numbers", || 0..100_u64);
+    let at = gate.clone();
+    let work = app.sink("work", move |_: u64| at.pass());
+    app.connect(numbers, work);
+    let running = app.start(&Plan::new().threads(2).policy("looks")).unwrap();
+    gate.wait_for(1);
+    until(|| *seen.lock().unwrap() == Some((99, 1)));
+    gate.open();
+    assert_eq!(ended(running, &"looks").snapshot.stage("work").unwrap().counts.handled, 100);
 }
 
 #[test]

@@ -160,3 +160,25 @@ fn a_disabled_queue_sheds_what_arrives_until_it_is_enabled() {
     assert_eq!(counts(&chain.runtime, "b").handled, 3);
     chain.ends();
 }
+
+#[test]
+fn a_queue_that_is_shut_sheds_what_waits_outside_of_it_too() {
+    let mut chain = Chain::planned(|plan: Plan| plan.stage("b", |s| s.capacity(1)), |_| Ok(()));
+    chain.runtime.hold("b");
+    chain.push(0..3);
+    chain.runtime.run_until_idle();
+    let outboxed = |chain: &Chain| stage(&chain.runtime.snapshot(), "b").outboxed;
+    assert_eq!((queued(&chain, "b"), outboxed(&chain)), (1, 1), "`a` waits with 1");
+    // Its sender goes on at once, though the queue is as full as before.
+    chain.told(|control| control.disable_queue(id(control, "b"))).unwrap();
+    let b = counts(&chain.runtime, "b");
+    assert_eq!((b.shed(Shed::Disabled), queued(&chain, "b"), outboxed(&chain)), (2, 1, 0));
+    chain.told(|control| control.enable_queue(id(control, "b"))).unwrap();
+    chain.push(3..5);
+    chain.runtime.run_until_idle();
+    assert_eq!(outboxed(&chain), 1, "and waits again");
+    chain.runtime.resume("b");
+    chain.runtime.run_until_idle();
+    assert_eq!(counts(&chain.runtime, "b").handled, 3);
+    chain.ends();
+}

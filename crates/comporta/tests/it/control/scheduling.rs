@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
-use comporta::policy::{Focus, Refused, StageId};
+use comporta::policy::{Focus, PolicyControl, Refused, StageId};
 use comporta::testing::TestRuntime;
-use comporta::{App, Plan, StageSet};
+use comporta::{App, Plan, StageSet, batched};
 
-use super::{Chain, Made, Puppet, ended, id, ids, threads, threads_of};
+use super::{Chain, Log, Made, Puppet, all, ended, id, ids, threads, threads_of};
 
 /// Under per-stage queues, with this order.
 fn ordered(names: &'static [&'static str]) -> Chain {
@@ -64,6 +65,33 @@ fn a_visit_ends_after_as_many_events_as_are_allowed() {
 }
 
 #[test]
+fn a_group_is_handed_over_whole_and_ends_the_visit_that_it_brings_past_the_bound() {
+    let app = App::new("groups");
+    let log = Log::default();
+    Made::new(|control| {
+        control.use_per_stage_queues()?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "few")), 1)?;
+        control.set_max_events_when_focused(Focus::Stage(id(control, "more")), 6)
+    })
+    .add(&app, "bounded");
+    let hour = Duration::from_secs(3_600);
+    let (sender, port) = app.input::<u64>("in");
+    let groups = |name: &'static str| {
+        let log = log.clone();
+        batched(4, hour, move |group: Vec<u64>, _: &mut ()| log.note(name, group.len()))
+    };
+    let few = app.stage("few", groups("few"));
+    let more = app.stage("more", groups("more"));
+    app.connect(port, few);
+    app.connect(port, more);
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("bounded")).unwrap();
+    (0..12).for_each(|n| sender.send(n).unwrap());
+    runtime.run_until_idle();
+    // One group passes a bound of 1; of a bound of 6, two groups: the first leaves it unreached.
+    assert_eq!(log.take(), "few4 more4 more4 few4 more4 few4");
+}
+
+#[test]
 fn after_a_success_threads_go_where_they_are_told() {
     let mut chain = Chain::new(|control| {
         control.use_per_stage_queues()?;
@@ -80,6 +108,39 @@ fn after_a_success_threads_go_where_they_are_told() {
     assert_eq!(refused, Refused::NoPlace { index: 3, len: 3 });
     assert_eq!(refused.to_string(), "the visit order has 3 places: there is no place 3");
     chain.ends();
+}
+
+#[test]
+fn an_order_that_is_set_again_sends_threads_to_its_first_place() {
+    let ran = |again: bool| {
+        let app = App::new("again");
+        let log = Log::default();
+        Made::new(|control| {
+            control.use_per_stage_queues()?;
+            control.set_max_events_when_focused(Focus::All, 1)?;
+            control.set_fire_last_focused(true)
+        })
+        .on_last_focused(move |control| {
+            let order = all(control);
+            if again { control.set_visit_order(&order) } else { Ok(()) }
+        })
+        .add(&app, "again");
+        let senders = ["a", "b", "c"].map(|name| {
+            let (sender, port) = app.input::<u64>(format!("in-{name}"));
+            app.connect(port, app.map(name, super::logs(&log, name)));
+            sender
+        });
+        let plan = Plan::new().threads(1).policy("again").every(|s| s.batch(1));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        for (sender, events) in senders.iter().zip([4, 3, 0]) {
+            (0..events).for_each(|n| sender.send(n).unwrap());
+        }
+        runtime.run_until_idle();
+        log.take()
+    };
+    // On its way from `b` to `a` a thread passes the last place.
+    assert_eq!(ran(false), "a0 b0 a1 b1 a2 b2 a3");
+    assert_eq!(ran(true), "a0 b0 a1 a2 b1 a3 b2");
 }
 
 #[test]
@@ -231,27 +292,37 @@ fn a_pool_takes_threads_from_another_and_both_count_at_once() {
     });
     assert_eq!(seen, [3, 2]);
     assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
-    let refused = chain.told(|control| {
-        let (a, b) = (id(control, "a"), id(control, "b"));
-        (control.steal(a, b, 2).unwrap_err(), control.steal(a, b, 3).unwrap_err())
+    // A pool with stages keeps a thread: what it cannot give waits in line until it can.
+    let seen = chain.told(|control| {
+        let [a, b, c] = ["a", "b", "c"].map(|name| id(control, name));
+        let mut seen = Vec::new();
+        let mut look = |control: &dyn PolicyControl| {
+            seen.push(ids(control, &["a", "b", "c"]).map_threads(control));
+        };
+        control.steal(a, b, 3).unwrap();
+        control.steal(c, b, 1).unwrap();
+        look(control);
+        control.add_threads(control.pool_of(b).unwrap(), 2).unwrap();
+        look(control);
+        control.set_pool(control.main_pool(), b).unwrap();
+        look(control);
+        seen
     });
-    assert_eq!(refused.0.to_string(), "pool 2 has 2 threads and stages to run: 2 cannot go");
-    assert_eq!(
-        refused.1.to_string(),
-        "the number of threads to go from `main-2` is 3: use at most 2"
-    );
-    assert_eq!(threads_of(&chain.runtime), [1, 3, 2, 1]);
+    assert_eq!(seen[0], [4, 1, 1], "one of three, and none of one");
+    assert_eq!(seen[1], [5, 1, 2], "one each, in turn");
+    assert_eq!(seen[2], [6, 1, 2], "the pool that `b` left gives its last");
+    assert_eq!(threads_of(&chain.runtime), [1, 6, 2], "and is gone");
     chain.push(0..5);
     assert_eq!(chain.ran().split(' ').count(), 15);
     chain.ends();
 }
 
 trait MapThreads {
-    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize>;
+    fn map_threads(self, control: &dyn PolicyControl) -> Vec<usize>;
 }
 
 impl MapThreads for Vec<StageId> {
-    fn map_threads(self, control: &dyn comporta::policy::PolicyControl) -> Vec<usize> {
+    fn map_threads(self, control: &dyn PolicyControl) -> Vec<usize> {
         let of = |stage: StageId| threads(control, control.pool_of(stage).unwrap());
         self.into_iter().map(of).collect()
     }
