@@ -46,7 +46,7 @@
 //! | file | what |
 //! |---|---|
 //! | `source` | the [`EventSource`] trait and its kinds: [`sources`] |
-//! | `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
+//! | `notifier`, `mailbox`, `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
 //! | `observer` | `wait_for_events`: asks the demultiplexers one after the other, each with a bounded wait |
 //! | `repository` | identifiers to handler objects; the ready queue |
 //! | `scheduler` | [`Scheduler`]: `register_source`, `step`, `run`, `stop` |
@@ -93,9 +93,13 @@ compile_error!(
      of a handler must not end the others"
 );
 
+mod sync;
 mod clock;
 mod table;
+mod fifo;
 mod source;
+mod notifier;
+mod mailbox;
 mod events;
 mod observer;
 mod repository;
@@ -112,11 +116,12 @@ pub mod net;
 
 pub use blocking::{BlockingHandle, spawn_blocking};
 pub use channel::{Receiver, Sender, channel};
-pub use events::{Events, Notifier, NotifyError, Ready};
+pub use events::{Events, Ready};
 pub use failure::{Failure, Outcome};
+pub use notifier::{Notifier, NotifyError};
 pub use scheduler::{Builder, Handle, Scheduler, Step, Summary, listen, register_source};
 pub use source::{EventSource, Registration};
-pub use task::{JoinHandle, now, on_end, sleep, spawn, stop, yield_now};
+pub use task::{JoinHandle, now, on_end, sleep, spawn, spawn_fallible, stop, yield_now};
 pub use wait::{Selectable, Wait};
 
 /// The code of the guide compiles.
