@@ -12,7 +12,7 @@ use crate::blocking::{ThreadPlaces, ThreadPool};
 use crate::clock::Clock;
 use crate::coroutine::{self, Coroutine, Stack, StackPool};
 use crate::failure::{FailureHook, call_hook, discard};
-use crate::observer::Observer;
+use crate::observer::{Observer, unwinding};
 use crate::repository::{Cause, Handler, Repository};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -327,6 +327,22 @@ impl Core {
         let cause = coroutine::suspend();
         self.observer.cancel_timer(timer);
         cause
+    }
+
+    /// Suspends the running handler for `time`, and no longer than to the deadline of what it is about to
+    /// try again.
+    ///
+    /// # Errors
+    /// If the deadline is over, or the handler is unwinding.
+    pub(crate) fn pause(&self, time: Duration, deadline: Option<Instant>) -> io::Result<()> {
+        if deadline.is_some_and(|deadline| self.observer.now() >= deadline) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let ends = [self.deadline(Some(time)), deadline].into_iter().flatten().min();
+        match self.park(ends, |_| (), |_, _| ()) {
+            Parked::Unwinding => Err(unwinding()),
+            Parked::Woken | Parked::TimedOut => Ok(()),
+        }
     }
 
     /// Lets every handler that is ready go first, and the sources be asked.

@@ -1,6 +1,6 @@
 //! Work that blocks, on threads of its own.
 
-use comporta_scheduler::{Failure, Scheduler, spawn, spawn_blocking, yield_now};
+use comporta_scheduler::{Failure, Scheduler, listen, sources, spawn, spawn_blocking, yield_now};
 use std::sync::mpsc;
 use std::thread;
 
@@ -102,4 +102,32 @@ fn a_scheduler_that_is_dropped_forgets_jobs_that_have_not_begun() {
     drop(scheduler);
     release.send(()).unwrap();
     assert!(begun.recv().is_err(), "the second was dropped, and its sender with it");
+}
+
+#[test]
+fn blocking_sources_beyond_the_bound_are_refused_until_a_thread_ends() {
+    let mut scheduler = Scheduler::builder().source_threads_max(1).build().unwrap();
+    scheduler
+        .block_on(|| {
+            let (release, blocked) = mpsc::channel::<()>();
+            let source = || sources::blocking(|| Ok(None::<()>));
+            let first = listen(sources::blocking(move || {
+                let _ = blocked.recv();
+                Ok(None::<()>)
+            }))
+            .unwrap();
+            let refused = listen(source()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+            // The thread outlives the source by the call that is under way.
+            drop(first);
+            assert!(listen(source()).is_err());
+            drop(release);
+            loop {
+                match listen(source()) {
+                    Ok(events) => break assert_eq!(events.next().unwrap(), None),
+                    Err(_) => yield_now(),
+                }
+            }
+        })
+        .unwrap();
 }

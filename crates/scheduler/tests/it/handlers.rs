@@ -392,3 +392,40 @@ fn a_scheduler_inside_a_coroutine_of_another_is_a_world_of_its_own() {
     });
     assert_eq!(sum.unwrap(), 21);
 }
+
+#[test]
+fn a_step_with_a_limit_does_not_let_virtual_time_pass_over_a_timer() {
+    let mut scheduler = scheduler();
+    let woke = scheduler
+        .spawn(|| {
+            let began = comporta_scheduler::now();
+            sleep(Duration::from_secs(1));
+            comporta_scheduler::now() - began
+        })
+        .unwrap();
+    let limit = Duration::from_secs(5);
+    // It begins, and sleeps for longer than the scheduler takes to be idle.
+    assert!(matches!(scheduler.step_within(limit).unwrap(), Step::Resumed));
+    assert!(matches!(scheduler.step_within(limit).unwrap(), Step::Resumed));
+    assert_eq!(woke.join().unwrap(), Duration::from_secs(1));
+}
+
+#[test]
+fn a_step_with_a_limit_lets_virtual_time_pass_by_the_limit() {
+    let mut scheduler = scheduler();
+    let woke = scheduler
+        .spawn(|| {
+            let began = comporta_scheduler::now();
+            sleep(Duration::from_secs(10));
+            comporta_scheduler::now() - began
+        })
+        .unwrap();
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    for _ in 0..3 {
+        let step = scheduler.step_within(Duration::from_secs(3)).unwrap();
+        assert!(matches!(step, Step::Idle), "{step:?}");
+    }
+    let step = scheduler.step_within(Duration::from_secs(1)).unwrap();
+    assert!(matches!(step, Step::Resumed), "{step:?}");
+    assert_eq!(woke.join().unwrap(), Duration::from_secs(10));
+}

@@ -2,7 +2,7 @@
 
 use crate::{Log, scheduler};
 use comporta_scheduler::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use comporta_scheduler::{Scheduler, Step, sleep, spawn, yield_now};
+use comporta_scheduler::{Scheduler, Step, now, sleep, spawn, yield_now};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -322,4 +322,45 @@ fn a_stream_that_always_has_more_lets_others_go_first_all_the_same() {
         before.get() - began
     });
     assert!(turns.unwrap() >= 2000 / 129);
+}
+
+#[test]
+fn connecting_outside_of_a_coroutine_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let kind = |connected: io::Result<TcpStream>| connected.unwrap_err().kind();
+    assert_eq!(kind(TcpStream::connect(address)), io::ErrorKind::WouldBlock);
+    assert_eq!(kind(TcpStream::connect_timeout(&address, SECOND)), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn connecting_to_a_unix_listener_with_a_full_backlog_waits_for_room() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("full.sock");
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    // Outside of a coroutine nothing waits: this is how full it can be.
+    let mut backlog = Vec::new();
+    let full = loop {
+        match UnixStream::connect(&path) {
+            Ok(stream) => backlog.push(stream),
+            Err(error) => break error,
+        }
+        assert!(backlog.len() < 10_000, "the backlog has no bound here");
+    };
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    scheduler()
+        .block_on(move || {
+            let late = UnixStream::connect_timeout(&path, SECOND).unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+            let began = now();
+            let accepting = spawn(move || {
+                sleep(SECOND);
+                listener.accept().unwrap();
+                listener
+            });
+            UnixStream::connect(&path).unwrap();
+            assert!(now() - began >= SECOND, "there was no room before");
+            drop(accepting.unwrap().join().unwrap());
+        })
+        .unwrap();
 }
