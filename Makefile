@@ -61,10 +61,10 @@ examples:
 	$(CARGO) run -q --release -p comporta-example-rpc
 	$(CARGO) run -q --release -p comporta-example-callbacks
 
-# Interleavings of the runtime's own locks and threads, explored by shuttle.
+# Interleavings of the runtime's and the scheduler's own locks and threads, explored by shuttle.
 models:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
-		$(CARGO) test -p comporta-runtime --lib models
+		$(CARGO) test -p comporta-runtime -p comporta-scheduler --lib models
 
 # Shows that the benchmarks start; nothing is measured.
 smoke:

@@ -124,6 +124,9 @@ pub use source::{EventSource, Registration};
 pub use task::{JoinHandle, now, on_end, sleep, spawn, spawn_fallible, stop, yield_now};
 pub use wait::{Selectable, Wait};
 
+#[cfg(all(test, shuttle))]
+mod models;
+
 /// The code of the guide compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/event-scheduler.md")]

@@ -4,12 +4,13 @@
 //! Invariant: under the lock of a mailbox events are moved, never dropped, cloned or compared.
 
 use crate::observer::Signal;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wait_list::WaitList;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use thiserror::Error;
 
 /// Why an event was not taken; it is given back.

@@ -82,6 +82,11 @@ impl Inbox {
 
 #[cfg(test)]
 impl Inbox {
+    #[cfg(shuttle)]
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
     /// How many sources stand here.
     pub(crate) fn len(&self) -> usize {
         self.keys.lock().unwrap().len()
@@ -153,7 +158,7 @@ impl Observer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use crate::table::Table;
