@@ -23,7 +23,7 @@ bench: toolchain ## measure against peers, a few minutes
 	$(CARGO) run --release -p comporta-bench -- pipeline
 
 doc: toolchain ## build the documentation and say where it is
-	$(CARGO) doc --workspace --no-deps
+	$(CARGO) doc --workspace --no-deps --features comporta/scheduler
 	@echo "open target/doc/comporta/index.html"
 
 deny: toolchain ## licences and known faults of dependencies, if cargo-deny is there or can be had
@@ -42,14 +42,14 @@ format:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features comporta/scheduler -- -D warnings
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --features comporta/scheduler
 
 # Doc-tests, the code blocks of README.md and the rules of the house (xtask) are among them.
 tests:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --features comporta/scheduler
 
 # In release, as users run it: more events pass than a test in debug has time for.
 examples:

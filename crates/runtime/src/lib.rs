@@ -17,6 +17,7 @@
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure` |
 //! | time, locks and threads, replaceable | `env`, `sync` |
 //! | ready-made sources | [`sources`] |
+//! | event schedulers as sources, and stages of coroutines | `coroutine` (feature `scheduler`) |
 //! | the same program in a test, step by step | [`testing`] |
 
 mod sync;
@@ -49,6 +50,8 @@ mod cluster_control;
 mod cluster_state;
 mod rehearse;
 mod color;
+#[cfg(feature = "scheduler")]
+mod coroutine;
 pub mod sources;
 pub mod testing;
 #[cfg(all(test, shuttle))]
@@ -56,6 +59,8 @@ mod models;
 
 pub use app::{App, StageOf, StageRef};
 pub use control::{Control, ControlError};
+#[cfg(feature = "scheduler")]
+pub use coroutine::CoroutineStage;
 pub use failure::{Failure, Reason};
 pub use latency::Latency;
 pub use path::push::{Push, PushError};

@@ -11,6 +11,9 @@ use comporta_model::event::Time;
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
+#[cfg(feature = "scheduler")]
+pub use crate::coroutine::{Emitter, scheduler};
+
 /// The lines of a file, without their ends. Text that is no UTF-8 has its bad bytes replaced, so
 /// that one of them does not end a long run. What has been read is handed on before more is waited
 /// for, so that lines of a pipe or a terminal are handled when they come.

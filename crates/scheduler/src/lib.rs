@@ -75,7 +75,8 @@
 //! |---|---|
 //! | a handler never suspends | it holds the thread; the others go on when it ends. Any operation counts as a point to suspend: after 128 of them others go first |
 //! | a source is always ready | its handler is resumed once a turn; the ready queue is first in, first out, and the observer is asked at least every 64 handlers |
-//! | a coroutine panics, or the handler of a source returns an error | its finalizers see it, then whoever joins it; if there is neither, the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a coroutine panics, or the handler of a source or a [`spawn_fallible`] coroutine returns an error | its finalizers see it, then the holder of its handle; if there is neither, [`Builder::on_failure`] and the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a handler adds finalizers without end | the 1,025th [`on_end`] panics |
 //! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
 //! | it catches that unwinding | it unwinds again where it suspends next |
 //! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
@@ -126,11 +127,6 @@ pub use wait::{Selectable, Wait};
 
 #[cfg(all(test, shuttle))]
 mod models;
-
-/// The code of the guide compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/event-scheduler.md")]
-mod guide {}
 
 /// The kinds of sources, each as a constructor.
 pub mod sources {

@@ -397,8 +397,8 @@ impl Builder {
         self
     }
 
-    /// How long the scheduler must have been idle before it gives the unused pages of suspended
-    /// stacks back to the system (default 100 ms).
+    /// How long the scheduler must have been idle, or a coroutine of a busy one must not have run, before the
+    /// unused pages of suspended stacks are given back to the system (default 100 ms, or a little more).
     pub fn trim_after(mut self, idle: Duration) -> Builder {
         self.limits.trim_after = idle;
         self

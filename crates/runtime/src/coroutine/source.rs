@@ -1,0 +1,141 @@
+//! `sources::scheduler`: an event scheduler as a source. Its coroutines wait for sockets, timers and callbacks, and
+//! send events into the program.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+use comporta_model::error::Outcome;
+use comporta_model::port::Port;
+use comporta_scheduler::{Scheduler, Step};
+
+use super::event_loop::{OnDrain, report, wait_for};
+use crate::app::App;
+use crate::core::Core;
+use crate::path::push::{Push, PushError};
+use crate::sync::{Arc, AtomicBool, SeqCst};
+
+/// An event scheduler as a source of a program: `body` runs in a coroutine on a thread of its own, may spawn others
+/// and register sources, and sends events through the [`Emitter`]. The source ends when no coroutine is left.
+///
+/// Unlike other sources it is not pulled; it is declared with the program, under a name that plans know as that
+/// of an input. A coroutine that finds no room for its event is suspended, and the others go on. A drain cancels
+/// the coroutines, except that what they were sending is sent. An error that `body` returns, and a failure of a coroutine of which nobody
+/// else hears, is a problem of the run ([`Summary::problems`](crate::Summary)); the source goes on.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::{error::Result, plan::Plan}; pub use comporta_runtime::{App, sources}; pub use comporta_scheduler as scheduler; }
+/// use comporta::scheduler::{listen, sources::every};
+/// use comporta::{App, Plan, Result, sources};
+/// use std::time::Duration;
+///
+/// let app = App::new("clock");
+/// let ticks = sources::scheduler(&app, "ticks", |out| -> Result {
+///     let ticks = listen(every(Duration::from_millis(1)))?;
+///     for number in 0..5_u32 {
+///         ticks.next()?;
+///         out.send(number)?;
+///     }
+///     Ok(())
+/// });
+/// let show = app.sink("show", |number: u32| println!("{number}"));
+/// app.connect(ticks, show);
+/// let summary = app.run(&Plan::new())?;
+/// assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 5);
+/// # Ok::<(), comporta_runtime::StartError>(())
+/// ```
+pub fn scheduler<T, R>(
+    app: &App,
+    name: impl Into<String>,
+    body: impl FnOnce(Emitter<T>) -> R + Send + 'static,
+) -> Port<T>
+where
+    T: Send + 'static,
+    R: Outcome + 'static,
+{
+    let name = name.into();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (at_stop, own) = (stopped.clone(), name.clone());
+    let on_stop = move || at_stop.store(true, SeqCst);
+    let key = app.add_loop(name, OnDrain::Stops, on_stop, move |push, scheduler, core| {
+        run(scheduler, core, &own, &stopped, push, body);
+    });
+    Port::of(key, 0)
+}
+
+fn run<T: Send + 'static, R: Outcome + 'static>(
+    scheduler: &mut Scheduler,
+    core: &Core,
+    name: &str,
+    stopped: &AtomicBool,
+    push: Push<T>,
+    body: impl FnOnce(Emitter<T>) -> R + 'static,
+) {
+    let emitter = Emitter(Rc::new(Sending { push, under_way: Cell::new(0) }));
+    let sending = emitter.0.clone();
+    let started = scheduler
+        .spawn_fallible(move || body(emitter).into_result().map_err(|error| error.to_string()));
+    match started {
+        Ok(unobserved) => drop(unobserved),
+        Err(error) => return core.report(format!("the event loop `{name}`: {error}")),
+    }
+    let mut closing = false;
+    loop {
+        match scheduler.step() {
+            Ok(Step::Failed(failure)) => report(core, name, &failure),
+            Ok(Step::Resumed | Step::Idle) => {}
+            Ok(Step::Stopped) => closing = true,
+            Ok(Step::Complete) => return,
+            Err(error) => return core.report(format!("the event loop `{name}`: {error}")),
+        }
+        if closing && (sending.under_way.get() == 0 || stopped.load(SeqCst)) {
+            return;
+        }
+    }
+}
+
+/// Sends events of a [`scheduler`] into the program, from its coroutines.
+pub struct Emitter<T: Send + 'static>(Rc<Sending<T>>);
+
+struct Sending<T: Send + 'static> {
+    push: Push<T>,
+    /// Coroutines that are in `send`.
+    under_way: Cell<usize>,
+}
+
+impl<T: Send + 'static> Emitter<T> {
+    /// Sends an event; suspends the coroutine while a queue it goes to is full.
+    ///
+    /// # Errors
+    /// The event, when the program drains or has ended, its queue rejects it, or an admission controller does
+    /// not let it in. [`PushError::Cancelled`] if the program stopped while the event waited, or the coroutine is unwinding.
+    ///
+    /// # Panics
+    /// If it would have to wait outside of a coroutine.
+    pub fn send(&self, event: T) -> Result<(), PushError<T>> {
+        let Sending { push, under_way } = &*self.0;
+        under_way.set(under_way.get() + 1);
+        let _over = UnderWay(under_way);
+        wait_for(push.push_async(event)).unwrap_or(Err(PushError::Cancelled))
+    }
+}
+
+struct UnderWay<'a>(&'a Cell<usize>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl<T: Send + 'static> Clone for Emitter<T> {
+    fn clone(&self) -> Self {
+        Emitter(self.0.clone())
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Emitter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emitter").finish_non_exhaustive()
+    }
+}
