@@ -3,7 +3,9 @@
 
 use crate::phone::{Busy, Fix, Message, Pending, Phone, Time};
 use crate::{ACCURATE, FIXES_MAX, PATIENCE, PAUSE, TRIES_MAX};
-use comporta_scheduler::{Events, Notifier, Scheduler, Step, Wait, listen, sources, spawn_fallible};
+use comporta_scheduler::{
+    Events, Notifier, Scheduler, Step, Wait, listen, sources, spawn_fallible,
+};
 use std::io;
 use std::time::Duration;
 

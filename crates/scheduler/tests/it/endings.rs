@@ -135,7 +135,7 @@ fn a_finalizer_of_a_cancelled_coroutine_cannot_suspend() {
 
 #[test]
 fn a_failure_of_which_nobody_hears_goes_to_the_caller_and_the_loop_goes_on() {
-    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
     drop(scheduler.spawn(|| panic!("on purpose")).unwrap());
     assert!(matches!(scheduler.step().unwrap(), Step::Failed(Failure::Panic(_))));
     let inner = log.clone();
@@ -196,7 +196,7 @@ fn panics_of_drop_and_of_payloads_do_not_break_the_loop() {
             }
         }
     }
-    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
     let result = Bomb(log.clone());
     drop(scheduler.spawn(move || result).unwrap());
     let captured = Bomb(log.clone());
@@ -264,7 +264,7 @@ fn a_finalizer_registered_after_the_finalizers_ran_is_refused() {
 
 #[test]
 fn an_error_of_a_fallible_coroutine_is_a_failure_for_whoever_hears_of_it() {
-    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
     let fails = || -> io::Result<u8> { Err(io::Error::other("no good")) };
     // Nobody holds its handle: the caller hears of it.
     drop(scheduler.spawn_fallible(fails).unwrap());

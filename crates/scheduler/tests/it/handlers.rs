@@ -2,7 +2,7 @@
 
 use crate::{Dropped, Log, scheduler};
 use comporta_scheduler::{
-    Failure, Scheduler, Step, listen, register_source, sleep, sources, spawn, stop, yield_now,
+    Failure, Step, listen, register_source, sleep, sources, spawn, stop, yield_now,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -247,7 +247,7 @@ fn stop_in_a_handler_ends_the_run_when_it_suspends_and_it_can_be_run_again() {
 
 #[test]
 fn stop_from_another_thread_wakes_a_scheduler_that_waits() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let never = sources::callback(|notifier: comporta_scheduler::Notifier<()>| {
         std::mem::forget(notifier);
         Ok(())
@@ -339,7 +339,7 @@ fn dropping_the_scheduler_unwinds_all_and_begins_nothing() {
 
 #[test]
 fn a_scheduler_refuses_to_run_while_its_thread_panics_but_unwinds_its_coroutines() {
-    struct Owner(Option<Scheduler>, Log);
+    struct Owner(Option<crate::Checked>, Log);
     impl Drop for Owner {
         fn drop(&mut self) {
             let mut scheduler = self.0.take().unwrap();

@@ -4,8 +4,11 @@
 use crate::scheduler;
 use comporta_scheduler::net::{TcpListener, TcpStream};
 use comporta_scheduler::{Scheduler, Step, sleep, sources, spawn};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -75,7 +78,7 @@ fn without_descriptors_accept_fails_others_go_on_and_it_works_again() {
 fn exhausts_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const EMFILE: i32 = 24;
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
     scheduler
@@ -181,14 +184,21 @@ fn trims_beside_a_fast_timer() {
 
 #[test]
 fn stacks_are_used_again() {
-    // More coroutines than the system could map stacks for, a few at a time.
     let mut scheduler = scheduler();
+    let stacks = Rc::new(RefCell::new(HashSet::new()));
     for _ in 0..100 {
         for _ in 0..1000 {
-            scheduler.spawn(|| ()).unwrap();
+            let stacks = stacks.clone();
+            scheduler
+                .spawn(move || {
+                    let local = 0_u8;
+                    stacks.borrow_mut().insert((&raw const local).addr());
+                })
+                .unwrap();
         }
         assert_eq!(scheduler.run().unwrap().failed, 0);
     }
+    assert_eq!(stacks.borrow().len(), 1000, "the local lies at one place of each stack");
 }
 
 #[test]
