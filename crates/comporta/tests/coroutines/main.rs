@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 use comporta::scheduler::net::{TcpListener, TcpStream};
-use comporta::scheduler::{Notifier, listen, sleep, sources as events, spawn, yield_now};
+use comporta::scheduler::{Notifier, listen, sleep, sources as events, spawn, stop, yield_now};
 use comporta::testing::Kit;
 use comporta::{App, Ended, Error, Out, Plan, Summary, WhenFull, sources};
 use std::io::{self, Read, Write};
@@ -227,6 +227,34 @@ fn a_handler_that_fails_or_panics_costs_its_event_and_what_it_sent() {
     let mut reasons: Vec<String> = failures.iter().map(|f| f.reason.to_string()).collect();
     reasons.sort();
     assert_eq!(reasons, ["no twos", "the handler panicked: no fours"]);
+}
+
+#[test]
+fn a_handler_that_stops_the_scheduler_or_panics_with_a_payload_that_panics_costs_no_other_event() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "dropped");
+        }
+    }
+    let (app, seen) = (App::new("hostile"), Seen::new());
+    let numbers = app.source("numbers", || 0..20_u8);
+    let hostile = app.stage_coroutine("hostile", 10, |n: u8, out: &mut Out<u8>| {
+        yield_now();
+        match n {
+            5 => stop(),
+            9 => std::panic::panic_any(Bomb),
+            _ => {}
+        }
+        yield_now();
+        out.send(n);
+    });
+    app.connect(numbers, hostile);
+    app.connect(hostile, app.sink("sink", seen.see()));
+    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    check(&summary, Ended::Complete);
+    assert_eq!(seen.sorted(), (0..20).filter(|n| *n != 9).collect::<Vec<_>>());
+    assert_eq!(summary.snapshot.stage("hostile-out").unwrap().counts.failed, 1);
 }
 
 #[test]

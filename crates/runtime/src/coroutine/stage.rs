@@ -28,7 +28,8 @@ use super::event_loop::{OnDrain, report, wait_for};
 use crate::app::App;
 use crate::core::Core;
 use crate::path::push::Push;
-use crate::sync::{Arc, Condvar, Mutex, wait};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, SeqCst, wait};
+use crate::user;
 
 /// What a loop may be allowed to have in flight: less than the coroutines of a scheduler.
 const IN_FLIGHT_MAX: usize = 20_000;
@@ -46,6 +47,8 @@ struct HandOver<I> {
     stage: OnceLock<u32>,
     state: Mutex<State<I>>,
     begun: Condvar,
+    /// The program stops: what is in flight is cancelled.
+    stopped: AtomicBool,
 }
 
 struct State<I> {
@@ -75,6 +78,7 @@ impl<I: Send> HandOver<I> {
             stage: OnceLock::new(),
             state: Mutex::new(state),
             begun: Condvar::new(),
+            stopped: AtomicBool::new(false),
         })
     }
 
@@ -138,6 +142,12 @@ impl<I: Send> HandOver<I> {
         drop(unused);
     }
 
+    /// The program stops.
+    fn stop(&self) {
+        self.stopped.store(true, SeqCst);
+        self.close();
+    }
+
     /// Nothing more is handed over.
     fn close(&self) {
         let before = std::mem::replace(&mut self.state.lock().to_loop, ToLoop::Closed);
@@ -194,7 +204,7 @@ impl App {
     /// coroutine of its own, all of them on one thread, which belongs to this stage. It suspends in the operations of
     /// `comporta_scheduler`, from inside of loops and of other people's functions, while others go on.
     ///
-    /// What the handler sent leaves when it returns. If it returns an error or panics, it costs this event only:
+    /// What the handler sent leaves when it returns; a `stop` of the scheduler that it calls is ignored. If it returns an error or panics, it costs this event only:
     /// what it sent is withdrawn.
     ///
     /// In plans, graphs and snapshots it is three parts: `NAME` has the queue and its bounds; `NAME-loop` is the loop;
@@ -247,7 +257,7 @@ impl App {
         let done = self.add_loop(
             format!("{name}-loop"),
             OnDrain::GoesOn,
-            move || at_stop.close(),
+            move || at_stop.stop(),
             move |push, scheduler, core| run(scheduler, core, &own, &over, push, handler),
         );
         let output =
@@ -330,6 +340,8 @@ fn run<I, O, R>(
         match scheduler.step() {
             Ok(Step::Failed(failure)) => report(core, name, &failure),
             Ok(Step::Resumed | Step::Idle) => {}
+            // A handler may ask for a stop, too, but the others are not its own to end.
+            Ok(Step::Stopped) if !over.stopped.load(SeqCst) => {}
             Ok(Step::Stopped | Step::Complete) => break,
             Err(error) => {
                 core.report(format!("the event loop `{name}`: {error}"));
@@ -391,16 +403,19 @@ fn handle<I, O, R: Outcome>(handler: &impl Fn(I, &mut Out<O>) -> R, event: I) ->
         let mut out = Out::default();
         handler(event, &mut out).into_result().map(|()| out.drain().collect())
     }));
-    match handled.unwrap_or_else(|payload| Err(panicked(&*payload))) {
+    match handled.unwrap_or_else(|payload| Err(panicked(payload))) {
         Ok(sent) => Done { sent, result: Ok(()) },
         Err(error) => Done { sent: Vec::new(), result: Err(error) },
     }
 }
 
-fn panicked(payload: &(dyn Any + Send)) -> Error {
+fn panicked(payload: Box<dyn Any + Send>) -> Error {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    Error::msg(format!("the handler panicked: {}", text.unwrap_or("(no message)")))
+    let error = Error::msg(format!("the handler panicked: {}", text.unwrap_or("(no message)")));
+    // It may panic when it is dropped.
+    user::discard(payload);
+    error
 }
 
 /// Sends what became of an event, when there is room for it. It is refused only if the program stops.
