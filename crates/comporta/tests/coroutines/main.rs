@@ -154,6 +154,25 @@ fn a_drain_ends_a_source_that_waits_and_keeps_what_it_was_sending() {
 }
 
 #[test]
+fn a_drain_ends_a_source_whose_coroutines_send_without_end() {
+    let app = App::new("endless");
+    let (tell, told) = mpsc::channel();
+    let numbers = sources::scheduler(&app, "numbers", |out| {
+        for _ in 0..3 {
+            let out = out.clone();
+            drop(spawn(move || while out.send(1_u8).is_ok() {}));
+        }
+    });
+    let sink = app.sink("sink", move |_: u8| {
+        let _ = tell.send(());
+    });
+    app.connect(numbers, sink);
+    let running = app.start(&Plan::new().threads(1).every(|s| s.capacity(1).batch(1))).unwrap();
+    told.iter().take(10).for_each(drop);
+    check(&running.drain_within(Duration::from_secs(20)), Ended::Drained);
+}
+
+#[test]
 fn a_stop_unwinds_the_coroutines_of_a_source() {
     struct Dropped(mpsc::Sender<&'static str>);
     impl Drop for Dropped {

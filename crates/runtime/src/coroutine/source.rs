@@ -19,9 +19,10 @@ use crate::sync::{Arc, AtomicBool, SeqCst};
 /// and register sources, and sends events through the [`Emitter`]. The source ends when no coroutine is left.
 ///
 /// Unlike other sources it is not pulled; it is declared with the program, under a name that plans know as that
-/// of an input. A coroutine that finds no room for its event is suspended, and the others go on. A drain cancels
-/// the coroutines, except that what they were sending is sent. An error that `body` returns, and a failure of a coroutine of which nobody
-/// else hears, is a problem of the run ([`Summary::problems`](crate::Summary)); the source goes on.
+/// of an input. A coroutine that finds no room for its event is suspended, and the others go on. A drain, and a coroutine
+/// that stops the scheduler, end the source: what was being sent is sent, and the coroutines are cancelled. An error that
+/// `body` returns, and a failure of a coroutine of which nobody else hears, is a problem of the run
+/// ([`Summary::problems`](crate::Summary)); the source goes on.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::{error::Result, plan::Plan}; pub use comporta_runtime::{App, sources}; pub use comporta_scheduler as scheduler; }
@@ -71,7 +72,8 @@ fn run<T: Send + 'static, R: Outcome + 'static>(
     push: Push<T>,
     body: impl FnOnce(Emitter<T>) -> R + 'static,
 ) {
-    let emitter = Emitter(Rc::new(Sending { push, under_way: Cell::new(0) }));
+    let emitter =
+        Emitter(Rc::new(Sending { push, under_way: Cell::new(0), closed: Cell::new(false) }));
     let sending = emitter.0.clone();
     let started = scheduler
         .spawn_fallible(move || body(emitter).into_result().map_err(|error| error.to_string()));
@@ -79,16 +81,15 @@ fn run<T: Send + 'static, R: Outcome + 'static>(
         Ok(unobserved) => drop(unobserved),
         Err(error) => return core.report(format!("the event loop `{name}`: {error}")),
     }
-    let mut closing = false;
     loop {
         match scheduler.step() {
             Ok(Step::Failed(failure)) => report(core, name, &failure),
             Ok(Step::Resumed | Step::Idle) => {}
-            Ok(Step::Stopped) => closing = true,
+            Ok(Step::Stopped) => sending.closed.set(true),
             Ok(Step::Complete) => return,
             Err(error) => return core.report(format!("the event loop `{name}`: {error}")),
         }
-        if closing && (sending.under_way.get() == 0 || stopped.load(SeqCst)) {
+        if sending.closed.get() && (sending.under_way.get() == 0 || stopped.load(SeqCst)) {
             return;
         }
     }
@@ -101,6 +102,8 @@ struct Sending<T: Send + 'static> {
     push: Push<T>,
     /// Coroutines that are in `send`.
     under_way: Cell<usize>,
+    /// The source ends when there are none: it takes nothing more.
+    closed: Cell<bool>,
 }
 
 impl<T: Send + 'static> Emitter<T> {
@@ -113,7 +116,10 @@ impl<T: Send + 'static> Emitter<T> {
     /// # Panics
     /// If it would have to wait outside of a coroutine.
     pub fn send(&self, event: T) -> Result<(), PushError<T>> {
-        let Sending { push, under_way } = &*self.0;
+        let Sending { push, under_way, closed } = &*self.0;
+        if closed.get() {
+            return Err(PushError::Closed(event));
+        }
         under_way.set(under_way.get() + 1);
         let _over = UnderWay(under_way);
         wait_for(push.push_async(event)).unwrap_or(Err(PushError::Cancelled))
