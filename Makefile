@@ -23,7 +23,7 @@ bench: toolchain ## measure against peers, a few minutes
 	$(CARGO) run --release -p comporta-bench -- pipeline
 
 doc: toolchain ## build the documentation and say where it is
-	$(CARGO) doc --workspace --no-deps
+	$(CARGO) doc --workspace --no-deps --features comporta/scheduler
 	@echo "open target/doc/comporta/index.html"
 
 deny: toolchain ## licences and known faults of dependencies, if cargo-deny is there or can be had
@@ -46,14 +46,14 @@ format:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features comporta/scheduler -- -D warnings
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --features comporta/scheduler
 
 # Doc-tests, the code blocks of README.md and the rules of the house (xtask) are among them.
 tests:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --features comporta/scheduler
 
 # Each feature alone, and what only features bring.
 features:
@@ -72,10 +72,10 @@ examples:
 	$(CARGO) run -q --release -p comporta-example-rpc
 	$(CARGO) run -q --release -p comporta-example-callbacks
 
-# Interleavings of the runtime's own locks and threads, explored by shuttle.
+# Interleavings of the runtime's and the scheduler's own locks and threads, explored by shuttle.
 models:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle \
-		$(CARGO) test -p comporta-runtime --lib models
+		$(CARGO) test -p comporta-runtime -p comporta-scheduler --lib models
 
 # Shows that the benchmarks start; nothing is measured.
 smoke:

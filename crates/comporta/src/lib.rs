@@ -27,6 +27,7 @@
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |
+//! | wait in the midst of a handler | feature `scheduler`: `App::stage_coroutine`, `sources::scheduler` |
 //! | say how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
@@ -425,6 +426,12 @@ pub use comporta_runtime::{
 };
 
 pub use comporta_policy as policy;
+#[cfg(feature = "scheduler")]
+pub use comporta_runtime::CoroutineStage;
+/// Sockets, timers, callbacks and blocking calls that read like sequential code (feature `scheduler`): what the
+/// handlers of [`App::stage_coroutine`] and [`sources::scheduler`] call.
+#[cfg(feature = "scheduler")]
+pub use comporta_scheduler as scheduler;
 
 /// Plans as files (feature `plan`): read, checked, shown and compared.
 #[cfg(feature = "plan")]
@@ -446,3 +453,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-policy.md")]
 struct WritingAPolicy;
+
+/// The code blocks of `docs/event-scheduler.md`, likewise.
+#[cfg(all(doctest, feature = "scheduler"))]
+#[doc = include_str!("../../../docs/event-scheduler.md")]
+struct EventScheduler;

@@ -98,9 +98,9 @@ struct Entry {
     extras: Extras,
 }
 
-struct Site<'a> {
+pub(crate) struct Site<'a> {
     core: &'a Core,
-    id: u32,
+    pub(crate) id: u32,
     extras: Extras,
     /// Who is told of events that fail.
     on_failure: Option<OnFailure>,
@@ -617,7 +617,7 @@ impl App {
         StageRef { app: self, key, refs: H::Ports::refs(key), takes: PhantomData }
     }
 
-    fn add(
+    pub(crate) fn add(
         &self,
         name: String,
         kind: Kind,

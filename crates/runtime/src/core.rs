@@ -77,8 +77,10 @@ pub(crate) struct Core {
     tested: bool,
     /// What a test says of the machine's CPUs.
     pub(crate) cpu_usage: AtomicU32,
-    /// Stages that a test holds back, and their tokens.
+    /// Stages that are held back, and their tokens.
     held: Mutex<HashMap<u32, Vec<Token>>>,
+    /// Some stage was ever held back: most programs never look.
+    holds: AtomicBool,
     pub(crate) stopped: AtomicBool,
     pub(crate) run: Mutex<RunState>,
     pub(crate) changed: Condvar,
@@ -149,6 +151,7 @@ impl Core {
             tested,
             cpu_usage: AtomicU32::new(0),
             held: Mutex::default(),
+            holds: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             run: Mutex::new(RunState::new(live)),
             changed: Condvar::new(),
@@ -179,10 +182,12 @@ impl Core {
         self.tested
     }
 
-    /// For tests: a held stage's tokens are set aside until it is let go.
+    /// A held stage's tokens are set aside until it is let go: it is not visited. For tests, and for stages
+    /// that have handed over as many events as they may.
     pub(crate) fn hold(&self, stage: u32, hold: bool) {
         let mut held = self.held.lock();
         if hold {
+            self.holds.store(true, SeqCst);
             held.entry(stage).or_default();
         } else if let Some(tokens) = held.remove(&stage) {
             drop(held);
@@ -190,9 +195,11 @@ impl Core {
         }
     }
 
-    /// For tests: whether a token belongs to a held stage, which then keeps it.
+    /// Whether a token belongs to a held stage, which then keeps it.
+    #[inline]
     pub(crate) fn is_held(&self, token: Token) -> bool {
-        self.tested && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
+        self.holds.load(Relaxed)
+            && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
     }
 
     pub(crate) fn inlet<T: 'static>(&self, stage: StageId) -> Arc<dyn Inlet<T>> {

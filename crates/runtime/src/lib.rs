@@ -17,6 +17,7 @@
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
 //! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
+//! | event schedulers as sources, and stages of coroutines | `coroutine` (feature `scheduler`) |
 //! | the same program in a test, step by step | [`testing`] |
 
 mod sync;
@@ -54,6 +55,8 @@ mod cluster_control;
 mod cluster_state;
 mod rehearse;
 mod color;
+#[cfg(feature = "scheduler")]
+mod coroutine;
 pub mod sources;
 pub mod testing;
 #[cfg(all(test, shuttle))]
@@ -61,6 +64,8 @@ mod models;
 
 pub use app::{App, Replicate, StageOf, StageRef};
 pub use control::{Control, ControlError};
+#[cfg(feature = "scheduler")]
+pub use coroutine::CoroutineStage;
 pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
 pub use latency::Latency;

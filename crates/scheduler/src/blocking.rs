@@ -1,9 +1,11 @@
-//! Work that blocks, on threads of its own: [`spawn_blocking`]. The threads belong to the scheduler,
+//! Work that blocks, on threads of its own: [`spawn_blocking`], and the places of the threads that blocking
+//! sources have. The threads of the former belong to the scheduler,
 //! are started as they are needed, up to a number, and end when they had nothing to do for a while.
 //! Invariant: jobs run, and are dropped, under no lock.
 
 use crate::Failure;
-use crate::events::{Events, Notifier};
+use crate::events::Events;
+use crate::notifier::Notifier;
 use crate::source::{EventSource, Registration};
 use crate::task::current;
 use std::any::Any;
@@ -11,6 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -66,6 +69,38 @@ pub fn spawn_blocking<T: Send + 'static>(
     let threads = core.threads().clone();
     let outcome = Events::of(&core, BlockingJob { f, threads }, 1)?;
     Ok(BlockingHandle { outcome })
+}
+
+/// Counts the threads of blocking sources, which may outlive them by one call.
+pub(crate) struct ThreadPlaces {
+    taken: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// A thread's place; free again when it is dropped.
+pub(crate) struct ThreadPlace(Arc<AtomicUsize>);
+
+impl ThreadPlaces {
+    pub(crate) fn new(most: usize) -> ThreadPlaces {
+        ThreadPlaces { taken: Arc::new(AtomicUsize::new(0)), most }
+    }
+
+    pub(crate) fn take(&self) -> io::Result<ThreadPlace> {
+        // Only the scheduler's thread adds, so it cannot come to more than the bound.
+        if self.taken.load(Relaxed) >= self.most {
+            let message =
+                format!("{} blocking sources have threads, which is the limit", self.most);
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
+        }
+        self.taken.fetch_add(1, Relaxed);
+        Ok(ThreadPlace(self.taken.clone()))
+    }
+}
+
+impl Drop for ThreadPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A job is an asynchronous source of one event.

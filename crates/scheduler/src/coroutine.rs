@@ -16,6 +16,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::repository::Cause;
 use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{CoroutineResult, Yielder};
 use std::cell::Cell;
@@ -35,13 +36,13 @@ const MARGIN: usize = 4096;
 
 /// What `suspend` needs of the coroutine it suspends.
 struct Link {
-    yielder: Cell<*const Yielder<(), ()>>,
+    yielder: Cell<*const Yielder<Cause, ()>>,
     /// An address in the frame that suspended it.
     suspended_at: Cell<usize>,
 }
 
 pub(crate) struct Coroutine {
-    raw: corosensei::Coroutine<(), (), (), DefaultStack>,
+    raw: corosensei::Coroutine<Cause, (), (), DefaultStack>,
     link: Box<Link>,
     /// Where the stack ends; corosensei owns it until the coroutine has ended.
     limit: usize,
@@ -54,7 +55,7 @@ impl Coroutine {
         let (limit, base) = (stack.0.limit().get(), stack.0.base().get());
         // Boxed, because corosensei hands over no more than 1 KiB.
         let body = Box::new(body);
-        let raw = corosensei::Coroutine::with_stack(stack.0, move |yielder, ()| {
+        let raw = corosensei::Coroutine::with_stack(stack.0, move |yielder, _begin| {
             let running = RUNNING.get();
             // SAFETY: `resume` has set `RUNNING` to the link of this coroutine, boxed beside it, and
             // borrows both until the switch returns.
@@ -67,11 +68,11 @@ impl Coroutine {
         Coroutine { raw, link: Box::new(link), limit, base }
     }
 
-    /// Runs it until it suspends or ends; returns whether it ended.
+    /// Runs it until it suspends or ends; returns whether it ended. What suspended it returns `cause`.
     #[inline]
-    pub(crate) fn resume(&mut self) -> bool {
+    pub(crate) fn resume(&mut self, cause: Cause) -> bool {
         let _outer = Outer(RUNNING.replace(&raw const *self.link));
-        let result = self.raw.resume(());
+        let result = self.raw.resume(cause);
         matches!(result, CoroutineResult::Return(()))
     }
 
@@ -114,14 +115,14 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Suspends the innermost coroutine that runs on this thread; returns when it is resumed.
+/// Suspends the innermost coroutine that runs on this thread; returns why it was resumed.
 ///
 /// Never inlined, so that its frame is small and stands right above the switch (see `trim`).
 ///
 /// # Panics
 /// Outside of a coroutine.
 #[inline(never)]
-pub(crate) fn suspend() {
+pub(crate) fn suspend() -> Cause {
     let link = RUNNING.get();
     assert!(!link.is_null(), "only a coroutine can be suspended");
     let marker = 0_u8;
@@ -130,7 +131,7 @@ pub(crate) fn suspend() {
     // runs, because user code that gets here is called by it.
     unsafe {
         (*link).suspended_at.set((&raw const marker).addr());
-        (*(*link).yielder.get()).suspend(());
+        (*(*link).yielder.get()).suspend(())
     }
 }
 
@@ -237,21 +238,22 @@ mod tests {
         let mut coroutine = Coroutine::new(pool().take().unwrap(), move || {
             deep(100, &|| {
                 inner.set(1);
-                suspend();
+                assert_eq!(suspend(), Cause::Event);
                 inner.set(2);
             });
         });
-        assert!(!coroutine.resume());
+        assert!(!coroutine.resume(Cause::Event));
         assert_eq!(log.get(), 1);
-        assert!(coroutine.resume());
+        assert!(coroutine.resume(Cause::Event));
         assert_eq!(log.get(), 2);
     }
 
     #[test]
     fn a_resume_that_panics_leaves_no_coroutine_running() {
         let mut coroutine = Coroutine::new(pool().take().unwrap(), || ());
-        assert!(coroutine.resume());
-        let resumed = panic::catch_unwind(panic::AssertUnwindSafe(|| coroutine.resume()));
+        assert!(coroutine.resume(Cause::Event));
+        let resumed =
+            panic::catch_unwind(panic::AssertUnwindSafe(|| coroutine.resume(Cause::Event)));
         assert!(resumed.is_err(), "it has ended");
         assert!(RUNNING.get().is_null());
     }
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     #[ignore = "ends its process: run by a_body_that_unwinds_aborts_the_process"]
     fn unwinds() {
-        Coroutine::new(pool().take().unwrap(), || panic!("on purpose")).resume();
+        Coroutine::new(pool().take().unwrap(), || panic!("on purpose")).resume(Cause::Event);
     }
 
     #[test]
@@ -278,29 +280,29 @@ mod tests {
             for calls in [0, 10, 300, 3] {
                 deep(300, &|| ());
                 let kept = std::hint::black_box([calls; 100]);
-                assert_eq!(deep(calls, &suspend), calls);
+                assert_eq!(deep(calls, &|| assert_eq!(suspend(), Cause::Event)), calls);
                 assert_eq!(std::hint::black_box(kept), [calls; 100]);
             }
         });
         for _ in 0..4 {
-            assert!(!coroutine.resume());
+            assert!(!coroutine.resume(Cause::Event));
             coroutine.trim();
         }
-        assert!(coroutine.resume());
+        assert!(coroutine.resume(Cause::Event));
     }
 
     #[test]
     fn a_coroutine_suspended_from_inside_a_foreign_one_is_not_trimmed_but_goes_on() {
         let mut outer = Coroutine::new(pool().take().unwrap(), || {
             let mut foreign = corosensei::Coroutine::<(), (), u8>::new(|_, ()| {
-                suspend();
+                assert_eq!(suspend(), Cause::Event);
                 7
             });
             assert_eq!(foreign.resume(()).as_return(), Some(7));
         });
-        assert!(!outer.resume());
+        assert!(!outer.resume(Cause::Event));
         outer.trim();
-        assert!(outer.resume());
+        assert!(outer.resume(Cause::Event));
     }
 
     #[test]

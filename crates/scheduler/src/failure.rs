@@ -9,7 +9,8 @@ use thiserror::Error;
 /// Why a coroutine did not come to its end.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// A handler of a source returned an error, or its source failed.
+    /// It returned an error ([`spawn_fallible`](crate::spawn_fallible), the handler of a source), or its
+    /// source failed.
     #[error("the handler failed: {0}")]
     Error(#[source] Box<dyn Error + 'static>),
     /// It panicked, with this payload.
@@ -38,6 +39,16 @@ impl Outcome for () {
 impl<E: Into<Box<dyn Error + 'static>>> Outcome for Result<(), E> {
     fn into_result(self) -> Result<(), Box<dyn Error + 'static>> {
         self.map_err(Into::into)
+    }
+}
+
+/// What is called with a failure of which nobody else hears.
+pub(crate) type FailureHook = Box<dyn FnMut(&Failure)>;
+
+/// Calls the hook; a panic of it is nobody's.
+pub(crate) fn call_hook(hook: &mut FailureHook, failure: &Failure) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(failure))) {
+        discard(payload);
     }
 }
 

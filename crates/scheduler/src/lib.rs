@@ -46,7 +46,7 @@
 //! | file | what |
 //! |---|---|
 //! | `source` | the [`EventSource`] trait and its kinds: [`sources`] |
-//! | `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
+//! | `notifier`, `mailbox`, `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
 //! | `observer` | `wait_for_events`: asks the demultiplexers one after the other, each with a bounded wait |
 //! | `repository` | identifiers to handler objects; the ready queue |
 //! | `scheduler` | [`Scheduler`]: `register_source`, `step`, `run`, `stop` |
@@ -75,7 +75,8 @@
 //! |---|---|
 //! | a handler never suspends | it holds the thread; the others go on when it ends. Any operation counts as a point to suspend: after 128 of them others go first |
 //! | a source is always ready | its handler is resumed once a turn; the ready queue is first in, first out, and the observer is asked at least every 64 handlers |
-//! | a coroutine panics, or the handler of a source returns an error | its finalizers see it, then whoever joins it; if there is neither, the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a coroutine panics, or the handler of a source or a [`spawn_fallible`] coroutine returns an error | its finalizers see it, then the holder of its handle; if there is neither, [`Builder::on_failure`] and the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
+//! | a handler adds finalizers without end | the 1,025th [`on_end`] panics |
 //! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
 //! | it catches that unwinding | it unwinds again where it suspends next |
 //! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
@@ -93,9 +94,13 @@ compile_error!(
      of a handler must not end the others"
 );
 
+mod sync;
 mod clock;
 mod table;
+mod fifo;
 mod source;
+mod notifier;
+mod mailbox;
 mod events;
 mod observer;
 mod repository;
@@ -112,17 +117,16 @@ pub mod net;
 
 pub use blocking::{BlockingHandle, spawn_blocking};
 pub use channel::{Receiver, Sender, channel};
-pub use events::{Events, Notifier, NotifyError, Ready};
+pub use events::{Events, Ready};
 pub use failure::{Failure, Outcome};
+pub use notifier::{Notifier, NotifyError};
 pub use scheduler::{Builder, Handle, Scheduler, Step, Summary, listen, register_source};
 pub use source::{EventSource, Registration};
-pub use task::{JoinHandle, now, on_end, sleep, spawn, stop, yield_now};
+pub use task::{JoinHandle, now, on_end, sleep, spawn, spawn_fallible, stop, yield_now};
 pub use wait::{Selectable, Wait};
 
-/// The code of the guide compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/event-scheduler.md")]
-mod guide {}
+#[cfg(all(test, shuttle))]
+mod models;
 
 /// The kinds of sources, each as a constructor.
 pub mod sources {

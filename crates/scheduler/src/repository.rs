@@ -1,67 +1,102 @@
-//! The handler repository (the document's *Routine Pool*): a table from identifiers to handler
-//! objects, and the ready queue of those that can go on.
+//! The handler repository (the document's *Routine Pool*): a table of handler objects, and the ready queue
+//! of those that can go on.
 //!
-//! A handler object is a coroutine, which is the handler with its parameters and wherever it stands,
-//! and its [`Control`], which others may hold too. `Core::get_ready_object` takes from here, and asks
-//! the observer when the queue is empty.
+//! A [`Handler`] is a coroutine, which is the handler with its parameters and wherever it stands, and what
+//! its handle, those who wake it and the scheduler know of it. `Core::get_ready_object` takes from here,
+//! and asks the observer when the queue is empty.
 //!
-//! Invariant: an object stands in the ready queue at most once, and exactly when it is `Ready`; so the
+//! Invariant: a handler stands in the ready queue at most once, and exactly when it is `Ready`; so the
 //! queue is no longer than the table. The queue is first in, first out: whoever is in it is resumed
 //! before whatever comes to be ready later.
 
 use crate::Failure;
-use crate::coroutine::Coroutine;
+use crate::coroutine::{Coroutine, Stack};
+use crate::fifo::Fifo;
 use crate::table::{Key, Table};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Wakes a suspended handler. Whoever keeps one forgets it when the handler goes on: a list of those
-/// that wait, a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waker(Key);
-
-/// What ran out or came first, for the handler that is resumed.
+/// Why a handler goes on: what it is resumed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Event,
     Deadline,
+    /// It is to unwind.
+    Cancelled,
 }
 
 pub(crate) type Finalizer = Box<dyn FnOnce(Result<(), &Failure>)>;
 
-/// What a handler, its handle and the scheduler share.
-pub(crate) struct Control {
+/// The finalizers that one handler may have.
+pub(crate) const FINALIZERS_MAX: usize = 1024;
+
+/// Why a finalizer was not taken; it is given back.
+pub(crate) enum Refused {
+    /// All have run.
+    Late(Finalizer),
+    /// There are [`FINALIZERS_MAX`].
+    Full(Finalizer),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    Running,
+    Suspended,
+    Ended,
+}
+
+/// Whether a stack may hold pages that it does not use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trim {
+    /// It ran since the last sweep.
+    Ran,
+    /// It did not run since the last sweep, and was not trimmed.
+    Due,
+    Done,
+}
+
+/// A handler object.
+pub(crate) struct Handler {
+    /// Borrowed while it runs; empty after its end.
+    coroutine: RefCell<Option<Coroutine>>,
+    ready: Rc<Fifo<Rc<Handler>>>,
     key: Cell<Option<Key>>,
+    state: Cell<State>,
     cause: Cell<Cause>,
     cancelled: Cell<bool>,
+    trim: Cell<Trim>,
     /// `None` after they have run.
     finalizers: RefCell<Option<Vec<Finalizer>>>,
 }
 
-impl Control {
-    pub(crate) fn new() -> Rc<Control> {
-        Rc::new(Control {
-            key: Cell::new(None),
-            cause: Cell::new(Cause::Event),
-            cancelled: Cell::new(false),
-            finalizers: RefCell::new(Some(Vec::new())),
-        })
-    }
-
-    /// Wakes it from the suspension that comes next.
+impl Handler {
+    /// Returns `true` if it can be woken: it does not run, and does not go on for another reason.
     #[inline]
-    pub(crate) fn waker(&self) -> Waker {
-        Waker(self.key.get().expect("a handler runs only after it was put in the table"))
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.state.get() == State::Suspended
     }
 
-    pub(crate) fn key(&self) -> Option<Key> {
-        self.key.get()
+    /// Makes a suspended handler ready.
+    #[inline]
+    pub(crate) fn wake(self: Rc<Handler>, cause: Cause) {
+        debug_assert!(self.is_suspended(), "a handler stands in the ready queue once");
+        self.make_ready(cause);
+    }
+
+    /// Makes the running handler ready again: it suspends only to let others go first.
+    #[inline]
+    pub(crate) fn requeue(self: Rc<Handler>) {
+        debug_assert!(self.state.get() == State::Running, "it calls this itself");
+        self.make_ready(Cause::Event);
     }
 
     #[inline]
-    pub(crate) fn cause(&self) -> Cause {
-        self.cause.get()
+    fn make_ready(self: Rc<Handler>, cause: Cause) {
+        self.state.set(State::Ready);
+        self.cause.set(cause);
+        let ready = self.ready.clone();
+        ready.push(self);
     }
 
     #[inline]
@@ -69,18 +104,46 @@ impl Control {
         self.cancelled.get()
     }
 
-    pub(crate) fn cancel(&self) {
+    /// Has it unwind from where it is suspended, or suspends next.
+    pub(crate) fn cancel(self: &Rc<Handler>) {
         self.cancelled.set(true);
+        if self.is_suspended() {
+            self.clone().wake(Cause::Cancelled);
+        }
     }
 
-    /// Adds a finalizer; gives it back if all have run.
-    pub(crate) fn push_finalizer(&self, finalizer: Finalizer) -> Result<(), Finalizer> {
+    /// Runs it until it suspends or ends. Returns its stack if it has ended.
+    #[inline(always)]
+    pub(crate) fn resume(&self) -> Option<Stack> {
+        self.state.set(State::Running);
+        self.trim.set(Trim::Ran);
+        let cause = if self.cancelled.get() { Cause::Cancelled } else { self.cause.get() };
+        let mut coroutine = self.coroutine.borrow_mut();
+        let running = coroutine.as_mut().expect("what has ended is not ready");
+        if running.resume(cause) {
+            return self.end(coroutine.take());
+        }
+        if self.state.get() == State::Running {
+            self.state.set(State::Suspended);
+        }
+        None
+    }
+
+    #[cold]
+    fn end(&self, coroutine: Option<Coroutine>) -> Option<Stack> {
+        self.state.set(State::Ended);
+        coroutine.map(Coroutine::into_stack)
+    }
+
+    /// Adds a finalizer.
+    pub(crate) fn push_finalizer(&self, finalizer: Finalizer) -> Result<(), Refused> {
         match &mut *self.finalizers.borrow_mut() {
+            None => Err(Refused::Late(finalizer)),
+            Some(finalizers) if finalizers.len() >= FINALIZERS_MAX => Err(Refused::Full(finalizer)),
             Some(finalizers) => {
                 finalizers.push(finalizer);
                 Ok(())
             }
-            None => Err(finalizer),
         }
     }
 
@@ -95,55 +158,29 @@ impl Control {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Ready,
-    Running,
-    Suspended,
-}
-
-pub(crate) struct HandlerObject {
-    /// Not here while it runs.
-    coroutine: Option<Coroutine>,
-    control: Rc<Control>,
-    state: State,
-    trim: Trim,
-}
-
-/// Whether a stack may hold pages that it does not use.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trim {
-    /// It ran since the last sweep.
-    Ran,
-    /// It did not run since the last sweep, and was not trimmed.
-    Due,
-    Done,
-}
-
-/// A handler on its way to be resumed.
-pub(crate) struct ReadyObject {
-    pub(crate) key: Key,
-    pub(crate) coroutine: Coroutine,
-    pub(crate) control: Rc<Control>,
-}
-
 pub(crate) struct Repository {
-    objects: Table<HandlerObject>,
-    ready: VecDeque<Key>,
+    handlers: RefCell<Table<Rc<Handler>>>,
+    /// How many there are.
+    len: Cell<usize>,
+    ready: Rc<Fifo<Rc<Handler>>>,
 }
 
 impl Repository {
     pub(crate) fn new() -> Repository {
-        Repository { objects: Table::new(), ready: VecDeque::new() }
+        Repository {
+            handlers: RefCell::new(Table::new()),
+            len: Cell::new(0),
+            ready: Rc::new(Fifo::new()),
+        }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.len.get()
     }
 
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        self.objects.keys().collect()
+    pub(crate) fn handlers(&self) -> Vec<Rc<Handler>> {
+        self.handlers.borrow().iter().cloned().collect()
     }
 
     #[inline]
@@ -151,94 +188,61 @@ impl Repository {
         !self.ready.is_empty()
     }
 
-    /// Puts a handler that has not begun into the table and the ready queue.
-    pub(crate) fn create_object(&mut self, coroutine: Coroutine, control: Rc<Control>) {
-        let object = HandlerObject {
-            coroutine: Some(coroutine),
-            control: control.clone(),
-            state: State::Ready,
-            trim: Trim::Ran,
-        };
-        let key = self.objects.insert(object);
-        control.key.set(Some(key));
-        self.ready.push_back(key);
+    /// Puts a handler that has not begun into the table and the ready queue. `begin` makes its coroutine.
+    pub(crate) fn create_object(
+        &self,
+        begin: impl FnOnce(Rc<Handler>) -> Coroutine,
+    ) -> Rc<Handler> {
+        let handler = Rc::new(Handler {
+            coroutine: RefCell::new(None),
+            ready: self.ready.clone(),
+            key: Cell::new(None),
+            state: Cell::new(State::Ready),
+            cause: Cell::new(Cause::Event),
+            cancelled: Cell::new(false),
+            trim: Cell::new(Trim::Ran),
+            finalizers: RefCell::new(Some(Vec::new())),
+        });
+        handler.coroutine.replace(Some(begin(handler.clone())));
+        handler.key.set(Some(self.handlers.borrow_mut().insert(handler.clone())));
+        self.len.set(self.len.get() + 1);
+        self.ready.push(handler.clone());
+        handler
     }
 
     /// Takes the first handler of the ready queue out, to be resumed.
     #[inline]
-    pub(crate) fn pop_ready(&mut self) -> Option<ReadyObject> {
-        let key = self.ready.pop_front()?;
-        let object = self.objects.get_mut(key).expect("what ended stands in no queue");
-        object.state = State::Running;
-        object.trim = Trim::Ran;
-        let coroutine = object.coroutine.take().expect("a ready handler does not run");
-        Some(ReadyObject { key, coroutine, control: object.control.clone() })
+    pub(crate) fn pop_ready(&self) -> Option<Rc<Handler>> {
+        self.ready.pop()
     }
 
-    /// Puts a handler that suspended back. It is ready if it was woken, or yielded, meanwhile.
-    #[inline]
-    pub(crate) fn put_back(&mut self, key: Key, coroutine: Coroutine) {
-        let object = self.objects.get_mut(key).expect("only `remove` takes it out of the table");
-        object.coroutine = Some(coroutine);
-        if object.state == State::Running {
-            object.state = State::Suspended;
-        }
-    }
-
-    /// Takes a handler that ended out of the table. To be dropped when nothing is borrowed: what it
-    /// holds may be the user's.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<HandlerObject> {
-        let object = self.objects.remove(key)?;
-        object.control.key.set(None);
-        Some(object)
-    }
-
-    /// Makes the running handler ready again: it suspends only to let others go first.
-    pub(crate) fn requeue(&mut self, Waker(key): Waker) {
-        let object = self.objects.get_mut(key).expect("it runs");
-        if object.state == State::Running {
-            object.state = State::Ready;
-            self.ready.push_back(key);
-        }
-    }
-
-    /// Makes a suspended handler ready. Returns `false` if it was woken already.
-    #[inline]
-    pub(crate) fn wake(&mut self, Waker(key): Waker, cause: Cause) -> bool {
-        match self.objects.get_mut(key) {
-            Some(object) if object.state == State::Suspended => {
-                object.state = State::Ready;
-                object.control.cause.set(cause);
-                self.ready.push_back(key);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Wakes a handler whatever it waits for; one that runs or is ready needs no waking.
-    pub(crate) fn interrupt(&mut self, key: Key) {
-        self.wake(Waker(key), Cause::Event);
-    }
-
-    pub(crate) fn control(&self, key: Key) -> Option<&Rc<Control>> {
-        self.objects.get(key).map(|object| &object.control)
+    /// Takes a handler that ended out of the table.
+    pub(crate) fn remove(&self, handler: &Handler) {
+        let key = handler.key.take().expect("a handler ends once");
+        let removed = self.handlers.borrow_mut().remove(key);
+        self.len.set(self.len.get() - 1);
+        drop(removed);
     }
 
     /// Trims up to `most` stacks of handlers that have not run since the last sweep, or of all that
     /// are suspended if the scheduler `idles`. Returns whether there are some left to trim.
-    pub(crate) fn sweep(&mut self, most: usize, idles: bool) -> bool {
+    pub(crate) fn sweep(&self, most: usize, idles: bool) -> bool {
         let (mut trimmed, mut left) = (0, false);
-        for object in self.objects.iter_mut().filter(|object| object.state == State::Suspended) {
-            match (object.trim, &mut object.coroutine) {
-                (Trim::Done, _) | (_, None) => {}
-                (Trim::Ran, _) if !idles => {
-                    object.trim = Trim::Due;
+        for handler in self.handlers.borrow().iter() {
+            if handler.state.get() != State::Suspended {
+                continue;
+            }
+            match handler.trim.get() {
+                Trim::Done => {}
+                Trim::Ran if !idles => {
+                    handler.trim.set(Trim::Due);
                     left = true;
                 }
-                (_, Some(coroutine)) if trimmed < most => {
-                    coroutine.trim();
-                    object.trim = Trim::Done;
+                _ if trimmed < most => {
+                    if let Some(coroutine) = &mut *handler.coroutine.borrow_mut() {
+                        coroutine.trim();
+                    }
+                    handler.trim.set(Trim::Done);
                     trimmed += 1;
                 }
                 _ => left = true,

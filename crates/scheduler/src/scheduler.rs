@@ -5,10 +5,11 @@ use crate::Failure;
 use crate::clock::Clock;
 use crate::core::{Core, Limits};
 use crate::events::Events;
-use crate::failure::Outcome;
+use crate::failure::{FailureHook, Outcome};
 use crate::observer::Inbox;
 use crate::source::EventSource;
 use crate::task::{self, JoinHandle};
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
@@ -29,6 +30,8 @@ const COROUTINES_MAX: usize = 30_000;
 const WAIT_MAX: Duration = Duration::from_millis(5);
 const TRIM_AFTER: Duration = Duration::from_millis(100);
 const BLOCKING_THREADS_MAX: usize = 16;
+/// Far more than devices; a program that needs more of them should not give each a thread.
+const SOURCE_THREADS_MAX: usize = 256;
 
 /// Waits for event sources of every kind on one thread, and runs their handlers as coroutines.
 ///
@@ -147,14 +150,27 @@ impl Scheduler {
         task::start(&self.core, || Ok(f()))
     }
 
+    /// Runs `f` in a new coroutine. An error that it returns is a [`Failure`].
+    ///
+    /// # Errors
+    /// As [`spawn_fallible`](crate::spawn_fallible).
+    pub fn spawn_fallible<T: 'static, E: Into<Box<dyn Error>> + 'static>(
+        &mut self,
+        f: impl FnOnce() -> Result<T, E> + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        task::start_fallible(&self.core, f)
+    }
+
     /// Resumes at most one coroutine: the first that is ready, or the first for which there is an
     /// event. Waits for it.
     ///
     /// # Errors
     /// If the operating system cannot be asked for events, or the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
-        let _entered = self.core.enter();
-        self.step_entered(None)
+        let entered = self.core.enter();
+        let step = self.step_entered(None);
+        entered.leave();
+        step
     }
 
     /// As [`Scheduler::step`], but waits no longer than `limit`; [`Duration::ZERO`] does not wait.
@@ -166,6 +182,7 @@ impl Scheduler {
         self.step_entered(Some(limit))
     }
 
+    #[inline(always)]
     fn step_entered(&self, limit: Option<Duration>) -> io::Result<Step> {
         let core = &self.core;
         if thread::panicking() {
@@ -174,7 +191,10 @@ impl Scheduler {
                 "the thread is panicking, so no coroutine can be resumed",
             ));
         }
-        let deadline = core.deadline(limit.filter(|limit| !limit.is_zero()));
+        let deadline = match limit {
+            None | Some(Duration::ZERO) => None,
+            limit => core.deadline(limit),
+        };
         let mut wait = limit;
         loop {
             if core.observer.inbox().take_stop() {
@@ -183,15 +203,16 @@ impl Scheduler {
             if core.handlers() == 0 {
                 return Ok(Step::Complete);
             }
-            if let Some(object) = core.get_ready_object(wait)? {
-                core.resume(object);
-                return Ok(core.take_unclaimed().map_or(Step::Resumed, Step::Failed));
+            if let Some(handler) = core.get_ready_object(wait)? {
+                return Ok(match core.resume(&handler) {
+                    None => Step::Resumed,
+                    Some(failure) => Step::Failed(failure),
+                });
             }
             if wait == Some(Duration::ZERO) {
                 return Ok(Step::Idle);
             }
             if let Some(deadline) = deadline {
-                core.observer.clock().jump_to(deadline);
                 wait = Some(deadline.saturating_duration_since(core.observer.now()));
             }
         }
@@ -219,7 +240,7 @@ impl Scheduler {
     }
 
     /// Runs `f` in a new coroutine, and all others with it, until it has ended. Failures of others of
-    /// which nobody hears are dropped: see [`Scheduler::run`].
+    /// which nobody else hears go to [`Builder::on_failure`] only.
     ///
     /// # Errors
     /// The coroutine's failure: a panic, or [`Failure::Cancelled`] if the scheduler was stopped
@@ -326,11 +347,11 @@ pub fn listen<S: EventSource>(source: S) -> io::Result<Events<S::Event>> {
 }
 
 /// The bounds of a scheduler, to be chosen before it is built.
-#[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
     limits: Limits,
     virtual_time: bool,
+    on_failure: Option<FailureHook>,
 }
 
 impl Builder {
@@ -343,8 +364,10 @@ impl Builder {
                 wait_max: WAIT_MAX,
                 trim_after: TRIM_AFTER,
                 blocking_threads_max: BLOCKING_THREADS_MAX,
+                source_threads_max: SOURCE_THREADS_MAX,
             },
             virtual_time: false,
+            on_failure: None,
         }
     }
 
@@ -374,8 +397,8 @@ impl Builder {
         self
     }
 
-    /// How long the scheduler must have been idle before it gives the unused pages of suspended
-    /// stacks back to the system (default 100 ms).
+    /// How long the scheduler must have been idle, or a coroutine of a busy one must not have run, before the
+    /// unused pages of suspended stacks are given back to the system (default 100 ms, or a little more).
     pub fn trim_after(mut self, idle: Duration) -> Builder {
         self.limits.trim_after = idle;
         self
@@ -384,6 +407,21 @@ impl Builder {
     /// How many threads [`spawn_blocking`](crate::spawn_blocking) may use (default 16, at least 1).
     pub fn blocking_threads_max(mut self, threads: usize) -> Builder {
         self.limits.blocking_threads_max = threads.max(1);
+        self
+    }
+
+    /// How many threads blocking sources may have (default 256); to register another is an error. The
+    /// thread of a source that was taken out counts until the call that is under way returns.
+    pub fn source_threads_max(mut self, threads: usize) -> Builder {
+        self.limits.source_threads_max = threads;
+        self
+    }
+
+    /// Calls `hook` with each failure of a coroutine that has neither a finalizer nor a handle, before
+    /// [`step`](Scheduler::step), [`run`](Scheduler::run) or [`block_on`](Scheduler::block_on) goes on.
+    /// It may not suspend; a panic of it is dropped.
+    pub fn on_failure(mut self, hook: impl FnMut(&Failure) + 'static) -> Builder {
+        self.on_failure = Some(Box::new(hook));
         self
     }
 
@@ -400,6 +438,12 @@ impl Builder {
     /// If the system has no descriptors left.
     pub fn build(self) -> io::Result<Scheduler> {
         let clock = if self.virtual_time { Clock::virtual_time() } else { Clock::System };
-        Ok(Scheduler { core: Core::new(self.limits, clock)? })
+        Ok(Scheduler { core: Core::new(self.limits, clock, self.on_failure)? })
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("limits", &self.limits).finish_non_exhaustive()
     }
 }

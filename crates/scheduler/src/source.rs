@@ -12,10 +12,12 @@
 //! | descriptors | [`readable`], [`writable`] | the operating system |
 
 use crate::core::Core;
-use crate::events::{Notifier, Ready};
+use crate::events::{Events, Ready};
+use crate::mailbox::Mailbox;
+use crate::notifier::{Notified, Notifier};
 use crate::observer::Reported;
-use crate::table::Key;
 use mio::Interest;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -72,25 +74,32 @@ pub trait EventSource {
 /// A registration that is dropped without any of them is a source that has ended.
 pub struct Registration<'a, E> {
     core: &'a Rc<Core>,
-    key: Key,
-    notifier: Notifier<E>,
+    capacity: usize,
+    /// What the registration comes to.
+    events: &'a Cell<Option<Events<E>>>,
 }
 
 impl<'a, E: 'static> Registration<'a, E> {
-    pub(crate) fn new(core: &'a Rc<Core>, key: Key, notifier: Notifier<E>) -> Self {
-        Registration { core, key, notifier }
+    pub(crate) fn new(
+        core: &'a Rc<Core>,
+        capacity: usize,
+        events: &'a Cell<Option<Events<E>>>,
+    ) -> Self {
+        Registration { core, capacity, events }
     }
 
     /// Bounds the events that are kept until the handler takes them (default 1,024, at least 1).
     #[must_use]
     pub fn capacity(self, events: usize) -> Self {
-        self.notifier.set_capacity(events);
-        self
+        Registration { capacity: events.max(1), ..self }
     }
 
     /// For a source that calls back: what to call.
     pub fn notifier(self) -> Notifier<E> {
-        self.notifier
+        let (key, signal, waiting) = self.core.observer.add_notified();
+        let (notifier, notified) = Notified::new(self.capacity, signal, waiting);
+        self.events.set(Some(Events::shared(self.core, key, notified)));
+        notifier
     }
 
     /// For a source that can be waited for with a time limit: `poll` waits up to the time it is given
@@ -98,27 +107,30 @@ impl<'a, E: 'static> Registration<'a, E> {
     /// turn with all others, and not while the mailbox is full. After an error or a panic it is not
     /// called again; the error is reported.
     pub fn poll(self, mut poll: impl FnMut(Duration) -> io::Result<Option<E>> + 'static) {
-        let Registration { core, key, notifier } = self;
-        let mut notifier = Some(notifier);
+        let mailbox = Mailbox::new(self.capacity);
+        let to = mailbox.clone();
         let ask = move |wait| {
-            let Some(to) = notifier.take_if(|to| to.has_room()) else { return Reported::Nothing };
+            if !to.has_room() {
+                return Reported::Nothing;
+            }
             match guarded(|| poll(wait)) {
-                Ok(event) => {
-                    let reported =
-                        if event.is_some() { Reported::Event } else { Reported::Nothing };
-                    // There was room, and nobody else puts anything in.
-                    let refused = event.and_then(|event| to.deliver(event).err());
-                    notifier = Some(to);
-                    drop(refused);
-                    reported
+                Ok(None) => Reported::Nothing,
+                Ok(Some(event)) => {
+                    let taken = to.push(event);
+                    debug_assert!(
+                        taken.is_ok(),
+                        "there was room, and nobody else puts anything in"
+                    );
+                    Reported::Event
                 }
                 Err(error) => {
-                    to.fail(error);
+                    to.end(Some(error));
                     Reported::Over
                 }
             }
         };
-        core.observer.add_polled(key, Box::new(ask));
+        let key = self.core.observer.add_polled(ask);
+        self.events.set(Some(Events::here(self.core, key, mailbox)));
     }
 
     /// For a source that blocks for as long as it likes: a thread of its own calls `wait` until that
@@ -126,7 +138,8 @@ impl<'a, E: 'static> Registration<'a, E> {
     /// more it ends, after the call that is under way.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the scheduler has as many such threads as it may have
+    /// ([`Builder::source_threads_max`](crate::Builder::source_threads_max)), or the system has none to give.
     pub fn thread(
         self,
         mut wait: impl FnMut() -> io::Result<Option<E>> + Send + 'static,
@@ -134,8 +147,10 @@ impl<'a, E: 'static> Registration<'a, E> {
     where
         E: Send,
     {
-        let notifier = self.notifier;
+        let place = self.core.source_threads().take()?;
+        let notifier = self.notifier();
         let work = move || {
+            let _place = place;
             loop {
                 match guarded(&mut wait) {
                     Ok(Some(event)) => {
@@ -156,8 +171,9 @@ impl Registration<'_, Instant> {
     /// For a timer: reports `first`, and then every `period` if there is one. A time that has passed
     /// before it was seen is reported once, however often it came.
     pub fn timer(self, first: Instant, period: Option<Duration>) {
-        let Registration { core, key, notifier } = self.capacity(1);
-        core.observer.add_timer(key, notifier, first, period);
+        let mailbox = Mailbox::new(1);
+        let key = self.core.observer.add_timer(mailbox.clone(), first, period);
+        self.events.set(Some(Events::here(self.core, key, mailbox)));
     }
 
     /// The time of the scheduler.
@@ -175,8 +191,10 @@ impl Registration<'_, Ready> {
     /// If the system does not report on it (a regular file is always ready).
     pub fn descriptor(self, descriptor: OwnedFd, readable: bool) -> io::Result<()> {
         let interest = if readable { Interest::READABLE } else { Interest::WRITABLE };
-        let Registration { core, key, notifier } = self.capacity(1);
-        core.observer.add_descriptor(key, notifier, descriptor, interest)
+        let mailbox = Mailbox::new(1);
+        let key = self.core.observer.add_descriptor(mailbox.clone(), descriptor, interest)?;
+        self.events.set(Some(Events::here(self.core, key, mailbox)));
+        Ok(())
     }
 }
 

@@ -32,11 +32,6 @@ impl<T> Table<T> {
         Table { places: Vec::new(), free: Vec::new() }
     }
 
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
     pub(crate) fn insert(&mut self, entry: T) -> Key {
         self.insert_with(|_| entry)
     }
@@ -80,15 +75,8 @@ impl<T> Table<T> {
         self.places.get(place)?.entry.as_ref()
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.places.iter().enumerate().filter(|(_, at)| at.entry.is_some()).map(|(place, at)| Key {
-            place: u32::try_from(place).expect("`insert` counts places in 32 bits"),
-            generation: at.generation,
-        })
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().filter_map(|at| at.entry.as_mut())
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|at| at.entry.as_ref())
     }
 }
 
@@ -105,6 +93,6 @@ mod tests {
         assert_eq!(old.place(), new.place());
         assert_eq!((table.get(old), table.get(new)), (None, Some(&'b')));
         assert_eq!(table.remove(old), None);
-        assert_eq!((table.len(), table.keys().collect::<Vec<_>>()), (1, vec![new]));
+        assert_eq!(table.iter().collect::<Vec<_>>(), [&'b']);
     }
 }

@@ -9,9 +9,10 @@
 use crate::Failure;
 use crate::core::{Core, Parked, Unwound};
 use crate::failure::discard;
-use crate::repository::Control;
+use crate::repository::{FINALIZERS_MAX, Handler, Refused};
 use crate::wait_list::WaitList;
 use std::cell::{Cell, RefCell};
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,7 @@ struct Slot<T> {
 /// A coroutine that was spawned. Dropping the handle lets it go on by itself.
 pub struct JoinHandle<T> {
     slot: Rc<Slot<T>>,
-    control: Rc<Control>,
+    handler: Rc<Handler>,
     core: Rc<Core>,
 }
 
@@ -78,7 +79,7 @@ impl<T> JoinHandle<T> {
     /// Unwinds the coroutine from where it is suspended, so that `Drop` runs; if it runs, from where it
     /// suspends next. Returns at once. Does nothing the second time, or if it has ended.
     pub fn cancel(&self) {
-        self.core.cancel(&self.control);
+        self.handler.cancel();
     }
 }
 
@@ -90,8 +91,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Runs `f` in a new coroutine of the current scheduler.
 ///
-/// What `f` returns is for whoever joins it, also if it is an `Err`: only a panic or a cancellation is
-/// a [`Failure`]. If nobody joins it, it is dropped.
+/// What `f` returns is for whoever joins it, also if it is an `Err`; if nobody does, it is dropped. See
+/// [`spawn_fallible`] for errors that must not go unseen.
 ///
 /// # Errors
 /// If there are as many coroutines as the scheduler may have, if the system has no memory for a stack,
@@ -101,6 +102,27 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// Outside of a scheduler.
 pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<JoinHandle<T>> {
     start(&current("spawn"), || Ok(f()))
+}
+
+/// Runs `f` in a new coroutine of the current scheduler. An error that it returns is a [`Failure`]: its
+/// finalizers see it, then whoever joins it; if there is neither, it is reported as a panic is.
+///
+/// # Errors
+/// As [`spawn`].
+///
+/// # Panics
+/// As [`spawn`].
+pub fn spawn_fallible<T: 'static, E: Into<Box<dyn Error>> + 'static>(
+    f: impl FnOnce() -> Result<T, E> + 'static,
+) -> io::Result<JoinHandle<T>> {
+    start_fallible(&current("spawn_fallible"), f)
+}
+
+pub(crate) fn start_fallible<T: 'static, E: Into<Box<dyn Error>> + 'static>(
+    core: &Rc<Core>,
+    f: impl FnOnce() -> Result<T, E> + 'static,
+) -> io::Result<JoinHandle<T>> {
+    start(core, || f().map_err(|error| Failure::Error(error.into())))
 }
 
 #[track_caller]
@@ -116,27 +138,25 @@ pub(crate) fn start<T: 'static>(
     if core.is_closing() {
         return Err(io::Error::other("the scheduler is being dropped"));
     }
-    let control = Control::new();
     let slot = Rc::new(Slot {
         result: RefCell::new(None),
         ended: Cell::new(false),
         waiting: WaitList::default(),
     });
-    let handle = JoinHandle { slot: slot.clone(), control: control.clone(), core: core.clone() };
-    let own = control.clone();
-    core.create_object(control, move || body(f, &own, slot))?;
-    Ok(handle)
+    let own = slot.clone();
+    let handler = core.create_object(move |handler| body(f, handler, own))?;
+    Ok(JoinHandle { slot, handler, core: core.clone() })
 }
 
 /// What runs in a coroutine.
-fn body<T>(f: impl FnOnce() -> Result<T, Failure>, control: &Control, slot: Rc<Slot<T>>) {
-    let mut result = if control.is_cancelled() {
+fn body<T>(f: impl FnOnce() -> Result<T, Failure>, handler: &Handler, slot: Rc<Slot<T>>) {
+    let mut result = if handler.is_cancelled() {
         discard(f);
         Err(Failure::Cancelled)
     } else {
         guarded(f)
     };
-    let finalized = finalize(control, &mut result);
+    let finalized = finalize(handler, &mut result);
     slot.ended.set(true);
     if Rc::strong_count(&slot) > 1 {
         slot.result.replace(Some(result));
@@ -155,9 +175,9 @@ fn body<T>(f: impl FnOnce() -> Result<T, Failure>, control: &Control, slot: Rc<S
 }
 
 /// Runs the finalizers; returns whether there were any. The first failure is the coroutine's.
-fn finalize<T>(control: &Control, result: &mut Result<T, Failure>) -> bool {
+fn finalize<T>(handler: &Handler, result: &mut Result<T, Failure>) -> bool {
     let mut any = false;
-    while let Some(finalizer) = control.pop_finalizer() {
+    while let Some(finalizer) = handler.pop_finalizer() {
         any = true;
         let end = result.as_ref().map(drop);
         let finalized = guarded(|| {
@@ -183,13 +203,17 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 /// coroutine itself, after its body, the last one first; they may suspend, unless it was cancelled.
 ///
 /// # Panics
-/// Outside of a coroutine, and in one whose finalizers have run (in the `Drop` of its result).
+/// Outside of a coroutine; in one whose finalizers have run (in the `Drop` of its result); and in one that
+/// has 1,024 of them. They are for the coroutine, not for each event of it.
 pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
-    let control = Core::expect_handler("on_end").running().expect("it is the core of a handler");
-    if let Err(refused) = control.push_finalizer(Box::new(finalizer)) {
-        discard(refused);
-        panic!("`on_end` was called after the finalizers of the coroutine have run");
-    }
+    let handler = Core::expect_handler("on_end").running();
+    let (refused, why) = match handler.push_finalizer(Box::new(finalizer)) {
+        Ok(()) => return,
+        Err(Refused::Late(refused)) => (refused, "after the finalizers of the coroutine have run"),
+        Err(Refused::Full(refused)) => (refused, "by a coroutine that has as many as it may have"),
+    };
+    discard(refused);
+    panic!("`on_end` was called {why} (at most {FINALIZERS_MAX})");
 }
 
 /// Suspends this coroutine for so long, or a little longer.
@@ -201,7 +225,8 @@ pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
 pub fn sleep(time: Duration) {
     let core = Core::expect_handler("sleep");
     // A time that the clock cannot say never comes.
-    let _: Parked = core.park(core.deadline(Some(time)));
+    let deadline = core.deadline(Some(time));
+    let _: Parked = core.park(deadline, |_| (), |_, _| ());
 }
 
 /// Lets every coroutine that is ready go first, and the sources be asked.

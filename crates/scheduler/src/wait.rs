@@ -4,13 +4,12 @@
 //! which of its sources wake it this time.
 
 use crate::channel::Receiver;
-use crate::core::{Core, OnDrop, Parked};
+use crate::core::{Core, Parked};
 use crate::events::Events;
 use crate::observer::unwinding;
 use crate::wait_list::WaitList;
 use std::fmt;
 use std::io;
-use std::rc::Rc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
@@ -124,7 +123,8 @@ impl<'a, P> Wait<'a, P> {
         self
     }
 
-    /// Suspends the coroutine until one of them has something. If several have, they take turns.
+    /// Suspends the coroutine until one of them has something. If several have, the one goes first of which
+    /// a `Wait` took something longest ago; so none starves, however waits are nested or alternate.
     /// Returns `None` if all of them have ended and there is no limit.
     ///
     /// # Errors
@@ -137,9 +137,8 @@ impl<'a, P> Wait<'a, P> {
         let core = Core::expect_handler("Wait::suspend");
         core.spend();
         let deadline = limit.as_ref().and_then(|(limit, _)| core.deadline(Some(*limit)));
-        let first = core.take_turn();
         loop {
-            if let Some(taken) = take_first(&mut arms, first) {
+            if let Some(taken) = take_first(&mut arms) {
                 return taken.map(Some);
             }
             if arms.is_empty() && limit.is_none() {
@@ -148,7 +147,7 @@ impl<'a, P> Wait<'a, P> {
             match park(&core, &arms, deadline) {
                 Parked::Woken => {}
                 Parked::TimedOut => {
-                    let late = take_first(&mut arms, first);
+                    let late = take_first(&mut arms);
                     return late.transpose().map(|taken| taken.or(limit.map(|(_, params)| params)));
                 }
                 Parked::Unwinding => return Err(unwinding()),
@@ -157,19 +156,20 @@ impl<'a, P> Wait<'a, P> {
     }
 }
 
-/// Asks the arms in turn; those that have ended are taken out.
-fn take_first<P>(arms: &mut Vec<Arm<'_, P>>, first: usize) -> Option<io::Result<P>> {
-    let mut turn = 0;
-    while turn < arms.len() {
-        let place = first.wrapping_add(turn) % arms.len();
-        match (arms[place].take)() {
-            Some(Ok(Some(params))) => return Some(Ok(params)),
-            Some(Err(error)) => return Some(Err(error)),
-            Some(Ok(None)) => {
-                arms.remove(place);
-                turn = 0;
+/// Asks the arms, the one first that was served longest ago; those that have ended are taken out.
+fn take_first<P>(arms: &mut Vec<Arm<'_, P>>) -> Option<io::Result<P>> {
+    arms.sort_by_key(|arm| arm.list.served().get());
+    let mut place = 0;
+    while let Some(arm) = arms.get_mut(place) {
+        match (arm.take)() {
+            Some(Ok(None)) => drop(arms.remove(place)),
+            Some(Ok(Some(params))) => {
+                let last = arms.iter().map(|arm| arm.list.served().get()).max().unwrap_or(0);
+                arms[place].list.served().set(last + 1);
+                return Some(Ok(params));
             }
-            None => turn += 1,
+            Some(Err(error)) => return Some(Err(error)),
+            None => place += 1,
         }
     }
     None
@@ -177,16 +177,12 @@ fn take_first<P>(arms: &mut Vec<Arm<'_, P>>, first: usize) -> Option<io::Result<
 
 /// Suspends until one of the arms' lists wakes the handler. A wake-up is passed on to the next in that
 /// list, because the handler may come to use another arm.
-fn park<P>(core: &Rc<Core>, arms: &[Arm<'_, P>], deadline: Option<Instant>) -> Parked {
-    let wakers: Vec<_> = arms.iter().map(|arm| arm.list.enlist(core)).collect();
-    let leave = OnDrop(|| {
-        for (arm, waker) in arms.iter().zip(&wakers) {
-            arm.list.leave(*waker);
-        }
-    });
-    let parked = core.park(deadline);
-    drop(leave);
-    parked
+fn park<P>(core: &Core, arms: &[Arm<'_, P>], deadline: Option<Instant>) -> Parked {
+    core.park(
+        deadline,
+        |handler| arms.iter().for_each(|arm| arm.list.enlist(handler)),
+        |handler, _| arms.iter().for_each(|arm| arm.list.leave(handler)),
+    )
 }
 
 impl<P> Default for Wait<'_, P> {

@@ -5,97 +5,79 @@
 //! from here; `woken` counts the latter until they go on. No wake-up is lost: a handler that was woken
 //! and leaves without using it, because it was cancelled, wakes the next.
 
-use crate::core::{Core, OnDrop, Parked};
-use crate::repository::Waker;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::mem;
+use crate::core::{Core, Parked};
+use crate::fifo::Fifo;
+use crate::repository::{Cause, Handler};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A suspended handler, and the scheduler that it belongs to.
-struct Waiter {
-    core: Rc<Core>,
-    waker: Waker,
-}
-
-impl Waiter {
-    fn wake(&self) -> bool {
-        self.core.wake(self.waker)
-    }
-}
-
-#[derive(Default)]
 pub(crate) struct WaitList {
-    waiters: RefCell<VecDeque<Waiter>>,
+    waiters: Fifo<Rc<Handler>>,
     woken: Cell<usize>,
+    /// When a `Wait` last took something from what this list is for: see `Wait::suspend`.
+    served: Cell<u64>,
+}
+
+impl Default for WaitList {
+    fn default() -> WaitList {
+        WaitList { waiters: Fifo::new(), woken: Cell::new(0), served: Cell::new(0) }
+    }
 }
 
 impl WaitList {
     /// Suspends the running handler until it is woken from here or the deadline is over.
-    pub(crate) fn park(&self, core: &Rc<Core>, deadline: Option<Instant>) -> Parked {
-        let waker = self.enlist(core);
-        let unused = OnDrop(|| self.leave(waker));
-        let parked = core.park(deadline);
-        if parked == Parked::Woken {
-            mem::forget(unused);
-            self.strike(waker);
-        }
-        parked
+    #[inline(always)]
+    pub(crate) fn park(&self, core: &Core, deadline: Option<Instant>) -> Parked {
+        core.park(
+            deadline,
+            |handler| self.enlist(handler),
+            |handler, cause| match cause {
+                // Nothing else wakes it with an event while it waits for this alone.
+                Cause::Event => self.woken.set(self.woken.get() - 1),
+                Cause::Deadline | Cause::Cancelled => self.leave(handler),
+            },
+        )
     }
 
     /// Adds the running handler, which suspends next.
-    pub(crate) fn enlist(&self, core: &Rc<Core>) -> Waker {
-        let waker = core.waker();
-        self.waiters.borrow_mut().push_back(Waiter { core: core.clone(), waker });
-        waker
+    #[inline]
+    pub(crate) fn enlist(&self, handler: &Rc<Handler>) {
+        self.waiters.push(handler.clone());
     }
 
     /// Takes a handler out that goes on for another reason. If it was woken from here, the next is.
-    pub(crate) fn leave(&self, waker: Waker) {
-        if self.strike(waker) {
+    pub(crate) fn leave(&self, handler: &Rc<Handler>) {
+        let waits = self.waiters.remove_first(|waiter| Rc::ptr_eq(waiter, handler));
+        if waits.is_none() {
+            self.woken.set(self.woken.get() - 1);
             self.wake_one();
         }
     }
 
-    /// Takes a handler out that goes on; returns whether it was woken from here.
+    /// Wakes the handler that has waited longest, of those that do not go on for another reason.
+    /// Returns `false` if there is none.
     #[inline]
-    fn strike(&self, waker: Waker) -> bool {
-        let mut waiters = self.waiters.borrow_mut();
-        let place = waiters.iter().position(|waiter| waiter.waker == waker);
-        if let Some(place) = place {
-            waiters.remove(place);
+    pub(crate) fn wake_one(&self) -> bool {
+        let Some(waiter) = self.waiters.remove_first(|waiter| waiter.is_suspended()) else {
             return false;
-        }
-        self.woken.set(self.woken.get() - 1);
+        };
+        self.woken.set(self.woken.get() + 1);
+        waiter.wake(Cause::Event);
         true
     }
 
-    /// Wakes the handler that has waited longest, of those that do not go on for another reason.
-    pub(crate) fn wake_one(&self) {
-        let mut waiters = self.waiters.borrow_mut();
-        if let Some(place) = waiters.iter().position(Waiter::wake) {
-            waiters.remove(place);
-            self.woken.set(self.woken.get() + 1);
-        }
-    }
-
+    #[inline]
     pub(crate) fn wake_all(&self) {
-        let mut waiters = self.waiters.borrow_mut();
-        // Mostly there is one or none, and then `retain` costs more than the rest.
-        if waiters.len() <= 1 {
-            if waiters.pop_front_if(|waiter| waiter.wake()).is_some() {
-                self.woken.set(self.woken.get() + 1);
-            }
-            return;
-        }
-        let before = waiters.len();
-        waiters.retain(|waiter| !waiter.wake());
-        self.woken.set(self.woken.get() + before - waiters.len());
+        while self.wake_one() {}
     }
 
     /// Handlers that were woken and have not gone on yet.
     pub(crate) fn woken(&self) -> usize {
         self.woken.get()
+    }
+
+    pub(crate) fn served(&self) -> &Cell<u64> {
+        &self.served
     }
 }

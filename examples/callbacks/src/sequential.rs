@@ -3,7 +3,9 @@
 
 use crate::phone::{Busy, Fix, Message, Pending, Phone, Time};
 use crate::{ACCURATE, FIXES_MAX, PATIENCE, PAUSE, TRIES_MAX};
-use comporta_scheduler::{Events, Notifier, Scheduler, Step, Wait, listen, sources, spawn};
+use comporta_scheduler::{
+    Events, Notifier, Scheduler, Step, Wait, listen, sources, spawn_fallible,
+};
 use std::io;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 pub fn run(phone: &Phone) -> io::Result<()> {
     let mut scheduler = Scheduler::new()?;
     let own = phone.clone();
-    scheduler.spawn(move || answer_messages(&own))?;
+    drop(scheduler.spawn_fallible(move || answer_messages(&own))?);
     loop {
         loop {
             match scheduler.step_within(Duration::ZERO)? {
@@ -38,7 +40,7 @@ fn answer_messages(phone: &Phone) -> io::Result<()> {
     while let Some(message) = messages.next()? {
         if message.text == "where?" {
             let phone = phone.clone();
-            spawn(move || answer(&phone, &message))?;
+            spawn_fallible(move || answer(&phone, &message))?;
         }
     }
     Ok(())

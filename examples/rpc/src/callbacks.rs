@@ -2,7 +2,9 @@
 //! reply; whatever must be known then is moved into it. `Net` owns all connections and is handed to every
 //! callback, because a callback that keeps a connection would borrow it twice.
 
-use crate::protocol::{Call, CallError, FRAME_MAX, Frame, Reply, decode, encode};
+use crate::protocol::{
+    CALLS_MAX, Call, CallError, FRAME_MAX, Frame, OUTGOING_MAX, Reply, decode, encode,
+};
 use crate::{Load, Report, price};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -25,6 +27,15 @@ struct Connection {
     outgoing: Vec<u8>,
     pending: HashMap<u32, OnReply>,
     next_id: u32,
+    /// Calls of the other end that are not answered yet.
+    serving: usize,
+}
+
+/// What one read came to.
+enum Received {
+    Bytes,
+    Nothing,
+    Over,
 }
 
 struct Net {
@@ -39,6 +50,9 @@ struct Net {
 }
 
 const LISTENER: Token = Token(0);
+/// Bytes that wait to be written. A coroutine that sends more waits for room; a callback cannot, and the
+/// connection ends.
+const OUTGOING_BYTES_MAX: usize = OUTGOING_MAX * FRAME_MAX;
 
 /// Runs a shop and all of its clients.
 ///
@@ -88,6 +102,7 @@ impl Net {
             outgoing: Vec::new(),
             pending: HashMap::new(),
             next_id: 0,
+            serving: 0,
         };
         self.connections.insert(token, connection);
         if let Role::Client { number } = role {
@@ -125,7 +140,35 @@ impl Net {
 
     fn ready(&mut self, token: Token) {
         self.flush(token);
-        let over = self.receive(token);
+        loop {
+            match self.receive(token) {
+                Received::Bytes => self.handle_frames(token),
+                Received::Nothing => return,
+                Received::Over => return self.close(token),
+            }
+        }
+    }
+
+    /// Reads some of what is there.
+    fn receive(&mut self, token: Token) -> Received {
+        let Some(connection) = self.connections.get_mut(&token) else { return Received::Nothing };
+        let mut buffer = [0; 512];
+        match connection.stream.read(&mut buffer) {
+            Ok(0) => Received::Over,
+            Ok(read) => {
+                connection.incoming.extend_from_slice(&buffer[..read]);
+                Received::Bytes
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => Received::Nothing,
+                io::ErrorKind::Interrupted => Received::Bytes,
+                _ => Received::Over,
+            },
+        }
+    }
+
+    /// Handles the frames that are complete; what is left of the next must not be too long.
+    fn handle_frames(&mut self, token: Token) {
         while let Some(frame) = self.next_frame(token) {
             match frame {
                 Ok(Frame::Call { id, call }) => self.serve(token, id, call),
@@ -138,26 +181,9 @@ impl Net {
                 Err(_) => return self.close(token),
             }
         }
-        if over {
+        let left = self.connections.get(&token).map_or(0, |one| one.incoming.len());
+        if left >= FRAME_MAX {
             self.close(token);
-        }
-    }
-
-    /// Reads what is there; returns whether the connection is over.
-    fn receive(&mut self, token: Token) -> bool {
-        let Some(connection) = self.connections.get_mut(&token) else { return true };
-        let mut buffer = [0; 512];
-        loop {
-            match connection.stream.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(read) => connection.incoming.extend_from_slice(&buffer[..read]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => return false,
-                Err(_) => return true,
-            }
-            if connection.incoming.len() > FRAME_MAX {
-                return true;
-            }
         }
     }
 
@@ -169,7 +195,14 @@ impl Net {
     }
 
     fn serve(&mut self, token: Token, id: u32, call: Call) {
-        let Some(connection) = self.connections.get(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.serving >= CALLS_MAX {
+            return self.send(
+                token,
+                &Frame::Reply { id, reply: Err("too many calls at once".to_owned()) },
+            );
+        }
+        connection.serving += 1;
         match (connection.role, call) {
             (Role::Shop, Call::Total { items }) => self.total(token, id, items.into_iter(), 0),
             (Role::Shop, Call::Price { .. }) => {
@@ -215,14 +248,21 @@ impl Net {
         self.send(token, &Frame::Call { id, call });
     }
 
+    /// Answers a call that was served.
     fn reply(&mut self, token: Token, id: u32, reply: Reply) {
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.serving -= 1;
+        }
         self.send(token, &Frame::Reply { id, reply });
     }
 
     fn send(&mut self, token: Token, frame: &Frame) {
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.outgoing.extend(encode(frame));
-            self.flush(token);
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.outgoing.extend(encode(frame));
+        let full = connection.outgoing.len() > OUTGOING_BYTES_MAX;
+        self.flush(token);
+        if full {
+            self.close(token);
         }
     }
 
@@ -244,5 +284,95 @@ impl Net {
         for (_, then) in connection.pending {
             then(self, Err(CallError::Gone));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net;
+
+    /// A shop with one connection; the test is the client.
+    fn shop() -> (Net, net::TcpStream) {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut net = Net {
+            poll: Poll::new().unwrap(),
+            load: Load { clients: 0, dying: 0, items: 0 },
+            connections: HashMap::new(),
+            next: 1,
+            open_clients: 0,
+            report: Report::default(),
+            error: None,
+        };
+        net.add(TcpStream::from_std(server), Role::Shop).unwrap();
+        (net, client)
+    }
+
+    /// Lets the shop do what it does until `done`, or its connection has ended.
+    fn run_until(net: &mut Net, mut done: impl FnMut(&Net) -> bool) {
+        let mut events = Events::with_capacity(8);
+        while !net.connections.is_empty() && !done(net) {
+            net.poll.poll(&mut events, None).unwrap();
+            events.iter().for_each(|event| net.ready(event.token()));
+        }
+    }
+
+    fn total(id: u32, items: usize) -> Vec<u8> {
+        encode(&Frame::Call { id, call: Call::Total { items: vec!["1".to_owned(); items] } })
+    }
+
+    #[test]
+    fn calls_beyond_the_bound_are_refused_and_the_others_served() {
+        let (mut net, mut client) = shop();
+        for id in 0..CALLS_MAX as u32 + 3 {
+            client.write_all(&total(id, 1)).unwrap();
+        }
+        let mut from = BufReader::new(client.try_clone().unwrap());
+        let (mut asked, mut refused) = (0, 0);
+        let mut line = Vec::new();
+        run_until(&mut net, |net| net.connections[&Token(1)].serving == CALLS_MAX);
+        // The last three come with the others, or after them.
+        net.ready(Token(1));
+        while asked + refused < CALLS_MAX + 3 {
+            line.clear();
+            from.read_until(b'\n', &mut line).unwrap();
+            match decode(&line).unwrap() {
+                Frame::Call { call: Call::Price { .. }, .. } => asked += 1,
+                Frame::Reply { reply, .. } => {
+                    assert_eq!(reply, Err("too many calls at once".to_owned()));
+                    refused += 1;
+                }
+                Frame::Call { .. } => panic!("a shop asks for prices only"),
+            }
+        }
+        assert_eq!((asked, refused), (CALLS_MAX, 3));
+    }
+
+    #[test]
+    fn many_short_frames_are_served_and_one_that_is_too_long_ends_the_connection() {
+        let (mut net, mut client) = shop();
+        // More in all than a frame may be long, as fast as it goes.
+        let frames: Vec<u8> = (0..2_000).flat_map(|id| total(id, 0)).collect();
+        assert!(frames.len() > FRAME_MAX);
+        let talking = std::thread::Builder::new();
+        let talk = move || {
+            client.write_all(&frames).unwrap();
+            let (mut from, mut line) = (BufReader::new(client.try_clone().unwrap()), Vec::new());
+            for id in 0..2_000 {
+                line.clear();
+                from.read_until(b'\n', &mut line).unwrap();
+                assert_eq!(decode(&line).unwrap(), Frame::Reply { id, reply: Ok(0) });
+            }
+            client.write_all(&vec![b'x'; FRAME_MAX]).unwrap();
+            client
+        };
+        let talking = talking.spawn(talk).unwrap();
+        run_until(&mut net, |_| false);
+        talking.join().unwrap();
+        assert!(net.connections.is_empty());
     }
 }

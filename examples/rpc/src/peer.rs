@@ -5,7 +5,7 @@
 //! reader is never kept waiting by a call: what is served beyond `CALLS_MAX` is refused. When the
 //! connection ends, every call that waits for a reply is told so.
 
-use crate::protocol::{CALLS_MAX, Call, CallError, Frame, Reply, encode, read};
+use crate::protocol::{CALLS_MAX, Call, CallError, Frame, OUTGOING_MAX, Reply, encode, read};
 use comporta_scheduler::net::TcpStream;
 use comporta_scheduler::{JoinHandle, Receiver, Sender, channel, on_end, spawn};
 use std::cell::{Cell, RefCell};
@@ -13,9 +13,6 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
 use std::rc::Rc;
-
-/// Frames that wait to be written; who sends another waits for room.
-const OUTGOING_MAX: usize = 4;
 
 /// One end of a connection.
 pub struct Peer {

@@ -9,6 +9,8 @@ use thiserror::Error;
 pub const FRAME_MAX: usize = 64 * 1024;
 /// Calls of one connection that are served at once; another is refused.
 pub const CALLS_MAX: usize = 16;
+/// Frames of one connection that wait to be written.
+pub const OUTGOING_MAX: usize = 4;
 
 /// What one end may ask of the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

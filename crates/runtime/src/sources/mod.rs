@@ -26,6 +26,8 @@ use comporta_model::event::Time;
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
+#[cfg(feature = "scheduler")]
+pub use crate::coroutine::{Emitter, scheduler};
 pub use follow::{Follow, follow};
 pub use lines::{LINE_MAX, Lines, LongLine, lines, lines_of};
 #[cfg(any(feature = "stream", feature = "tokio"))]

@@ -13,9 +13,11 @@
 //!   first; an operation that fails for want of descriptors or memory lets others go first too.
 //!
 //! 1. `socket`  what all of them share: readiness, waiting, time limits
-//! 2. `tcp`, `unix`  one file per family
+//! 2. `families`  what listeners and streams of every family do alike
+//! 3. `tcp`, `unix`  one file per family
 
 mod socket;
+mod families;
 mod tcp;
 mod unix;
 

@@ -8,7 +8,7 @@ use crate::observer::{Direction, Readiness};
 use crate::table::Key;
 use mio::event::Source;
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, IoSlice, Read, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -55,15 +55,21 @@ impl<S: Source> Socket<S> {
         call(&self.source.borrow())
     }
 
-    pub(super) fn limit(&self, way: Way) -> &Cell<Option<Duration>> {
+    fn limit(&self, way: Way) -> &Cell<Option<Duration>> {
         match way {
             Way::Read => &self.read_limit,
             Way::Write => &self.write_limit,
         }
     }
 
+    /// Limits each wait in one direction.
+    pub(super) fn set_limit(&self, way: Way, limit: Option<Duration>) -> io::Result<()> {
+        self.limit(way).set(checked(limit)?);
+        Ok(())
+    }
+
     /// Tries `operation` until it does not have to wait, no longer than this socket's limit.
-    pub(super) fn io<R>(
+    fn io<R>(
         &self,
         way: Way,
         operation: impl FnMut(&S) -> io::Result<(R, After)>,
@@ -157,6 +163,25 @@ impl<S: Source> Socket<S> {
     }
 }
 
+impl<S: Source> Socket<S>
+where
+    for<'a> &'a S: Read + Write,
+{
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len();
+        self.io(Way::Read, |mut socket| Ok(counted(socket.read(buffer)?, room)))
+    }
+
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.io(Way::Write, |mut socket| Ok(counted(socket.write(bytes)?, bytes.len())))
+    }
+
+    pub(super) fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let all = slices.iter().map(|slice| slice.len()).sum();
+        self.io(Way::Write, |mut socket| Ok(counted(socket.write_vectored(slices)?, all)))
+    }
+}
+
 fn direction(readiness: &Readiness, way: Way) -> &Direction {
     match way {
         Way::Read => &readiness.read,
@@ -189,6 +214,6 @@ pub(super) fn checked(limit: Option<Duration>) -> io::Result<Option<Duration>> {
 
 /// How many bytes were read or written, of how many there was room for: fewer means that there
 /// were no more.
-pub(super) fn counted(bytes: usize, of: usize) -> (usize, After) {
+fn counted(bytes: usize, of: usize) -> (usize, After) {
     (bytes, if bytes > 0 && bytes < of { After::Drained } else { After::More })
 }

@@ -1,11 +1,11 @@
 //! TCP, with the names and meanings of `std::net`.
 
-use super::socket::{After, Socket, Way, checked, counted};
+use super::families::{listener, stream};
+use super::socket::{Socket, Way, checked};
 use crate::core::Core;
 use mio::net;
-use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Listens for TCP connections.
@@ -30,38 +30,6 @@ impl TcpListener {
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
         Ok(TcpListener { socket: Socket::new(net::TcpListener::from_std(listener)) })
-    }
-
-    /// Accepts a connection; suspends the coroutine until there is one.
-    ///
-    /// # Errors
-    /// The system's; see the [module](super). A listener stays usable after an error: if the
-    /// process has no descriptor left, others go first before the next operation, and the connection
-    /// stays in the backlog.
-    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        self.accept_within(None)
-    }
-
-    /// As [`TcpListener::accept`], but waits no longer than `limit`.
-    ///
-    /// # Errors
-    /// As [`TcpListener::accept`], and [`TimedOut`](io::ErrorKind::TimedOut).
-    pub fn accept_timeout(&self, limit: Duration) -> io::Result<(TcpStream, SocketAddr)> {
-        self.accept_within(Some(limit))
-    }
-
-    fn accept_within(&self, limit: Option<Duration>) -> io::Result<(TcpStream, SocketAddr)> {
-        let accept = |socket: &net::TcpListener| socket.accept().map(|new| (new, After::More));
-        let (stream, peer) = self.socket.io_within(Way::Read, limit, accept)?;
-        Ok((TcpStream { socket: Socket::new(stream) }, peer))
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.with(net::TcpListener::local_addr)
     }
 }
 
@@ -88,7 +56,8 @@ impl TcpStream {
     }
 
     fn connect_within(address: SocketAddr, limit: Option<Duration>) -> io::Result<TcpStream> {
-        let core = Core::expect_handler("TcpStream::connect");
+        // It always has to wait, if only for the answer.
+        let core = Core::of_handler().ok_or(io::ErrorKind::WouldBlock)?;
         core.spend();
         let deadline = core.deadline(limit);
         let stream = TcpStream { socket: Socket::new(net::TcpStream::connect(address)?) };
@@ -113,38 +82,12 @@ impl TcpStream {
         Ok(TcpStream { socket: Socket::new(net::TcpStream::from_std(stream)) })
     }
 
-    /// Limits each wait of a read (`None`: no limit).
-    ///
-    /// # Errors
-    /// If the limit is zero.
-    pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.limit(Way::Read).set(checked(limit)?);
-        Ok(())
-    }
-
-    /// Limits each wait of a write (`None`: no limit).
-    ///
-    /// # Errors
-    /// If the limit is zero.
-    pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.limit(Way::Write).set(checked(limit)?);
-        Ok(())
-    }
-
     /// Sends small pieces at once rather than gathering them.
     ///
     /// # Errors
     /// The system's.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket.with(|socket| socket.set_nodelay(nodelay))
-    }
-
-    /// Shuts it down, in one direction or both.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.socket.with(|socket| socket.shutdown(how))
     }
 
     /// This end of it.
@@ -179,56 +122,5 @@ fn first<T>(
     Err(last)
 }
 
-impl Read for &TcpStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = buffer.len();
-        self.socket.io(Way::Read, |mut socket| Ok(counted(socket.read(buffer)?, room)))
-    }
-}
-
-impl Write for &TcpStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.io(Way::Write, |mut socket| Ok(counted(socket.write(bytes)?, bytes.len())))
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let all = slices.iter().map(|slice| slice.len()).sum();
-        self.socket.io(Way::Write, |mut socket| Ok(counted(socket.write_vectored(slices)?, all)))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-}
-
-impl Write for TcpStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&*self).write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl fmt::Debug for TcpListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.socket.with(|socket| socket.fmt(f))
-    }
-}
-
-impl fmt::Debug for TcpStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.socket.with(|socket| socket.fmt(f))
-    }
-}
+listener!(TcpListener, TcpStream, SocketAddr, net::TcpListener);
+stream!(TcpStream);

@@ -1,13 +1,17 @@
 //! Unix sockets, with the names and meanings of `std::os::unix::net`.
 
-use super::socket::{After, Socket, Way, checked, counted};
+use super::families::{listener, stream};
+use super::socket::{Socket, checked};
+use crate::core::Core;
 use mio::net;
-use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::Shutdown;
+use std::io;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+
+/// The system does not report when a listener has room: it is tried again, ever more seldom.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Listens for connections at a path.
 pub struct UnixListener {
@@ -22,36 +26,6 @@ impl UnixListener {
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
         Ok(UnixListener { socket: Socket::new(net::UnixListener::bind(path)?) })
     }
-
-    /// Accepts a connection; suspends the coroutine until there is one.
-    ///
-    /// # Errors
-    /// As [`TcpListener::accept`](super::TcpListener::accept).
-    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        self.accept_within(None)
-    }
-
-    /// As [`UnixListener::accept`], but waits no longer than `limit`.
-    ///
-    /// # Errors
-    /// As [`UnixListener::accept`], and [`TimedOut`](io::ErrorKind::TimedOut).
-    pub fn accept_timeout(&self, limit: Duration) -> io::Result<(UnixStream, SocketAddr)> {
-        self.accept_within(Some(limit))
-    }
-
-    fn accept_within(&self, limit: Option<Duration>) -> io::Result<(UnixStream, SocketAddr)> {
-        let accept = |socket: &net::UnixListener| socket.accept().map(|new| (new, After::More));
-        let (stream, peer) = self.socket.io_within(Way::Read, limit, accept)?;
-        Ok((UnixStream { socket: Socket::new(stream) }, peer))
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.with(net::UnixListener::local_addr)
-    }
 }
 
 /// A Unix stream.
@@ -60,12 +34,38 @@ pub struct UnixStream {
 }
 
 impl UnixStream {
-    /// Connects to a path. The system answers at once: there is no need to wait.
+    /// Connects to a path. Suspends the coroutine while the backlog of the listener is full.
     ///
     /// # Errors
-    /// The system's; [`WouldBlock`](io::ErrorKind::WouldBlock) if the backlog of the listener is full.
+    /// The system's.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
-        Ok(UnixStream { socket: Socket::new(net::UnixStream::connect(path)?) })
+        UnixStream::connect_within(path.as_ref(), None)
+    }
+
+    /// Connects to a path within a limit.
+    ///
+    /// # Errors
+    /// The system's, and [`TimedOut`](io::ErrorKind::TimedOut).
+    pub fn connect_timeout(path: impl AsRef<Path>, limit: Duration) -> io::Result<UnixStream> {
+        UnixStream::connect_within(path.as_ref(), checked(Some(limit))?)
+    }
+
+    fn connect_within(path: &Path, limit: Option<Duration>) -> io::Result<UnixStream> {
+        let core = Core::of_handler();
+        core.as_ref().inspect(|core| core.spend());
+        let deadline = core.as_ref().and_then(|core| core.deadline(limit));
+        let mut pause = PAUSE_MIN;
+        loop {
+            match (net::UnixStream::connect(path), &core) {
+                (Err(error), Some(core)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    core.pause(pause, deadline)?;
+                    pause = (2 * pause).min(PAUSE_MAX);
+                }
+                (connected, _) => {
+                    return connected.map(|stream| UnixStream { socket: Socket::new(stream) });
+                }
+            }
+        }
     }
 
     /// Two ends that are connected to each other.
@@ -85,84 +85,7 @@ impl UnixStream {
         stream.set_nonblocking(true)?;
         Ok(UnixStream { socket: Socket::new(net::UnixStream::from_std(stream)) })
     }
-
-    /// Limits each wait of a read (`None`: no limit).
-    ///
-    /// # Errors
-    /// If the limit is zero.
-    pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.limit(Way::Read).set(checked(limit)?);
-        Ok(())
-    }
-
-    /// Limits each wait of a write (`None`: no limit).
-    ///
-    /// # Errors
-    /// If the limit is zero.
-    pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.socket.limit(Way::Write).set(checked(limit)?);
-        Ok(())
-    }
-
-    /// Shuts it down, in one direction or both.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.socket.with(|socket| socket.shutdown(how))
-    }
 }
 
-impl Read for &UnixStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = buffer.len();
-        self.socket.io(Way::Read, |mut socket| Ok(counted(socket.read(buffer)?, room)))
-    }
-}
-
-impl Write for &UnixStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.io(Way::Write, |mut socket| Ok(counted(socket.write(bytes)?, bytes.len())))
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let all = slices.iter().map(|slice| slice.len()).sum();
-        self.socket.io(Way::Write, |mut socket| Ok(counted(socket.write_vectored(slices)?, all)))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for UnixStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-}
-
-impl Write for UnixStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&*self).write(bytes)
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl fmt::Debug for UnixListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.socket.with(|socket| socket.fmt(f))
-    }
-}
-
-impl fmt::Debug for UnixStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.socket.with(|socket| socket.fmt(f))
-    }
-}
+listener!(UnixListener, UnixStream, SocketAddr, net::UnixListener);
+stream!(UnixStream);

@@ -3,43 +3,44 @@
 //! it. The events themselves lie in the source's mailbox.
 //!
 //! Invariants: a source stands here at most once ([`Signal`]), so the inbox is no longer than the
-//! table of sources. No wake-up is lost: the loop announces its sleep before it looks whether anything
-//! is pending, and a notifier makes something pending before it looks whether the loop sleeps; all four
-//! are sequentially consistent. A stop is pending until `take_stop`: emptying the inbox does not clear it.
+//! table of sources. No wake-up is lost: one word holds what is pending and whether the loop sleeps, and is
+//! changed in one operation by either side; so either the loop finds what is pending before it sleeps, or
+//! the notifier finds that it sleeps. A stop is pending until `take_stop`: emptying the inbox does not clear it.
 
+use super::{Observer, Source};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering::SeqCst, Waker};
 use crate::table::Key;
-use mio::Waker;
+use crate::wait_list::WaitList;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
 
+/// There are keys in the inbox.
+const KEYS: u32 = 1;
+/// A stop was asked for.
+const STOP: u32 = 2;
+/// The loop is about to sleep, or sleeps. It sets this only while nothing else is set.
+const ASLEEP: u32 = 4;
 pub(crate) struct Inbox {
     keys: Mutex<Vec<Key>>,
-    pending: AtomicBool,
-    sleeping: AtomicBool,
-    stopping: AtomicBool,
+    flags: AtomicU32,
     waker: Waker,
 }
 
 impl Inbox {
-    pub(super) fn new(waker: Waker) -> Arc<Inbox> {
-        Arc::new(Inbox {
-            keys: Mutex::new(Vec::new()),
-            pending: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            waker,
-        })
+    pub(crate) fn new(waker: Waker) -> Arc<Inbox> {
+        Arc::new(Inbox { keys: Mutex::new(Vec::new()), flags: AtomicU32::new(0), waker })
     }
 
     fn push(&self, key: Key) {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key);
-        self.rouse();
+        self.raise(KEYS);
     }
 
-    fn rouse(&self) {
-        self.pending.store(true, SeqCst);
-        if self.sleeping.swap(false, SeqCst) {
+    /// Makes something pending. The first to do so while the loop sleeps wakes it.
+    fn raise(&self, flag: u32) {
+        let before = self.flags.fetch_or(flag, SeqCst);
+        if before == ASLEEP {
             // The one error it can have is a full counter, and then the loop is awake.
             let _ = self.waker.wake();
         }
@@ -47,48 +48,45 @@ impl Inbox {
 
     /// Asks the loop to return from `run` or `step`.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, SeqCst);
-        self.rouse();
-    }
-
-    #[inline]
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(SeqCst)
+        self.raise(STOP);
     }
 
     /// Returns whether a stop was asked for, and forgets it.
     #[inline]
     pub(crate) fn take_stop(&self) -> bool {
-        self.is_stopping() && self.stopping.swap(false, SeqCst)
+        self.flags.load(SeqCst) & STOP != 0 && self.flags.fetch_and(!STOP, SeqCst) & STOP != 0
     }
 
-    /// Announces that the loop is about to sleep. Returns `false` if it must not.
+    /// Announces that the loop is about to sleep. Returns `false` if it must not: something is pending.
     #[inline]
-    pub(super) fn may_sleep(&self) -> bool {
-        self.sleeping.store(true, SeqCst);
-        !self.pending.load(SeqCst) && !self.is_stopping()
-    }
-
-    #[inline]
-    pub(super) fn woke(&self) {
-        self.sleeping.store(false, SeqCst);
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.flags.compare_exchange(0, ASLEEP, SeqCst, SeqCst).is_ok()
     }
 
     #[inline]
-    pub(super) fn is_pending(&self) -> bool {
-        self.pending.load(SeqCst)
+    pub(crate) fn woke(&self) {
+        self.flags.fetch_and(!ASLEEP, SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.flags.load(SeqCst) & KEYS != 0
     }
 
     /// Moves the keys that are here into `keys`, which is empty.
-    #[inline]
-    pub(super) fn empty_into(&self, keys: &mut Vec<Key>) {
-        self.pending.store(false, SeqCst);
+    pub(crate) fn empty_into(&self, keys: &mut Vec<Key>) {
+        self.flags.fetch_and(!KEYS, SeqCst);
         mem::swap(keys, &mut *self.keys.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 #[cfg(test)]
 impl Inbox {
+    #[cfg(shuttle)]
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
     /// How many sources stand here.
     pub(crate) fn len(&self) -> usize {
         self.keys.lock().unwrap().len()
@@ -103,7 +101,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    pub(super) fn new(key: Key, inbox: Arc<Inbox>) -> Arc<Signal> {
+    pub(crate) fn new(key: Key, inbox: Arc<Inbox>) -> Arc<Signal> {
         Arc::new(Signal { key, raised: AtomicBool::new(false), inbox })
     }
 
@@ -115,12 +113,52 @@ impl Signal {
     }
 
     /// It was taken out; what comes after this is reported anew.
-    pub(super) fn lower(&self) {
+    pub(crate) fn lower(&self) {
         self.raised.store(false, SeqCst);
     }
 }
 
-#[cfg(test)]
+/// A source that has notifiers.
+pub(super) struct Notified {
+    waiting: Rc<WaitList>,
+    signal: Arc<Signal>,
+}
+
+impl Observer {
+    /// Registers a source that has notifiers, which raise the signal.
+    pub(crate) fn add_notified(&self) -> (Key, Arc<Signal>, Rc<WaitList>) {
+        let waiting = Rc::new(WaitList::default());
+        let mut made = None;
+        let key = self.sources.borrow_mut().insert_with(|key| {
+            let signal = Signal::new(key, self.inbox.clone());
+            made = Some(signal.clone());
+            Source::Notified(Notified { waiting: waiting.clone(), signal })
+        });
+        (key, made.expect("`insert_with` makes the entry"), waiting)
+    }
+
+    /// Wakes whoever waits for what was reported. Returns whether there was anything.
+    pub(super) fn empty_inbox(&self) -> bool {
+        if !self.inbox.is_pending() {
+            return false;
+        }
+        let mut keys = self.signalled.take();
+        self.inbox.empty_into(&mut keys);
+        let any = !keys.is_empty();
+        let sources = self.sources.borrow();
+        for key in keys.drain(..) {
+            // What nobody registered, or nobody has any more, is nobody's.
+            if let Some(Source::Notified(source)) = sources.get(key) {
+                source.signal.lower();
+                source.waiting.wake_all();
+            }
+        }
+        self.signalled.replace(keys);
+        any
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use crate::table::Table;

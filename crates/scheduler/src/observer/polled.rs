@@ -2,7 +2,8 @@
 //! event no longer than it is told. They are asked in turn, on the loop's thread, which they hold up
 //! meanwhile: the observer keeps their waits short.
 
-use crate::wait_list::WaitList;
+use super::{Observer, Source};
+use crate::table::Key;
 use std::time::Duration;
 
 /// What a source reported.
@@ -14,37 +15,63 @@ pub(crate) enum Reported {
     Over,
 }
 
-impl Reported {
-    pub(super) fn is_over(self) -> bool {
-        self == Reported::Over
-    }
-
-    /// Wakes who waits for the source, if it has something to say; returns whether it has.
-    pub(super) fn wakes(self, waiting: &WaitList) -> bool {
-        if self != Reported::Nothing {
-            waiting.wake_all();
-        }
-        self != Reported::Nothing
-    }
-}
-
 /// Asks a source, and puts what it reports into its mailbox.
-pub(crate) type PollFn = Box<dyn FnMut(Duration) -> Reported>;
+type PollFn = Box<dyn FnMut(Duration) -> Reported>;
 
 /// Such a source; empty while it is asked.
-pub(crate) struct Polled(Option<PollFn>);
+pub(super) struct Polled(Option<PollFn>);
 
-impl Polled {
-    pub(super) fn new(ask: PollFn) -> Polled {
-        Polled(Some(ask))
+impl Observer {
+    pub(crate) fn add_polled(&self, ask: impl FnMut(Duration) -> Reported + 'static) -> Key {
+        let key = self.sources.borrow_mut().insert(Source::Polled(Polled(Some(Box::new(ask)))));
+        self.polled.borrow_mut().push(key);
+        self.others.set(self.others.get() + 1);
+        key
     }
 
-    pub(super) fn take(&mut self) -> Option<PollFn> {
-        self.0.take()
+    /// It will not be asked again.
+    pub(super) fn forget_polled(&self, key: Key) {
+        let mut polled = self.polled.borrow_mut();
+        if let Some(place) = polled.iter().position(|other| *other == key) {
+            polled.remove(place);
+            self.others.set(self.others.get() - 1);
+        }
     }
 
-    /// Puts it back; returns the one that has taken its place, if any.
-    pub(super) fn put_back(&mut self, ask: PollFn) -> Option<PollFn> {
-        self.0.replace(ask)
+    pub(super) fn has_polled(&self) -> bool {
+        !self.polled.borrow().is_empty()
+    }
+
+    /// Asks each synchronous source. If nothing is ready yet each has a bounded wait; after the first
+    /// report, none.
+    pub(super) fn ask_polled(&self, mut found: bool) -> bool {
+        let keys = self.polled.borrow().clone();
+        let mut any = false;
+        for key in keys {
+            let wait = if found { Duration::ZERO } else { self.wait_max };
+            let reported = self.ask_one(key, wait) != Reported::Nothing;
+            found |= reported;
+            any |= reported;
+        }
+        any
+    }
+
+    fn ask_one(&self, key: Key, wait: Duration) -> Reported {
+        let taken = match self.sources.borrow_mut().get_mut(key) {
+            Some(Source::Polled(polled)) => polled.0.take(),
+            _ => None,
+        };
+        let Some(mut ask) = taken else { return Reported::Nothing };
+        let reported = ask(wait);
+        if reported == Reported::Over {
+            self.forget_polled(key);
+        }
+        let unused = match self.sources.borrow_mut().get_mut(key) {
+            Some(Source::Polled(polled)) if reported != Reported::Over => polled.0.replace(ask),
+            _ => Some(ask),
+        };
+        // Dropped outside of every borrow: it is user code.
+        drop(unused);
+        reported
     }
 }

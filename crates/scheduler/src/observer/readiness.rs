@@ -4,12 +4,129 @@
 //! Readiness is edge-triggered: a socket is registered once, in both directions, and an edge is kept
 //! ([`Readiness`]) until an operation finds the socket drained. No operation registers anything.
 
+use super::{Observer, Source};
 use crate::core::{Core, Parked};
+use crate::events::Ready;
+use crate::mailbox::Mailbox;
+use crate::sync::Waker;
+use crate::table::Key;
 use crate::wait_list::WaitList;
+use mio::event::Source as MioSource;
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
 use std::cell::Cell;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What one call to the operating system may report.
+const REPORTS_MAX: usize = 1024;
+const WAKE: Token = Token(usize::MAX);
+
+/// The operating system, and what it reported last.
+pub(super) struct OperatingSystem {
+    poll: mio::Poll,
+    reports: mio::Events,
+}
+
+impl OperatingSystem {
+    pub(super) fn new() -> io::Result<OperatingSystem> {
+        let reports = mio::Events::with_capacity(REPORTS_MAX);
+        Ok(OperatingSystem { poll: mio::Poll::new()?, reports })
+    }
+
+    /// What ends its wait, from any thread.
+    pub(super) fn waker(&self) -> io::Result<Waker> {
+        Waker::new(self.poll.registry(), WAKE)
+    }
+
+    pub(super) fn forget(&self, source: &Descriptor) {
+        // It cannot fail for a descriptor that is registered.
+        let _ = self.poll.registry().deregister(&mut SourceFd(&source.descriptor.as_raw_fd()));
+    }
+}
+
+/// A descriptor whose readiness is an event.
+pub(super) struct Descriptor {
+    mailbox: Rc<Mailbox<Ready>>,
+    descriptor: OwnedFd,
+}
+
+impl Observer {
+    /// Registers a socket in both directions.
+    pub(crate) fn add_socket(
+        &self,
+        socket: &mut impl MioSource,
+    ) -> io::Result<(Key, Rc<Readiness>)> {
+        let readiness = Readiness::new();
+        let key = self.sources.borrow_mut().insert(Source::Socket(readiness.clone()));
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let system = self.system.borrow();
+        let registered = system.poll.registry().register(socket, Token(key.place()), both);
+        drop(system);
+        if let Err(error) = registered {
+            self.remove(key);
+            return Err(error);
+        }
+        Ok((key, readiness))
+    }
+
+    pub(crate) fn remove_socket(&self, key: Key, socket: &mut impl MioSource) {
+        // It cannot fail for a socket that is registered.
+        let _ = self.system.borrow().poll.registry().deregister(socket);
+        self.remove(key);
+    }
+
+    pub(crate) fn add_descriptor(
+        &self,
+        mailbox: Rc<Mailbox<Ready>>,
+        descriptor: OwnedFd,
+        interest: Interest,
+    ) -> io::Result<Key> {
+        let raw = descriptor.as_raw_fd();
+        let source = Source::Descriptor(Descriptor { mailbox, descriptor });
+        let key = self.sources.borrow_mut().insert(source);
+        let system = self.system.borrow();
+        let token = Token(key.place());
+        let registered = system.poll.registry().register(&mut SourceFd(&raw), token, interest);
+        drop(system);
+        if let Err(error) = registered {
+            // It was not registered with the system: there is nothing else to forget.
+            let source = self.sources.borrow_mut().remove(key);
+            drop(source);
+            return Err(error);
+        }
+        Ok(key)
+    }
+
+    /// Waits for the operating system, and wakes whoever waits for what it reports. Returns `false` if it
+    /// waited in vain. The inbox was asked whether the loop may sleep, unless the wait is none.
+    #[inline(always)]
+    pub(super) fn ask_system(&self, wait: Option<Duration>) -> io::Result<bool> {
+        let OperatingSystem { poll, reports } = &mut *self.system.borrow_mut();
+        let result = poll.poll(reports, wait);
+        self.inbox.woke();
+        if let Err(error) = result {
+            return interrupted(error);
+        }
+        let mut any = false;
+        let sources = self.sources.borrow();
+        for report in &*reports {
+            any = true;
+            // The waker has a token that is no place.
+            match sources.at(report.token().0) {
+                Some(Source::Socket(readiness)) => readiness.edge(report),
+                Some(Source::Descriptor(source)) => {
+                    // A full mailbox holds a report that was not seen; another would say no more.
+                    let _ = source.mailbox.push(Ready::of(report));
+                }
+                _ => {}
+            }
+        }
+        Ok(any)
+    }
+}
 
 /// One direction of a socket.
 pub(crate) struct Direction {
@@ -62,6 +179,12 @@ impl Direction {
         }
         Ok(())
     }
+}
+
+/// A signal may end the wait early; that is no error.
+#[cold]
+fn interrupted(error: io::Error) -> io::Result<bool> {
+    if error.kind() == io::ErrorKind::Interrupted { Ok(true) } else { Err(error) }
 }
 
 /// What is known of a registered socket.

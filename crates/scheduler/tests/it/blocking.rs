@@ -1,12 +1,12 @@
 //! Work that blocks, on threads of its own.
 
-use comporta_scheduler::{Failure, Scheduler, spawn, spawn_blocking, yield_now};
-use std::sync::mpsc;
+use comporta_scheduler::{Failure, Scheduler, listen, sources, spawn, spawn_blocking, yield_now};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
 #[test]
 fn blocking_work_runs_elsewhere_while_others_go_on() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let here = thread::current().id();
     scheduler
         .block_on(move || {
@@ -31,7 +31,7 @@ fn blocking_work_runs_elsewhere_while_others_go_on() {
 
 #[test]
 fn a_panic_of_blocking_work_reaches_whoever_joins_it() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let joined =
         scheduler.block_on(|| spawn_blocking(|| -> u8 { panic!("in the thread") }).unwrap().join());
     match joined.unwrap() {
@@ -43,20 +43,32 @@ fn a_panic_of_blocking_work_reaches_whoever_joins_it() {
 }
 
 #[test]
-fn more_jobs_than_threads_wait_their_turn() {
+fn as_many_jobs_run_at_once_as_there_are_threads_and_the_others_wait_their_turn() {
     let mut scheduler = Scheduler::builder().blocking_threads_max(2).build().unwrap();
-    let threads = scheduler.block_on(|| {
-        let jobs: Vec<_> =
-            (0..50).map(|n| spawn_blocking(move || (n, thread::current().id())).unwrap()).collect();
-        let mut threads = std::collections::HashSet::new();
+    let most = scheduler.block_on(|| {
+        // Each waits for another that runs at the same time.
+        let pair = Arc::new(Barrier::new(2));
+        let running = Arc::new(Mutex::new((0, 0)));
+        let jobs: Vec<_> = (0..50)
+            .map(|n| {
+                let (pair, running) = (pair.clone(), running.clone());
+                let job = move || {
+                    let mut now = running.lock().unwrap();
+                    *now = (now.0 + 1, now.1.max(now.0 + 1));
+                    drop(now);
+                    pair.wait();
+                    running.lock().unwrap().0 -= 1;
+                    n
+                };
+                spawn_blocking(job).unwrap()
+            })
+            .collect();
         for (place, job) in jobs.into_iter().enumerate() {
-            let (n, thread) = job.join().unwrap();
-            assert_eq!(n, place);
-            threads.insert(thread);
+            assert_eq!(job.join().unwrap(), place);
         }
-        threads.len()
+        running.lock().unwrap().1
     });
-    assert!((1..=2).contains(&threads.unwrap()));
+    assert_eq!(most.unwrap(), 2);
 }
 
 #[test]
@@ -102,4 +114,32 @@ fn a_scheduler_that_is_dropped_forgets_jobs_that_have_not_begun() {
     drop(scheduler);
     release.send(()).unwrap();
     assert!(begun.recv().is_err(), "the second was dropped, and its sender with it");
+}
+
+#[test]
+fn blocking_sources_beyond_the_bound_are_refused_until_a_thread_ends() {
+    let mut scheduler = Scheduler::builder().source_threads_max(1).build().unwrap();
+    scheduler
+        .block_on(|| {
+            let (release, blocked) = mpsc::channel::<()>();
+            let source = || sources::blocking(|| Ok(None::<()>));
+            let first = listen(sources::blocking(move || {
+                let _ = blocked.recv();
+                Ok(None::<()>)
+            }))
+            .unwrap();
+            let refused = listen(source()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::QuotaExceeded);
+            // The thread outlives the source by the call that is under way.
+            drop(first);
+            assert!(listen(source()).is_err());
+            drop(release);
+            loop {
+                match listen(source()) {
+                    Ok(events) => break assert_eq!(events.next().unwrap(), None),
+                    Err(_) => yield_now(),
+                }
+            }
+        })
+        .unwrap();
 }

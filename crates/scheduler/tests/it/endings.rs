@@ -135,7 +135,7 @@ fn a_finalizer_of_a_cancelled_coroutine_cannot_suspend() {
 
 #[test]
 fn a_failure_of_which_nobody_hears_goes_to_the_caller_and_the_loop_goes_on() {
-    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
     drop(scheduler.spawn(|| panic!("on purpose")).unwrap());
     assert!(matches!(scheduler.step().unwrap(), Step::Failed(Failure::Panic(_))));
     let inner = log.clone();
@@ -196,7 +196,7 @@ fn panics_of_drop_and_of_payloads_do_not_break_the_loop() {
             }
         }
     }
-    let (mut scheduler, log) = (scheduler(), Log::default());
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
     let result = Bomb(log.clone());
     drop(scheduler.spawn(move || result).unwrap());
     let captured = Bomb(log.clone());
@@ -260,4 +260,92 @@ fn a_finalizer_registered_after_the_finalizers_ran_is_refused() {
     scheduler.spawn(move || inner.add("went on")).unwrap();
     scheduler.run().unwrap();
     assert_eq!(log.lines(), ["finalizer dropped", "refused", "went on"]);
+}
+
+#[test]
+fn an_error_of_a_fallible_coroutine_is_a_failure_for_whoever_hears_of_it() {
+    let (mut scheduler, log) = (scheduler().unchecked(), Log::default());
+    let fails = || -> io::Result<u8> { Err(io::Error::other("no good")) };
+    // Nobody holds its handle: the caller hears of it.
+    drop(scheduler.spawn_fallible(fails).unwrap());
+    match scheduler.step().unwrap() {
+        Step::Failed(failure) => assert_eq!(failure.to_string(), "the handler failed: no good"),
+        other => panic!("{other:?}"),
+    }
+    // Its handle.
+    let handle = scheduler.spawn_fallible(fails).unwrap();
+    assert_eq!(scheduler.run().unwrap().failed, 0);
+    assert!(matches!(handle.join(), Err(Failure::Error(_))));
+    // Its finalizer.
+    let inner = log.clone();
+    let finalized = scheduler.spawn_fallible(move || {
+        on_end(move |end| inner.add(told(end)));
+        fails()
+    });
+    drop(finalized);
+    assert_eq!(scheduler.run().unwrap().failed, 0);
+    assert_eq!(log.lines(), ["the handler failed: no good"]);
+    // What does not fail has its value.
+    let handle = scheduler.spawn_fallible(|| io::Result::Ok(7)).unwrap();
+    scheduler.run().unwrap();
+    assert_eq!(handle.join().unwrap(), 7);
+}
+
+#[test]
+fn on_failure_hears_of_what_nobody_else_does_wherever_it_runs() {
+    let log = Log::default();
+    let seen = log.clone();
+    let mut scheduler = comporta_scheduler::Scheduler::builder()
+        .virtual_time()
+        .on_failure(move |failure| {
+            seen.add(failure.to_string());
+            panic!("in the hook");
+        })
+        .build()
+        .unwrap();
+    drop(scheduler.spawn(|| panic!("in step")).unwrap());
+    assert!(matches!(scheduler.step().unwrap(), Step::Failed(_)));
+    scheduler
+        .block_on(|| {
+            drop(comporta_scheduler::spawn_fallible(|| Err::<(), _>("in block_on")));
+            drop(spawn(|| "no failure"));
+            spawn(|| panic!("joined")).map(|handle| assert!(handle.join().is_err())).unwrap();
+        })
+        .unwrap();
+    drop(scheduler.spawn(|| {
+        let _held = Panics;
+        sleep(SECOND);
+    }));
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    drop(scheduler);
+    let expected = ["the coroutine panicked: in step", "the handler failed: in block_on"];
+    assert_eq!(log.lines(), expected, "and a cancellation is no failure");
+
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "it is dropped by unwinding");
+        }
+    }
+}
+
+#[test]
+fn a_coroutine_has_a_bounded_number_of_finalizers() {
+    let (mut scheduler, log) = (scheduler(), Log::default());
+    let ran = std::rc::Rc::new(std::cell::Cell::new(0));
+    let counted = ran.clone();
+    let held = Dropped(log.clone(), "refused finalizer dropped");
+    let handle = scheduler
+        .spawn(move || {
+            for _ in 0..1024 {
+                let counted = counted.clone();
+                on_end(move |_| counted.set(counted.get() + 1));
+            }
+            on_end(move |_| held.0.add("not here"));
+        })
+        .unwrap();
+    scheduler.run().unwrap();
+    let failure = handle.join().unwrap_err();
+    assert!(failure.to_string().contains("at most 1024"), "{failure}");
+    assert_eq!((ran.get(), log.lines()), (1024, vec!["refused finalizer dropped".to_owned()]));
 }

@@ -186,7 +186,7 @@ proptest! {
         once in once(),
         before in 0_usize..200,
     ) {
-        let mut scheduler = Scheduler::new().unwrap();
+        let mut scheduler = crate::real_scheduler();
         let turns: Vec<Turns> = kinds.iter().map(|kind| start(*kind, &mut scheduler)).collect();
         let handled = Turns::default();
         let make_ready = start_once(once, &mut scheduler, handled.clone());

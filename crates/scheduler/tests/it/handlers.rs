@@ -2,7 +2,7 @@
 
 use crate::{Dropped, Log, scheduler};
 use comporta_scheduler::{
-    Failure, Scheduler, Step, listen, register_source, sleep, sources, spawn, stop, yield_now,
+    Failure, Step, listen, register_source, sleep, sources, spawn, stop, yield_now,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -247,7 +247,7 @@ fn stop_in_a_handler_ends_the_run_when_it_suspends_and_it_can_be_run_again() {
 
 #[test]
 fn stop_from_another_thread_wakes_a_scheduler_that_waits() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let never = sources::callback(|notifier: comporta_scheduler::Notifier<()>| {
         std::mem::forget(notifier);
         Ok(())
@@ -339,7 +339,7 @@ fn dropping_the_scheduler_unwinds_all_and_begins_nothing() {
 
 #[test]
 fn a_scheduler_refuses_to_run_while_its_thread_panics_but_unwinds_its_coroutines() {
-    struct Owner(Option<Scheduler>, Log);
+    struct Owner(Option<crate::Checked>, Log);
     impl Drop for Owner {
         fn drop(&mut self) {
             let mut scheduler = self.0.take().unwrap();
@@ -391,4 +391,41 @@ fn a_scheduler_inside_a_coroutine_of_another_is_a_world_of_its_own() {
         part.unwrap() + 1
     });
     assert_eq!(sum.unwrap(), 21);
+}
+
+#[test]
+fn a_step_with_a_limit_does_not_let_virtual_time_pass_over_a_timer() {
+    let mut scheduler = scheduler();
+    let woke = scheduler
+        .spawn(|| {
+            let began = comporta_scheduler::now();
+            sleep(Duration::from_secs(1));
+            comporta_scheduler::now() - began
+        })
+        .unwrap();
+    let limit = Duration::from_secs(5);
+    // It begins, and sleeps for longer than the scheduler takes to be idle.
+    assert!(matches!(scheduler.step_within(limit).unwrap(), Step::Resumed));
+    assert!(matches!(scheduler.step_within(limit).unwrap(), Step::Resumed));
+    assert_eq!(woke.join().unwrap(), Duration::from_secs(1));
+}
+
+#[test]
+fn a_step_with_a_limit_lets_virtual_time_pass_by_the_limit() {
+    let mut scheduler = scheduler();
+    let woke = scheduler
+        .spawn(|| {
+            let began = comporta_scheduler::now();
+            sleep(Duration::from_secs(10));
+            comporta_scheduler::now() - began
+        })
+        .unwrap();
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    for _ in 0..3 {
+        let step = scheduler.step_within(Duration::from_secs(3)).unwrap();
+        assert!(matches!(step, Step::Idle), "{step:?}");
+    }
+    let step = scheduler.step_within(Duration::from_secs(1)).unwrap();
+    assert!(matches!(step, Step::Resumed), "{step:?}");
+    assert_eq!(woke.join().unwrap(), Duration::from_secs(10));
 }

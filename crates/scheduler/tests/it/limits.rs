@@ -3,9 +3,12 @@
 
 use crate::scheduler;
 use comporta_scheduler::net::{TcpListener, TcpStream};
-use comporta_scheduler::{Scheduler, Step, sleep, spawn};
+use comporta_scheduler::{Scheduler, Step, sleep, sources, spawn};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -75,7 +78,7 @@ fn without_descriptors_accept_fails_others_go_on_and_it_works_again() {
 fn exhausts_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const EMFILE: i32 = 24;
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
     scheduler
@@ -115,24 +118,27 @@ fn exhausts_descriptors() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_suspended_coroutine_keeps_no_pages_that_it_does_not_use() {
-    let output = in_a_process("limits::goes_deep_and_suspends");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+    for test in ["when_idle", "beside_a_polled_source", "beside_a_fast_timer"] {
+        let output = in_a_process(&format!("limits::trims_{test}"));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
+    }
 }
 
-#[test]
-#[ignore = "measures its process: run by a_suspended_coroutine_keeps_no_pages_that_it_does_not_use"]
-fn goes_deep_and_suspends() {
-    const MANY: usize = 500;
-    fn resident() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * KIB
-    }
-    // Trims whenever it is idle, so that the test depends on no time.
+const DEEP: usize = 500;
+
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * KIB
+}
+
+/// Has many coroutines go deep and suspend, and steps until they hold no more than they use; `step` does not
+/// wait for time. Trimming is due at once, so that it depends on none.
+fn assert_trims(start: impl FnOnce(&mut Scheduler), steps: usize) {
     let mut scheduler = Scheduler::builder().trim_after(Duration::ZERO).build().unwrap();
     let before = resident();
-    for _ in 0..MANY {
+    for _ in 0..DEEP {
         scheduler
             .spawn(|| {
                 assert!(deep(256 * KIB) > 0);
@@ -140,28 +146,59 @@ fn goes_deep_and_suspends() {
             })
             .unwrap();
     }
-    for _ in 0..MANY {
+    for _ in 0..DEEP {
         assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
     }
-    let deep_each = (resident() - before) / MANY;
+    let deep_each = (resident() - before) / DEEP;
     assert!(deep_each > 200 * KIB, "it was deep: {deep_each}");
-    for _ in 0..MANY.div_ceil(256) {
-        assert!(matches!(scheduler.step_within(Duration::from_millis(1)).unwrap(), Step::Idle));
+    start(&mut scheduler);
+    for _ in 0..steps {
+        let step = scheduler.step_within(Duration::from_millis(1)).unwrap();
+        assert!(matches!(step, Step::Idle | Step::Resumed), "{step:?}");
     }
-    let each = (resident() - before) / MANY;
+    let each = resident().saturating_sub(before) / DEEP;
     assert!(each <= 16 * KIB, "{each}");
 }
 
 #[test]
+#[ignore = "measures its process: run by a_suspended_coroutine_keeps_no_pages_that_it_does_not_use"]
+fn trims_when_idle() {
+    assert_trims(|_| (), DEEP.div_ceil(256));
+}
+
+#[test]
+#[ignore = "measures its process: run by a_suspended_coroutine_keeps_no_pages_that_it_does_not_use"]
+fn trims_beside_a_polled_source() {
+    let source = sources::polled(|_| Ok(Some(())));
+    let start = |scheduler: &mut Scheduler| drop(scheduler.register_source(source, |()| ()));
+    assert_trims(start, 1000);
+}
+
+#[test]
+#[ignore = "measures its process: run by a_suspended_coroutine_keeps_no_pages_that_it_does_not_use"]
+fn trims_beside_a_fast_timer() {
+    let source = sources::every(Duration::from_nanos(1));
+    let start = |scheduler: &mut Scheduler| drop(scheduler.register_source(source, |_| ()));
+    assert_trims(start, 1000);
+}
+
+#[test]
 fn stacks_are_used_again() {
-    // More coroutines than the system could map stacks for, a few at a time.
     let mut scheduler = scheduler();
+    let stacks = Rc::new(RefCell::new(HashSet::new()));
     for _ in 0..100 {
         for _ in 0..1000 {
-            scheduler.spawn(|| ()).unwrap();
+            let stacks = stacks.clone();
+            scheduler
+                .spawn(move || {
+                    let local = 0_u8;
+                    stacks.borrow_mut().insert((&raw const local).addr());
+                })
+                .unwrap();
         }
         assert_eq!(scheduler.run().unwrap().failed, 0);
     }
+    assert_eq!(stacks.borrow().len(), 1000, "the local lies at one place of each stack");
 }
 
 #[test]

@@ -13,13 +13,65 @@ mod net;
 mod blocking;
 mod limits;
 
-use comporta_scheduler::Scheduler;
+use comporta_scheduler::{Builder, Scheduler};
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// A scheduler in which time moves only when nothing else can happen.
-fn scheduler() -> Scheduler {
-    Scheduler::builder().virtual_time().build().unwrap()
+fn scheduler() -> Checked {
+    Checked::new(Scheduler::builder().virtual_time())
+}
+
+/// A scheduler in the time of the system, for threads and sockets.
+fn real_scheduler() -> Checked {
+    Checked::new(Scheduler::builder())
+}
+
+/// A scheduler that fails its test if a coroutine failed of which nobody else heard: an assertion in one
+/// would be lost otherwise.
+struct Checked {
+    scheduler: Scheduler,
+    failures: Rc<RefCell<Vec<String>>>,
+}
+
+impl Checked {
+    fn new(builder: Builder) -> Checked {
+        let failures = Rc::new(RefCell::new(Vec::new()));
+        let heard = failures.clone();
+        let scheduler = builder
+            .on_failure(move |failure| heard.borrow_mut().push(failure.to_string()))
+            .build()
+            .unwrap();
+        Checked { scheduler, failures }
+    }
+
+    /// The test expects failures, and looks at them itself.
+    fn unchecked(mut self) -> Checked {
+        self.failures = Rc::default();
+        self
+    }
+}
+
+impl Deref for Checked {
+    type Target = Scheduler;
+    fn deref(&self) -> &Scheduler {
+        &self.scheduler
+    }
+}
+
+impl DerefMut for Checked {
+    fn deref_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(*self.failures.borrow(), [""; 0], "coroutines of which nobody else heard");
+        }
+    }
 }
 
 /// What happened, in order.

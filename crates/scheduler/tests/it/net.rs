@@ -2,7 +2,7 @@
 
 use crate::{Log, scheduler};
 use comporta_scheduler::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use comporta_scheduler::{Scheduler, Step, sleep, spawn, yield_now};
+use comporta_scheduler::{Step, now, sleep, spawn, yield_now};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
 
 #[test]
 fn a_hundred_connections_echo_on_one_thread() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -56,7 +56,7 @@ fn a_hundred_connections_echo_on_one_thread() {
 
 #[test]
 fn megabytes_pass_through_a_socket_that_is_often_full() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let total = scheduler.block_on(|| {
         let (mut writer, mut reader) = UnixStream::pair().unwrap();
         let sent: Vec<u8> = (0..4_000_000_u32).map(|i| (i * 7) as u8).collect();
@@ -78,7 +78,7 @@ fn ordinary_libraries_suspend_the_coroutine_from_inside() {
         number: u32,
         words: Vec<String>,
     }
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(|| {
             let (one, other) = UnixStream::pair().unwrap();
@@ -132,7 +132,7 @@ fn time_limits_end_reads_writes_accepts_and_connects() {
 
 #[test]
 fn connecting_where_nobody_listens_is_an_error() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let error = scheduler.block_on(|| {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         TcpStream::connect(address).unwrap_err().kind()
@@ -142,7 +142,7 @@ fn connecting_where_nobody_listens_is_an_error() {
 
 #[test]
 fn the_end_of_a_stream_and_a_peer_that_is_gone_are_noticed() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(|| {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
@@ -163,7 +163,7 @@ fn the_end_of_a_stream_and_a_peer_that_is_gone_are_noticed() {
 
 #[test]
 fn one_coroutine_reads_while_another_writes_the_same_stream() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(|| {
             let (ours, theirs) = UnixStream::pair().unwrap();
@@ -188,7 +188,7 @@ fn one_coroutine_reads_while_another_writes_the_same_stream() {
 
 #[test]
 fn two_coroutines_that_read_the_same_stream_both_hear_of_its_end() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(|| {
             let (ours, theirs) = UnixStream::pair().unwrap();
@@ -208,7 +208,7 @@ fn two_coroutines_that_read_the_same_stream_both_hear_of_its_end() {
 
 #[test]
 fn outside_of_a_coroutine_a_socket_does_not_wait() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
@@ -224,7 +224,7 @@ fn outside_of_a_coroutine_a_socket_does_not_wait() {
 
 #[test]
 fn a_socket_that_comes_to_another_scheduler_is_at_home_there() {
-    let (mut first, mut second) = (Scheduler::new().unwrap(), Scheduler::new().unwrap());
+    let (mut first, mut second) = (crate::real_scheduler(), crate::real_scheduler());
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let ours = Rc::new(ours);
     let reading = ours.clone();
@@ -254,7 +254,7 @@ fn a_socket_that_comes_to_another_scheduler_is_at_home_there() {
 fn unix_listeners_accept() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("accepts.sock");
     let _ = std::fs::remove_file(&path);
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     scheduler
         .block_on(move || {
             let listener = UnixListener::bind(&path).unwrap();
@@ -300,7 +300,7 @@ fn a_drop_that_must_write_while_its_coroutine_unwinds_gets_an_error_and_no_hang(
 
 #[test]
 fn a_stream_that_always_has_more_lets_others_go_first_all_the_same() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let others = Rc::new(Cell::new(0));
     let counted = others.clone();
     scheduler
@@ -322,4 +322,45 @@ fn a_stream_that_always_has_more_lets_others_go_first_all_the_same() {
         before.get() - began
     });
     assert!(turns.unwrap() >= 2000 / 129);
+}
+
+#[test]
+fn connecting_outside_of_a_coroutine_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let kind = |connected: io::Result<TcpStream>| connected.unwrap_err().kind();
+    assert_eq!(kind(TcpStream::connect(address)), io::ErrorKind::WouldBlock);
+    assert_eq!(kind(TcpStream::connect_timeout(&address, SECOND)), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn connecting_to_a_unix_listener_with_a_full_backlog_waits_for_room() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("full.sock");
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    // Outside of a coroutine nothing waits: this is how full it can be.
+    let mut backlog = Vec::new();
+    let full = loop {
+        match UnixStream::connect(&path) {
+            Ok(stream) => backlog.push(stream),
+            Err(error) => break error,
+        }
+        assert!(backlog.len() < 10_000, "the backlog has no bound here");
+    };
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    scheduler()
+        .block_on(move || {
+            let late = UnixStream::connect_timeout(&path, SECOND).unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+            let began = now();
+            let accepting = spawn(move || {
+                sleep(SECOND);
+                listener.accept().unwrap();
+                listener
+            });
+            UnixStream::connect(&path).unwrap();
+            assert!(now() - began >= SECOND, "there was no room before");
+            drop(accepting.unwrap().join().unwrap());
+        })
+        .unwrap();
 }

@@ -39,7 +39,7 @@ fn events_of_a_callback_reach_the_handler_in_order() {
 
 #[test]
 fn a_callback_on_another_thread_wakes_a_sleeping_scheduler() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let source = sources::callback(|notifier| {
         thread::Builder::new()
             .spawn(move || (1..=100).for_each(|n: u32| notifier.notify(n).unwrap()))
@@ -144,7 +144,7 @@ fn a_source_whose_events_are_dropped_is_not_asked_again() {
 
 #[test]
 fn a_blocking_source_has_a_thread_of_its_own_and_waits_for_room() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let scheduler_thread = thread::current().id();
     struct Fast;
     impl EventSource for Fast {
@@ -187,7 +187,7 @@ fn an_error_of_a_source_comes_after_its_events_and_ends_its_handler() {
 
 #[test]
 fn a_source_that_panics_fails_and_the_loop_goes_on() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler().unchecked();
     let polled = sources::polled(|_| -> io::Result<Option<()>> { panic!("no device") });
     let threaded = sources::blocking(|| -> io::Result<Option<()>> { panic!("no device") });
     scheduler.register_source(polled, |()| ()).unwrap();
@@ -298,7 +298,7 @@ fn after_reports_once_and_ends() {
 
 #[test]
 fn a_descriptor_is_reported_each_time_it_becomes_readable() {
-    let mut scheduler = Scheduler::new().unwrap();
+    let mut scheduler = crate::real_scheduler();
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     let source = sources::readable(ours.try_clone().unwrap());
@@ -320,7 +320,7 @@ fn a_descriptor_is_reported_each_time_it_becomes_readable() {
 
 #[test]
 fn handlers_of_heterogeneous_sources_take_turns_on_one_thread() {
-    let (mut scheduler, log) = (Scheduler::new().unwrap(), Log::default());
+    let (mut scheduler, log) = (crate::real_scheduler(), Log::default());
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"x").unwrap();
     let seen = |name: &'static str| {

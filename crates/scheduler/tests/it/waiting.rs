@@ -165,3 +165,46 @@ fn a_wakeup_that_a_wait_does_not_use_goes_to_the_next() {
         })
         .unwrap();
 }
+
+#[test]
+fn of_waits_that_alternate_no_source_starves() {
+    let received = scheduler().block_on(|| {
+        let ends = [0, 1, 2, 3].map(|which| {
+            let (sender, receiver) = channel(100);
+            (0..100).for_each(|_| sender.send(which).unwrap());
+            receiver
+        });
+        let mut received = [0; 4];
+        for _ in 0..50 {
+            for pair in ends.chunks(2) {
+                let wait = Wait::new().on(&pair[0], |n: usize| n).on(&pair[1], |n| n);
+                received[wait.suspend().unwrap().unwrap()] += 1;
+            }
+        }
+        received
+    });
+    assert_eq!(received.unwrap(), [25; 4]);
+}
+
+#[test]
+fn a_source_that_is_always_ready_does_not_keep_another_of_the_same_wait_from_its_turn() {
+    let turns = scheduler().block_on(|| {
+        let (sender, busy) = channel(2);
+        let (quiet_sender, quiet) = channel(1);
+        sender.send("busy").unwrap();
+        let mut turns = Vec::new();
+        for turn in 0..6 {
+            sender.send("busy").unwrap();
+            if turn == 3 {
+                quiet_sender.send("quiet").unwrap();
+            }
+            let wait = Wait::new().on(&busy, |word| word).on(&quiet, |word| word);
+            turns.push(wait.suspend().unwrap().unwrap());
+            if turns.last() == Some(&"quiet") {
+                busy.recv().unwrap();
+            }
+        }
+        turns
+    });
+    assert_eq!(turns.unwrap(), ["busy", "busy", "busy", "quiet", "busy", "busy"]);
+}
