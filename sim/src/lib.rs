@@ -1,4 +1,4 @@
-//! A cluster in virtual time: operators on nodes, and a placement strategy that moves them.
+//! A cluster in virtual time: operators on nodes, and a placement strategy that migrates them.
 //!
 //! The strategy is the code that a cluster runs (`comporta-placement`); what it decides on, control messages,
 //! is made by the model. The same scenario, strategy and seed give the same outcome, to the byte.
@@ -23,7 +23,7 @@
 //!   of its last event.
 //! - **Control messages** travel over the same network, every second: one of each replica, and one of each node on
 //!   which none runs.
-//! - **Moves** in the five steps of section 3.2.2: created and fed, queueing, paused, state copied over the
+//! - **Migrations** in the five steps of section 3.2.2: created and fed, queueing, paused, state copied over the
 //!   link, removed.
 //!
 //! # What is not
@@ -43,7 +43,7 @@ mod outcome;
 pub mod show;
 pub mod queueing;
 
-pub use outcome::{Latency, Moment, MoveRecord, NodeChange, Outcome};
+pub use outcome::{Latency, Migration, Moment, NodeChange, Outcome};
 pub use run::{Progress, RunError, run, run_with};
 pub use scenario::Scenario;
 

@@ -43,7 +43,7 @@ pub struct Node {
     pub silent_from: Option<f64>,
     /// It can be released and asked for.
     pub elastic: bool,
-    /// Nothing is moved to it.
+    /// Nothing is migrated to it.
     pub reserved: bool,
     /// It is not there at first.
     pub standby: bool,
@@ -139,7 +139,7 @@ pub struct Operator {
     pub parallel: Option<usize>,
     /// Handles events in windows.
     pub window: Option<Window>,
-    /// Bytes of state that a move copies, besides what is in a window.
+    /// Bytes of state that a migration copies, besides what is in a window.
     pub state: f64,
     /// Bytes of memory that a replica holds; random places of them are touched, so often an event.
     pub memory: f64,

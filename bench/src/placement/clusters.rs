@@ -118,14 +118,14 @@ pub(super) fn run_clusters(options: &Options, report: &mut Report) {
         "slow mean",
         "slow p99",
         "processed",
-        "moves",
+        "migrations",
         "verdict",
     ]);
     let count = if options.quick { CLUSTERS_QUICK } else { CLUSTERS };
     let (mut held, mut worst) = (0_u32, 0.0_f64);
     for number in 0..count {
         let mut ratios = vec![Vec::new(); LATENCIES.len() + 1];
-        let mut moves = [Vec::new(), Vec::new()];
+        let mut migrations = [Vec::new(), Vec::new()];
         for seed in 1..=SEEDS {
             let run = |strategy| {
                 comporta_sim::run(&cluster(number, strategy, seed)).expect("a cluster is sound")
@@ -136,8 +136,8 @@ pub(super) fn run_clusters(options: &Options, report: &mut Report) {
             }
             let processed = Figure::Processed;
             ratios[LATENCIES.len()].push(processed.of(&ours) / processed.of(&none));
-            moves[0].push(Figure::Moves.of(&ours));
-            moves[1].push(Figure::Moves.of(&theirs));
+            migrations[0].push(Figure::Migrations.of(&ours));
+            migrations[1].push(Figure::Migrations.of(&theirs));
         }
         let medians: Vec<f64> = ratios.iter().map(|ratio| median(ratio)).collect();
         let (latencies, processed) = medians.split_at(LATENCIES.len());
@@ -149,7 +149,7 @@ pub(super) fn run_clusters(options: &Options, report: &mut Report) {
         let name = cluster(number, "none", 1).name;
         let mut row = vec![name.trim_start_matches("cluster ").to_owned()];
         row.extend(medians.iter().map(|ratio| format!("{ratio:.3}")));
-        row.push(format!("{:.0} / {:.0}", median(&moves[0]), median(&moves[1])));
+        row.push(format!("{:.0} / {:.0}", median(&migrations[0]), median(&migrations[1])));
         row.push(if holds { "holds" } else { "MISS" }.to_owned());
         table.row(row);
     }

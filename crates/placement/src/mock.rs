@@ -10,7 +10,7 @@
 //! mock.latencies("x", &[5.0, 5.0, 5.0]).latencies("y", &[5.0, 5.0, 10.0]);
 //!
 //! let decisions = mock.decide(&mut Adaptive::new(0.25, 1));
-//! assert_eq!(mock.moves(&decisions), ["y: a -> b"]);
+//! assert_eq!(mock.migrations(&decisions), ["y: a -> b"]);
 //! assert_eq!(decisions[0].reason.signal, "s = 1.00 at d = 0.25, number 1 of 1 candidates");
 //! ```
 
@@ -60,7 +60,7 @@ impl Mock {
                 replicas: Vec::new(),
                 flows: Vec::new(),
                 network_latency_s: 0.0005,
-                moving: 0,
+                migrating: 0,
             },
             operators: Vec::new(),
             background: vec![Usage::new(); N],
@@ -82,7 +82,7 @@ impl Mock {
             backlog: 0.0,
             per_event: Some(Usage::new()),
             state_bytes: 0.0,
-            moved: None,
+            migrated: None,
         });
         self
     }
@@ -200,10 +200,10 @@ impl Mock {
 
     /// Decisions as text: `replica: from -> to`, `+node`, `-node`.
     #[must_use]
-    pub fn moves(&self, decisions: &[Decision]) -> Vec<String> {
+    pub fn migrations(&self, decisions: &[Decision]) -> Vec<String> {
         let node = |id: NodeId| self.view.nodes[id.0].name.as_str();
         let text = |decision: &Decision| match decision.action {
-            Action::Move { replica, from, to } => {
+            Action::Migrate { replica, from, to } => {
                 format!("{}: {} -> {}", self.view.replicas[replica.0].name, node(from), node(to))
             }
             Action::AddNode(id) => format!("+{}", node(id)),
@@ -216,9 +216,9 @@ impl Mock {
     pub fn apply(&mut self, decisions: &[Decision]) {
         for decision in decisions {
             match decision.action {
-                Action::Move { replica, to, .. } => {
+                Action::Migrate { replica, to, .. } => {
                     self.view.replicas[replica.0].node = to;
-                    self.view.replicas[replica.0].moved = Some(self.view.now);
+                    self.view.replicas[replica.0].migrated = Some(self.view.now);
                 }
                 Action::AddNode(node) => self.view.nodes[node.0].state = NodeState::Active,
                 Action::ReleaseNode(node) => self.view.nodes[node.0].state = NodeState::Standby,

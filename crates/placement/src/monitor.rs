@@ -53,7 +53,7 @@ pub struct ControlMessage {
     pub arrived: f64,
     /// Events that it handled.
     pub handled: f64,
-    /// Bytes that a move would copy.
+    /// Bytes that a migration would copy.
     pub state_bytes: f64,
     /// What the node uses, in all.
     pub node_usage: Usage,
@@ -151,7 +151,7 @@ pub struct Monitor {
     nodes: Vec<Node>,
     replicas: Vec<Replica>,
     links: Vec<Link>,
-    moving: usize,
+    migrating: usize,
 }
 
 impl Monitor {
@@ -164,7 +164,7 @@ impl Monitor {
             nodes: Vec::new(),
             replicas: Vec::new(),
             links: Vec::new(),
-            moving: 0,
+            migrating: 0,
         }
     }
 
@@ -204,7 +204,7 @@ impl Monitor {
         self.nodes[node.0].view.reserved = true;
     }
 
-    /// Adds a replica of an operator. A pinned one is never moved.
+    /// Adds a replica of an operator. A pinned one is never migrated.
     ///
     /// # Panics
     /// If there is no such node.
@@ -225,7 +225,7 @@ impl Monitor {
             backlog: 0.0,
             per_event: None,
             state_bytes: 0.0,
-            moved: None,
+            migrated: None,
         };
         let (seconds, used) = (VecDeque::new(), Usage::new());
         self.replicas.push(Replica { view, seconds, used, arrived: 0.0, handled: 0.0 });
@@ -252,7 +252,7 @@ impl Monitor {
         let latency_ms = self.corrected(&message.latencies);
         let replica = &mut self.replicas[message.replica.0];
         if replica.view.node != message.node {
-            return; // sent before the last move: true of the node, no longer of the replica
+            return; // sent before the last migration: true of the node, no longer of the replica
         }
         let (usage, arrived, handled) = (message.usage, message.arrived, message.handled);
         replica.seconds.push_back((now, Second { latency_ms, usage, arrived, handled }));
@@ -287,22 +287,22 @@ impl Monitor {
         (events > 0.0).then(|| sum / events)
     }
 
-    /// A move of a replica has begun.
-    pub fn move_begins(&mut self) {
-        self.moving += 1;
+    /// A migration of a replica has begun.
+    pub fn migration_begins(&mut self) {
+        self.migrating += 1;
     }
 
-    /// A move has ended: the replica runs there now, and what was heard of it before is forgotten, because
+    /// A migration has ended: the replica runs there now, and what was heard of it before is forgotten, because
     /// it is true of another node. Events that it left behind are in its backlog no more.
     ///
     /// # Panics
-    /// If there is no such replica, or no move has begun.
-    pub fn move_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
-        self.moving = self.moving.checked_sub(1).expect("a move ends that has begun");
+    /// If there is no such replica, or no migration has begun.
+    pub fn migration_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
+        self.migrating = self.migrating.checked_sub(1).expect("a migration ends that has begun");
         let replica = &mut self.replicas[replica.0];
         replica.seconds.clear();
         replica.view.node = to;
-        replica.view.moved = Some(now);
+        replica.view.migrated = Some(now);
         replica.arrived = replica.handled + backlog;
     }
 
@@ -343,7 +343,7 @@ impl Monitor {
             replicas: self.replicas.iter().map(|replica| replica.view.clone()).collect(),
             flows: self.flows(),
             network_latency_s: self.network_latency.as_secs_f64(),
-            moving: self.moving,
+            migrating: self.migrating,
         }
     }
 

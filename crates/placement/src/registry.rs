@@ -113,7 +113,7 @@ mod tests {
         let mut registry = Registry::new();
         let offer = registry.entries().find(|entry| entry.offer.name == "none").unwrap().offer;
         let before = registry.entries().count();
-        registry.add(Entry::new(Offer { about: "mine", ..offer }, |_, _| strategies::NoMoves));
+        registry.add(Entry::new(Offer { about: "mine", ..offer }, |_, _| strategies::NoMigrations));
         assert_eq!(registry.entries().count(), before);
         assert!(registry.entries().any(|entry| entry.offer.about == "mine"));
     }

@@ -48,7 +48,7 @@ pub fn choose(view: &View, round: &Round<'_>, replica: ReplicaId) -> Option<(Nod
     let a = round.usage_of(round.node_of(replica))?;
     let mut best: Option<(f64, NodeId, Resource)> = None;
     for (id, node) in view.nodes() {
-        if round.may_move(replica, id).is_err() {
+        if round.may_migrate(replica, id).is_err() {
             continue;
         }
         let Some(b) = round.usage_of(id) else { continue };

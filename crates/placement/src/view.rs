@@ -74,7 +74,7 @@ pub struct NodeView {
     pub state: NodeState,
     /// It may be released, and asked for again: it costs while it is there.
     pub elastic: bool,
-    /// Nothing is moved to it: it is kept for what is pinned there.
+    /// Nothing is migrated to it: it is kept for what is pinned there.
     pub reserved: bool,
     /// All that is used on it, by replicas and by others. `None` while the node is silent: no control
     /// message came in the last period.
@@ -114,10 +114,10 @@ pub struct ReplicaView {
     /// What handling an event has used on average since the replica was first heard of: core-seconds and
     /// bytes. `None` before it has handled any.
     pub per_event: Option<Usage>,
-    /// Bytes that a move has to copy.
+    /// Bytes that a migration has to copy.
     pub state_bytes: f64,
-    /// When it was last moved.
-    pub moved: Option<Time>,
+    /// When it was last migrated.
+    pub migrated: Option<Time>,
 }
 
 impl ReplicaView {
@@ -159,8 +159,8 @@ pub struct View {
     pub flows: Vec<Flow>,
     /// How long a message is under way between two nodes, in seconds.
     pub network_latency_s: f64,
-    /// Moves that are under way. While there are any, no round is held.
-    pub moving: usize,
+    /// Migrations that are under way. While there are any, no round is held.
+    pub migrating: usize,
 }
 
 impl View {

@@ -36,7 +36,7 @@ enum Command {
         /// Another seed than the file says.
         #[arg(long)]
         seed: Option<u64>,
-        /// Lists every move with its reason.
+        /// Lists every migration with its reason.
         #[arg(long)]
         explain: bool,
         /// Writes everything as JSON to a file, or to standard output as `-`.
@@ -115,7 +115,7 @@ fn run(args: Args) -> Result<String, Failure> {
             let mut text = show::summary(std::slice::from_ref(&outcome));
             if explain {
                 text += "\n";
-                text += &show::moves(&outcome);
+                text += &show::migrations(&outcome);
             }
             Ok(text)
         }

@@ -7,7 +7,7 @@ use comporta_placement::{
 
 use super::parts::Counters;
 use super::{Happening, Model, NS, ns};
-use crate::outcome::{MoveRecord, NodeChange};
+use crate::outcome::{Migration, NodeChange};
 use crate::scenario::CLOCK_WRONG_MAX;
 
 /// What a clock that is right shows when a run begins. One that is behind shows less, and no clock shows less than nothing.
@@ -179,11 +179,11 @@ impl Model<'_> {
         let now = self.clock(0.0);
         let at_s = self.now as f64 / NS;
         let view = self.monitor.view(now);
-        self.recorder.rounds += u64::from(view.moving == 0); // otherwise none is held
+        self.recorder.rounds += u64::from(view.migrating == 0); // otherwise none is held
         for decision in decide(&mut *self.strategy, &view) {
             match decision.action {
-                Action::Move { replica, from, to } => {
-                    self.recorder.moves.push(MoveRecord {
+                Action::Migrate { replica, from, to } => {
+                    self.recorder.migrations.push(Migration {
                         at_s,
                         replica: view.replicas[replica.0].name.clone(),
                         from: view.nodes[from.0].name.clone(),
@@ -193,8 +193,8 @@ impl Model<'_> {
                         ended_s: None,
                         bytes: 0.0,
                     });
-                    let record = self.recorder.moves.len() - 1;
-                    self.begin_move(replica.0 as u32, to.0 as u32, record);
+                    let record = self.recorder.migrations.len() - 1;
+                    self.begin_migration(replica.0 as u32, to.0 as u32, record);
                 }
                 Action::AddNode(node) => {
                     self.set_state(node, NodeState::Starting);

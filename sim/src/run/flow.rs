@@ -39,7 +39,7 @@ impl Model<'_> {
         self.schedule_source(source);
     }
 
-    /// Sends an event to every replica of every operator that follows, and to where one is about to move.
+    /// Sends an event to every replica of every operator that follows, and to where one is about to migrate.
     fn send_on(&mut self, sender: u32, message: Message) {
         let (operator, from) = {
             let replica = &self.replicas[sender as usize];
@@ -61,7 +61,7 @@ impl Model<'_> {
         replica.tickets += 1;
         replica.in_flight += 1;
         let (epoch, node) = (replica.epoch, replica.node);
-        let twin = replica.moving.as_mut().and_then(|moving| moving.twin());
+        let twin = replica.migrating.as_mut().and_then(|migrating| migrating.twin());
         let arrives = self.transfer(sender, from, receiver, node, bytes);
         self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
         if let Some(node) = twin {
@@ -77,12 +77,13 @@ impl Model<'_> {
             return; // its new place has a copy
         }
         if epoch > replica.epoch {
-            let moving = replica.moving.as_mut().expect("a copy goes ahead of a move under way");
-            moving.keep(message);
+            let migrating =
+                replica.migrating.as_mut().expect("a copy goes ahead of a migration under way");
+            migrating.keep(message);
             return;
         }
         replica.in_flight -= 1;
-        if replica.came_before_move(message.ticket) {
+        if replica.came_before_migration(message.ticket) {
             self.old_one_done(receiver, message.ticket);
             return;
         }

@@ -1,12 +1,12 @@
 //! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network); beside it
-//! `moves` (the five steps) and `control` (messages, rounds, what is recorded each second).
+//! `migration` (the five steps) and `control` (messages, rounds, what is recorded each second).
 //!
 //! Invariant: nothing here reads a clock or a random number but those of the scenario.
 
 mod parts;
 mod flow;
 mod work;
-mod moves;
+mod migration;
 mod control;
 
 use comporta_placement::{ControlMessage, Monitor, NodeMessage, Registry, Strategy, Unknown};
@@ -84,7 +84,7 @@ pub fn run_with(
 enum Happening {
     /// A source sends its next event.
     Emit { source: u32 },
-    /// A copy of an event arrives at a replica, or at where it is about to move.
+    /// A copy of an event arrives at a replica, or at where it is about to migrate.
     Arrive { replica: u32, epoch: u32, message: Message },
     /// A core is done with an event.
     Computed { replica: u32, core: u32, message: Message },
@@ -98,7 +98,7 @@ enum Happening {
     ToldOfNode(Box<NodeMessage>),
     /// A round is held.
     Round,
-    /// Step 1 of a move is done: the new replica is there.
+    /// Step 1 of a migration is done: the new replica is there.
     Created { replica: u32 },
     /// Step 3 waited long enough for the end of a window.
     Impatient { replica: u32, epoch: u32 },

@@ -127,7 +127,7 @@ impl Counters {
 pub(super) struct ReplicaPart {
     pub(super) operator: u32,
     pub(super) node: u32,
-    /// How often it has moved: messages to an old place are dropped.
+    /// How often it has migrated: messages to an old place are dropped.
     pub(super) epoch: u32,
     pub(super) parallel: u32,
     pub(super) queue: VecDeque<Message>,
@@ -141,8 +141,8 @@ pub(super) struct ReplicaPart {
     pub(super) seen: Vec<Seen>,
     /// Events of the window that is open.
     pub(super) in_window: u32,
-    pub(super) moving: Option<Box<super::moves::Moving>>,
-    /// Messages that came to its old place before it moved, and whose other copy has not come here.
+    pub(super) migrating: Option<Box<super::migration::Migrating>>,
+    /// Messages that came to its old place before it migrated, and whose other copy has not come here.
     pub(super) came_before: HashSet<u32>,
     pub(super) counters: Counters,
     pub(super) dice: Dice,
@@ -152,14 +152,14 @@ pub(super) struct ReplicaPart {
 
 impl ReplicaPart {
     pub(super) fn is_paused(&self) -> bool {
-        self.moving.as_ref().is_some_and(|moving| moving.is_paused())
+        self.migrating.as_ref().is_some_and(|migrating| migrating.is_paused())
     }
 
-    /// Returns `true` if this is the second copy of a message that came to the old place. While a move
+    /// Returns `true` if this is the second copy of a message that came to the old place. While a migration
     /// is under way, takes note of the first.
-    pub(super) fn came_before_move(&mut self, ticket: u32) -> bool {
-        if let Some(moving) = &mut self.moving {
-            moving.came_to_old_place(ticket);
+    pub(super) fn came_before_migration(&mut self, ticket: u32) -> bool {
+        if let Some(migrating) = &mut self.migrating {
+            migrating.came_to_old_place(ticket);
         }
         !self.came_before.is_empty() && self.came_before.remove(&ticket)
     }
@@ -278,7 +278,7 @@ impl<'s> Model<'s> {
                 in_flight: 0,
                 seen: seen.clone(),
                 in_window: 0,
-                moving: None,
+                migrating: None,
                 came_before: HashSet::new(),
                 counters: Counters::default(),
                 dice: self.scenario.replica_dice(id.0),

@@ -27,7 +27,7 @@ impl Model<'_> {
             let Some(at) = self.nodes[node as usize].ready.pop_front() else { return };
             let replica = &mut self.replicas[at as usize];
             if replica.node != node {
-                continue; // it has moved
+                continue; // it has migrated
             }
             replica.is_ready = false;
             if replica.is_paused() || replica.running + replica.waiting >= replica.parallel {

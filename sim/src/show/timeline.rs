@@ -1,4 +1,4 @@
-//! A run as a picture: latency of the fast and the slow replica, and the loads of nodes, over time. Moves
+//! A run as a picture: latency of the fast and the slow replica, and the loads of nodes, over time. Migrations
 //! are marked where they were decided; point at one to read why.
 
 use super::sheet::{MARGIN, Scale, Sheet, ms};
@@ -16,10 +16,10 @@ const LINES_MAX: usize = 12;
 #[must_use]
 pub fn timeline(of: &Outcome) -> String {
     let about = format!(
-        "{}, seed {}: {} moves, {} of {} events processed; fast mean {} and p99 {}, slow mean {} and p99 {}",
+        "{}, seed {}: {} migrations, {} of {} events processed; fast mean {} and p99 {}, slow mean {} and p99 {}",
         of.strategy,
         of.seed,
-        of.moves.len(),
+        of.migrations.len(),
         of.processed,
         of.offered,
         ms(of.fast.mean_ms),
@@ -60,15 +60,15 @@ fn latencies(of: &Outcome, sheet: &mut Sheet, top: f64) {
     legend(
         sheet,
         top - 14.0,
-        &[("fast", "fast replica"), ("slow", "slow replica"), ("move", "move")],
+        &[("fast", "fast replica"), ("slow", "slow replica"), ("migration", "migration")],
     );
     axes(of, sheet, top, &scale, ms);
-    for record in &of.moves {
+    for record in &of.migrations {
         let x = x(of, record.at_s);
         let note =
             format!("{}: {} -> {}. {}", record.replica, record.from, record.to, record.reason);
-        sheet.noted("move", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
-        sheet.noted("movefill", &format!("M{x:.1} {top:.1}l-4 -7h8z"), &note);
+        sheet.noted("migration", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
+        sheet.noted("migrationfill", &format!("M{x:.1} {top:.1}l-4 -7h8z"), &note);
     }
     let y = |value: f64| top + HIGH * (1.0 - scale.share(value));
     let point = |moment: &Moment, value: Option<f64>| Some((x(of, moment.second), y(value?)));

@@ -4,7 +4,7 @@
 
 mod queues;
 mod events;
-mod moves;
+mod migrations;
 mod resources;
 mod manager;
 mod files;

@@ -86,8 +86,8 @@ fn clocks_that_differ_by_an_hour_change_no_latency() {
         let expected = [5.0, 10.0, 15.0, 20.0, 25.0];
         let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
         assert!(latencies.iter().zip(&expected).all(close), "{ahead:?} {latencies:?}");
-        let moves = decide(&mut Adaptive::new(0.25, 1), &cluster.view(5));
-        assert_eq!(moves.len(), 1, "{ahead:?}");
+        let migrations = decide(&mut Adaptive::new(0.25, 1), &cluster.view(5));
+        assert_eq!(migrations.len(), 1, "{ahead:?}");
     }
 }
 
@@ -160,17 +160,17 @@ fn a_view_holds_the_seconds_of_one_period_and_the_costs_of_all_time() {
 }
 
 #[test]
-fn a_move_forgets_what_was_heard_at_the_old_place() {
+fn a_migration_forgets_what_was_heard_at_the_old_place() {
     let mut cluster = Cluster::new([0; 3]);
     (1..=5).for_each(|second| cluster.second(second, 5.0));
-    cluster.monitor.move_begins();
-    assert_eq!(cluster.view(5).moving, 1);
+    cluster.monitor.migration_begins();
+    assert_eq!(cluster.view(5).migrating, 1);
     let now = Time::ZERO + Duration::from_secs(6);
-    cluster.monitor.move_ends(now, ReplicaId(1), NodeId(2), 7.0);
-    cluster.second(6, 5.0); // sent before it moved: says node 1
+    cluster.monitor.migration_ends(now, ReplicaId(1), NodeId(2), 7.0);
+    cluster.second(6, 5.0); // sent before it migrated: says node 1
     let view = cluster.view(6);
     let worker = &view.replicas[1];
-    assert_eq!((view.moving, worker.node, worker.moved), (0, NodeId(2), Some(now)));
+    assert_eq!((view.migrating, worker.node, worker.migrated), (0, NodeId(2), Some(now)));
     assert!(worker.seconds.is_empty());
     assert_eq!(worker.backlog, 7.0);
 }
