@@ -13,6 +13,11 @@ pub const REPLICAS_MAX: usize = 16;
 
 /// Seconds that the clock of a node may be wrong by, in either direction: some thirty years.
 pub const CLOCK_WRONG_MAX: f64 = 1e9;
+/// Seconds that the clock of a node may go in a second.
+pub const CLOCK_RATES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+
+/// Streams that may come to an operator: the ways that lead to it from sources and from operators with windows.
+pub const STREAMS_MAX: usize = 1 << 16;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,10 +40,14 @@ pub struct Node {
     pub seek: f64,
     /// Bytes a second of the network interface, in each direction.
     pub network: f64,
+    /// Bytes a second that it receives, where that is something else.
+    pub download: Option<f64>,
     /// Cores that others use, over time.
     pub background: Rates,
-    /// Seconds that its clock is ahead; negative if it is behind.
+    /// Seconds that its clock is ahead at first; negative if it is behind.
     pub clock_ahead: f64,
+    /// Seconds that its clock goes in a second: less than 1 if it is slow.
+    pub clock_rate: f64,
     /// Seconds from which on it sends no control messages.
     pub silent_from: Option<f64>,
     /// It can be released and asked for.
@@ -63,8 +72,10 @@ impl Node {
             disk: 1e8,
             seek: 0.004,
             network: 1.25e8,
+            download: None,
             background: Rates::steady(0.0),
             clock_ahead: 0.0,
+            clock_rate: 1.0,
             silent_from: None,
             elastic: false,
             reserved: false,
@@ -76,12 +87,17 @@ impl Node {
         if !(1..=CORES_MAX).contains(&self.cores) {
             fault(&self.name, format!("it has 1 to {CORES_MAX} cores"));
         }
-        let more = [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network];
+        let download = self.download.unwrap_or(self.network);
+        let more =
+            [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network, download];
         if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
             fault(&self.name, "speed, memory, disk and network are more than 0".to_owned());
         }
         if !self.clock_ahead.is_finite() || self.clock_ahead.abs() >= CLOCK_WRONG_MAX {
             fault(&self.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
+        }
+        if !CLOCK_RATES.contains(&self.clock_rate) {
+            fault(&self.name, "its clock goes 0.5 to 2 seconds in a second".to_owned());
         }
         if !(0.0..self.memory).contains(&self.memory_taken) {
             fault(&self.name, "others leave it some of its memory".to_owned());
@@ -114,6 +130,24 @@ pub struct Window {
     pub size: u32,
     /// Events from one window to the next: as many where they tumble, fewer where they slide.
     pub slide: u32,
+}
+
+impl Window {
+    /// The number of the window that ends with the event of this count, if one does. Windows hold `size` events each.
+    #[must_use]
+    pub(crate) fn ended(self, count: u32) -> Option<u32> {
+        let past = count.checked_sub(self.size)?;
+        past.is_multiple_of(self.slide).then_some(past / self.slide)
+    }
+
+    /// Events that are kept for the next window after this count.
+    #[must_use]
+    pub(crate) fn held(self, count: u32) -> u32 {
+        match count.checked_sub(self.size) {
+            None => count,
+            Some(past) => count - (past / self.slide + 1) * self.slide,
+        }
+    }
 }
 
 /// An operator.
@@ -180,6 +214,47 @@ impl Operator {
             writes: 0.0,
             event_bytes: 200.0,
             fails: 0.0,
+        }
+    }
+
+    fn check(&self, is_sink: bool, fault: &mut dyn FnMut(&str, String)) {
+        let name = &self.name;
+        let amounts = [
+            self.cost,
+            self.state,
+            self.memory,
+            self.copies,
+            self.reads,
+            self.writes,
+            self.event_bytes,
+        ];
+        if amounts.iter().any(|amount| !(amount.is_finite() && *amount >= 0.0)) {
+            fault(name, "costs and bytes are not negative".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.fails) {
+            fault(name, "`fails` is a share, from 0 to 1".to_owned());
+        }
+        if self.parallel == Some(0) {
+            fault(name, "it handles at least one event at once".to_owned());
+        }
+        if self.window.is_some_and(|w| w.slide == 0 || w.size < w.slide) {
+            fault(name, "a window slides by 1 to as many events as it holds".to_owned());
+        }
+        if self.window.is_some() && is_sink {
+            fault(name, "no operator takes what its windows send".to_owned());
+        }
+        if let Some(rates) = &self.rates {
+            if !rates.is_sane() {
+                fault(name, "no rate is negative".to_owned());
+            }
+            if self.nodes.len() > 1 {
+                fault(name, "a source has one replica".to_owned());
+            }
+            let work = self.cost + self.copies + self.reads + self.writes + self.fails;
+            if work > 0.0 || self.touches > 0 || self.window.is_some() {
+                let wrong = "a source sends, and does nothing else: what it costs is for an operator after it";
+                fault(name, wrong.to_owned());
+            }
         }
     }
 
@@ -305,59 +380,58 @@ impl Scenario {
         }
         self.nodes.iter().for_each(|node| node.check(&mut fault));
         for (at, operator) in self.operators.iter().enumerate() {
-            self.check_operator(at, operator, &mut fault);
+            self.check_places(at, operator, &mut fault);
+            operator.check(self.is_sink(at), &mut fault);
         }
+        self.check_streams(&mut fault);
         faults
     }
 
-    fn check_operator(&self, at: usize, operator: &Operator, fault: &mut dyn FnMut(&str, String)) {
+    /// The ways that lead to an operator double where two of them meet and part again: they have a bound.
+    fn check_streams(&self, fault: &mut dyn FnMut(&str, String)) {
+        let mut streams: Vec<usize> = Vec::new();
+        for operator in &self.operators {
+            let known = operator.inputs.iter().filter_map(|input| streams.get(*input));
+            let come = known.fold(0_usize, |sum, streams| sum.saturating_add(*streams));
+            if come > STREAMS_MAX {
+                let wrong = format!("{STREAMS_MAX} ways from sources lead to it at most");
+                fault(&operator.name, wrong);
+                return;
+            }
+            let starts_anew = operator.rates.is_some() || operator.window.is_some();
+            streams.push(if starts_anew { 1 } else { come });
+        }
+    }
+
+    /// Where its replicas are, and where its events come from.
+    fn check_places(&self, at: usize, operator: &Operator, fault: &mut dyn FnMut(&str, String)) {
         let name = &operator.name;
-        let mut nodes = operator.nodes.clone();
-        nodes.sort_unstable();
-        nodes.dedup();
-        if nodes.len() != operator.nodes.len() {
+        if has_twice(&operator.nodes) {
             fault(name, "replicas of one operator never share a node".to_owned());
         }
-        if nodes.is_empty() || nodes.len() > REPLICAS_MAX {
+        if operator.nodes.is_empty() || operator.nodes.len() > REPLICAS_MAX {
             fault(name, format!("it has 1 to {REPLICAS_MAX} replicas"));
         }
-        if nodes.iter().any(|node| self.nodes.get(*node).is_none_or(|node| node.standby)) {
+        let is_there = |node: &usize| self.nodes.get(*node).is_some_and(|node| !node.standby);
+        if !operator.nodes.iter().all(is_there) {
             fault(name, "its replicas begin on nodes that are there".to_owned());
         }
         if operator.inputs.iter().any(|input| *input >= at) {
             fault(name, "its inputs come before it".to_owned());
+        }
+        if has_twice(&operator.inputs) {
+            fault(name, "it takes from an operator once".to_owned());
         }
         match (&operator.rates, operator.inputs.is_empty()) {
             (Some(_), false) => fault(name, "a source has no inputs".to_owned()),
             (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
             _ => {}
         }
-        if operator.rates.as_ref().is_some_and(|rates| !rates.is_sane()) {
-            fault(name, "no rate is negative".to_owned());
-        }
-        if operator.rates.is_some() && operator.nodes.len() > 1 {
-            fault(name, "a source has one replica".to_owned());
-        }
-        let amounts = [
-            operator.cost,
-            operator.state,
-            operator.memory,
-            operator.copies,
-            operator.reads,
-            operator.writes,
-            operator.event_bytes,
-        ];
-        if amounts.iter().any(|amount| !(amount.is_finite() && *amount >= 0.0)) {
-            fault(name, "costs and bytes are not negative".to_owned());
-        }
-        if !(0.0..=1.0).contains(&operator.fails) {
-            fault(name, "`fails` is a share, from 0 to 1".to_owned());
-        }
-        if operator.parallel == Some(0) {
-            fault(name, "it handles at least one event at once".to_owned());
-        }
-        if operator.window.is_some_and(|w| w.slide == 0 || w.size < w.slide) {
-            fault(name, "a window slides by 1 to as many events as it holds".to_owned());
-        }
     }
+}
+
+fn has_twice(places: &[usize]) -> bool {
+    let mut places = places.to_vec();
+    places.sort_unstable();
+    places.windows(2).any(|pair| pair[0] == pair[1])
 }

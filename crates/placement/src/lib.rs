@@ -4,9 +4,9 @@
 //! [`View`] of them; a [`Strategy`] reads the view and drafts migrations in a [`Round`]; whoever runs the
 //! nodes carries the [`Decision`]s out. The simulator (`comporta-sim`) and a cluster use the same code.
 //!
-//! 1. `usage`: resources, and how much of each is used.
+//! 1. `usage`: resources, and how much of each is used; `equal`, how amounts are compared.
 //! 2. `view`: what a strategy sees.
-//! 3. `monitor`: control messages become a view; clocks that differ are brought together.
+//! 3. `monitor`: control messages become a view; `clock` brings clocks that differ together.
 //! 4. `decision`: what a strategy may do, and why it did.
 //! 5. `round`: migrations drafted one after another, each checked against those before it.
 //! 6. `worsening`: the signal, how much a replica's latency grew.
@@ -19,8 +19,10 @@
 //! dissertation *Escalonamento adaptativo para sistemas de processamento contínuo de eventos*
 //! (chapters 3 and 4), cited below by its section numbers.
 
+mod equal;
 mod usage;
 mod view;
+mod clock;
 mod monitor;
 mod decision;
 mod round;

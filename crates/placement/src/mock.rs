@@ -26,7 +26,8 @@ use crate::view::{
 };
 
 /// What a node of a mock has: four cores, 2 GB, a disk of 100 MB/s, a network of 125 MB/s.
-pub const CAPACITY: Capacity = Capacity { cores: 4.0, memory: 2e9, disk: 1e8, network: 1.25e8 };
+pub const CAPACITY: Capacity =
+    Capacity { cores: 4.0, memory: 2e9, disk: 1e8, network_in: 1.25e8, network_out: 1.25e8 };
 
 /// Seconds of a mock's period.
 const SECONDS: usize = 10;
@@ -71,8 +72,13 @@ impl Mock {
     #[must_use]
     pub fn replica(mut self, name: &str, operator: &str, node: &str) -> Self {
         let (operator, node) = (self.operator(operator), self.node(node));
-        let second =
-            Second { latency_ms: Some(5.0), usage: Usage::new(), arrived: 100.0, handled: 100.0 };
+        let second = Second {
+            latency_ms: Some(5.0),
+            usage: Usage::new(),
+            arrived: 100.0,
+            handled: 100.0,
+            emitted: 100.0,
+        };
         self.view.replicas.push(ReplicaView {
             name: name.to_owned(),
             operator,
@@ -87,11 +93,12 @@ impl Mock {
         self
     }
 
-    /// With events from one operator to another.
+    /// With so many events a second, of so many bytes, from each replica of an operator to each of another.
     #[must_use]
-    pub fn flow(mut self, from: &str, to: &str, bytes_per_s: f64) -> Self {
+    pub fn flow(mut self, from: &str, to: &str, events_per_s: f64, event_bytes: f64) -> Self {
         let (from, to) = (self.operator(from), self.operator(to));
-        self.view.flows.push(Flow { from, to, bytes_per_s });
+        let bytes_per_s = events_per_s * event_bytes;
+        self.view.flows.push(Flow { from, to, events_per_s, bytes_per_s });
         self
     }
 

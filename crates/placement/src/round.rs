@@ -4,11 +4,15 @@
 //! `migrations_max` migrations; none while one runs, to a silent node, to one that is reserved or not active, of a pinned
 //! replica or of one twice. A migration updates the predicted usage of both nodes at once, so that two migrations
 //! cannot fill one node unseen.
+//!
+//! What connected replicas send each other needs no network where they share a node (section 3.2.3). So a replica that
+//! goes to one connected with it takes its part of the network off that node, and one that leaves such a node needs more
+//! than it was measured to use.
 
 use std::collections::HashMap;
 
 use crate::decision::{Action, Decision, Reason};
-use crate::usage::Usage;
+use crate::usage::{Resource, Usage};
 use crate::view::{NodeId, NodeState, OperatorId, ReplicaId, View};
 
 /// Why an action is not possible.
@@ -56,11 +60,26 @@ pub enum Obstacle {
     NotEmpty,
 }
 
+/// Bytes a second that a replica exchanges with those connected with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exchange {
+    received: f64,
+    sent: f64,
+}
+
+/// An operator connected with another, and what a replica of the other exchanges with each of its replicas.
+#[derive(Clone, Copy, Debug)]
+struct Neighbour {
+    operator: OperatorId,
+    exchange: Exchange,
+}
+
 /// What a round has drafted so far.
 #[derive(Debug)]
 pub struct Round<'v> {
     view: &'v View,
     siblings: HashMap<OperatorId, Vec<ReplicaId>>,
+    neighbours: HashMap<OperatorId, Vec<Neighbour>>,
     migrations_left: usize,
     nodes: Vec<NodeId>,
     usages: Vec<Option<Usage>>,
@@ -75,9 +94,20 @@ impl<'v> Round<'v> {
         for (id, replica) in view.replicas() {
             siblings.entry(replica.operator).or_default().push(id);
         }
+        let mut neighbours: HashMap<OperatorId, Vec<Neighbour>> = HashMap::new();
+        for flow in &view.flows {
+            let sends = Exchange { received: 0.0, sent: flow.bytes_per_s };
+            let receives = Exchange { received: flow.bytes_per_s, sent: 0.0 };
+            let mut connect = |one, operator, exchange| {
+                neighbours.entry(one).or_default().push(Neighbour { operator, exchange });
+            };
+            connect(flow.from, flow.to, sends);
+            connect(flow.to, flow.from, receives);
+        }
         Round {
             view,
             siblings,
+            neighbours,
             migrations_left: migrations_max,
             nodes: view.replicas.iter().map(|replica| replica.node).collect(),
             usages: view.nodes.iter().map(|node| node.usage).collect(),
@@ -107,6 +137,48 @@ impl<'v> Round<'v> {
     #[must_use]
     pub fn usage_of(&self, node: NodeId) -> Option<Usage> {
         self.usages[node.0]
+    }
+
+    /// What a node would use if it took a replica: what it is predicted to use, and what the replica uses, but for
+    /// what they then exchange without the network. `None` while either is silent.
+    ///
+    /// # Panics
+    /// If the view has no such replica or node.
+    #[must_use]
+    pub fn usage_with(&self, replica: ReplicaId, node: NodeId) -> Option<Usage> {
+        let used = self.usage_at(replica, node)?;
+        // What the node's other replicas exchange with this one counted as network there.
+        let stays = self.exchange(replica, node, &self.nodes);
+        Some(self.usages[node.0]? - network(stays.sent, stays.received) + used)
+    }
+
+    /// What a replica would use on a node.
+    fn usage_at(&self, replica: ReplicaId, node: NodeId) -> Option<Usage> {
+        let seen = &self.view.replicas[replica.0];
+        // It was measured among those that were on its node then.
+        let measured = self.exchange_seen(replica, seen.node);
+        let stays = self.exchange(replica, node, &self.nodes);
+        let all = seen.usage()? + network(measured.received, measured.sent);
+        Some(all - network(stays.received, stays.sent))
+    }
+
+    /// What a replica exchanges with those on a node, as it was when the view was made.
+    fn exchange_seen(&self, replica: ReplicaId, node: NodeId) -> Exchange {
+        let seen: Vec<NodeId> = self.view.replicas.iter().map(|replica| replica.node).collect();
+        self.exchange(replica, node, &seen)
+    }
+
+    /// What a replica exchanges with those on a node, where all are at these places.
+    fn exchange(&self, replica: ReplicaId, node: NodeId, places: &[NodeId]) -> Exchange {
+        let operator = self.view.replicas[replica.0].operator;
+        let mut all = Exchange::default();
+        for neighbour in self.neighbours.get(&operator).map_or(&[][..], Vec::as_slice) {
+            let there = self.siblings.get(&neighbour.operator).map_or(&[][..], Vec::as_slice);
+            let there = there.iter().filter(|id| places[id.0] == node).count() as f64;
+            all.received += there * neighbour.exchange.received;
+            all.sent += there * neighbour.exchange.sent;
+        }
+        all
     }
 
     /// Returns `Ok` if the migration could be drafted.
@@ -152,13 +224,14 @@ impl<'v> Round<'v> {
     ) -> Result<(), Obstacle> {
         self.may_migrate(replica, to)?;
         let from = self.nodes[replica.0];
-        let used = self.view.replicas[replica.0].usage().unwrap_or_default();
-        if let Some(usage) = &mut self.usages[from.0] {
-            *usage -= used;
-        }
-        if let Some(usage) = &mut self.usages[to.0] {
-            *usage += used;
-        }
+        let with = self.usage_with(replica, to);
+        let used = self.usage_at(replica, from).unwrap_or_default();
+        // Those that stay exchange with it over the network from now on.
+        let parted = self.exchange(replica, from, &self.nodes);
+        let without =
+            self.usages[from.0].map(|usage| usage - used + network(parted.sent, parted.received));
+        self.usages[from.0] = without;
+        self.usages[to.0] = with;
         self.nodes[replica.0] = to;
         self.migrations_left -= 1;
         self.decisions.push(Decision { action: Action::Migrate { replica, from, to }, reason });
@@ -211,4 +284,9 @@ impl<'v> Round<'v> {
     pub fn finish(self) -> Vec<Decision> {
         self.decisions
     }
+}
+
+/// So much of the network, and of nothing else.
+fn network(received: f64, sent: f64) -> Usage {
+    Usage::new().with(Resource::Received, received).with(Resource::Sent, sent)
 }

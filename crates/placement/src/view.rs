@@ -26,8 +26,10 @@ pub struct Capacity {
     pub memory: f64,
     /// Bytes a second that its disk reads or writes.
     pub disk: f64,
-    /// Bytes a second in each direction of its network interface.
-    pub network: f64,
+    /// Bytes a second that its network interface receives.
+    pub network_in: f64,
+    /// Bytes a second that its network interface sends.
+    pub network_out: f64,
 }
 
 impl Capacity {
@@ -38,7 +40,8 @@ impl Capacity {
             Resource::Cpu | Resource::IoWait => self.cores,
             Resource::Memory => self.memory,
             Resource::DiskRead | Resource::DiskWritten => self.disk,
-            Resource::Received | Resource::Sent => self.network,
+            Resource::Received => self.network_in,
+            Resource::Sent => self.network_out,
         }
     }
 }
@@ -94,6 +97,8 @@ pub struct Second {
     pub arrived: f64,
     /// Events that it handled.
     pub handled: f64,
+    /// Events that it sent on.
+    pub emitted: f64,
 }
 
 /// A replica of an operator.
@@ -142,7 +147,9 @@ pub struct Flow {
     pub from: OperatorId,
     /// Receives.
     pub to: OperatorId,
-    /// Bytes a second from a replica of the one to a replica of the other.
+    /// Events a second that a replica of the one sends to each replica of the other.
+    pub events_per_s: f64,
+    /// Their bytes a second.
     pub bytes_per_s: f64,
 }
 

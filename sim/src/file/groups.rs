@@ -57,17 +57,12 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
     fields.bytes("disk", &mut node.disk, mistakes);
     fields.time("seek", &mut node.seek, mistakes);
     fields.bytes("network", &mut node.network, mistakes);
+    node.download = fields.size("download", mistakes);
     if let Some(cores) = fields.number("background", mistakes) {
         node.background = Rates::steady(cores);
     }
-    fields.time("clock_ahead", &mut node.clock_ahead, mistakes);
-    if fields.has("silent_from") {
-        let mut from = 0.0;
-        fields.time("silent_from", &mut from, mistakes);
-        node.silent_from = Some(from);
-    } else {
-        fields.time("silent_from", &mut 0.0, mistakes);
-    }
+    clock(&mut fields, &mut node, mistakes);
+    node.silent_from = fields.seconds("silent_from", mistakes);
     fields.flag("elastic", &mut node.elastic, mistakes);
     fields.flag("reserved", &mut node.reserved, mistakes);
     fields.flag("standby", &mut node.standby, mistakes);
@@ -77,6 +72,21 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
         scenario.nodes.push(Node { name: numbered(&name, count, at), ..node.clone() });
     }
     Group { name, first, count }
+}
+
+/// What the clock of a node shows.
+fn clock(fields: &mut Fields<'_>, node: &mut Node, mistakes: &mut Mistakes) {
+    let both = fields.has("clock_ahead") && fields.has("clock_behind");
+    let ahead = fields.seconds("clock_ahead", mistakes);
+    let behind = fields.seconds("clock_behind", mistakes);
+    if both {
+        let label = "expected `clock_ahead` or `clock_behind`".to_owned();
+        mistakes.label("a clock is ahead or behind", fields.at.clone(), label);
+    }
+    node.clock_ahead = ahead.unwrap_or(0.0) - behind.unwrap_or(0.0);
+    if let Some(rate) = fields.number("clock_rate", mistakes) {
+        node.clock_rate = rate;
+    }
 }
 
 fn add_operators(

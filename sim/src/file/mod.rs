@@ -185,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_may_be_behind_or_slow_but_not_ahead_and_behind() {
+        let with = |keys: &str| read("s.toml", &GOOD.replace("cores = 2", keys), &Registry::new());
+        let clock = |keys: &str| {
+            let node = &with(keys).unwrap().nodes[1];
+            (node.clock_ahead, node.clock_rate)
+        };
+        assert_eq!(clock("clock_behind = '1h'"), (-3600.0, 1.0));
+        assert_eq!(clock("clock_ahead = '1h'\nclock_rate = 0.9999"), (3600.0, 0.9999));
+        let both = with("clock_ahead = '1h'\nclock_behind = '1h'").unwrap_err().to_string();
+        assert!(both.contains("`clock_ahead` or `clock_behind`"), "{both}");
+        assert_eq!(with("download = '10MB'").unwrap().nodes[1].download, Some(1e7));
+    }
+
+    #[test]
     fn every_mistake_is_told_at_once() {
         let told = told(&GOOD.replace("cores", "cors").replace("cost", "cst"));
         assert!(told.contains("`cores`") && told.contains("`cost`"), "{told}");

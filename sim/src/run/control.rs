@@ -85,56 +85,55 @@ impl Model<'_> {
         (usage, cpus)
     }
 
-    /// What a replica tells, unless its node is silent. Its counters begin anew.
+    /// What a replica reports, unless its node is silent. Its counters begin anew.
     fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
-        let state_bytes = self.state_bytes(at as u32);
-        let is_silent = self.is_silent(self.replicas[at].node as usize);
-        let replica = &mut self.replicas[at];
-        replica.settle(self.now);
-        let mut counters = std::mem::replace(
-            &mut replica.counters,
-            Counters { since: self.now, ..Counters::default() },
-        );
-        let node = replica.node as usize;
-        let said = &self.scenario.nodes[node];
-        if is_silent {
+        let counters = self.replicas[at].take_counters(self.now);
+        let node = self.replicas[at].node as usize;
+        if self.is_silent(node) {
             return None;
         }
-        let clock = |node: u32| self.scenario.nodes[node as usize].clock_ahead;
-        let latencies = counters
-            .latencies
-            .drain(..)
-            .map(|(from, to, sum, events)| MeasuredLatency {
-                from: NodeId(from as usize),
-                to: NodeId(to as usize),
-                mean_ms: sum / events / 1e6 + (clock(to) - clock(from)) * 1e3,
-                events,
-            })
-            .collect();
-        let part = &self.nodes[node];
-        let ours = 1.0 - part.background / f64::from(part.cores);
-        let operator = &self.operators[replica.operator as usize];
-        let told = &self.scenario.operators[replica.operator as usize];
-        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
-        let usage = counters
-            .disk_use()
-            .with(Resource::Cpu, counters.busy_ns / NS * ours)
-            .with(Resource::Memory, told.memory + state_bytes + events * operator.input_bytes)
-            .with(Resource::Received, counters.received)
-            .with(Resource::Sent, counters.sent);
         let (node_usage, cpus) = uses[node].clone();
         Some(ControlMessage {
             replica: ReplicaId(at),
             node: NodeId(node),
-            stamp: self.clock(said.clock_ahead),
-            latencies,
-            usage,
+            stamp: self.clock(self.ahead_s(node)),
+            latencies: self.latencies(&counters),
+            usage: self.replica_use(at, &counters),
             arrived: counters.arrived,
             handled: counters.handled,
-            state_bytes,
+            emitted: counters.emitted,
+            state_bytes: self.state_bytes(at as u32),
             node_usage,
             cpus,
         })
+    }
+
+    /// The latencies of a second by the clocks that wrote them down.
+    fn latencies(&self, counters: &Counters) -> Vec<MeasuredLatency> {
+        let ahead = |node: u32| self.ahead_s(node as usize);
+        let measured = |&(from, to, sum, events): &(u32, u32, f64, f64)| MeasuredLatency {
+            from: NodeId(from as usize),
+            to: NodeId(to as usize),
+            mean_ms: sum / events / 1e6 + (ahead(to) - ahead(from)) * 1e3,
+            events,
+        };
+        counters.latencies.iter().map(measured).collect()
+    }
+
+    /// What a replica used in a second.
+    fn replica_use(&self, at: usize, counters: &Counters) -> Usage {
+        let replica = &self.replicas[at];
+        let node = &self.nodes[replica.node as usize];
+        let ours = 1.0 - node.background / f64::from(node.cores);
+        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
+        let queued = events * self.operators[replica.operator as usize].input_bytes;
+        let memory = self.scenario.operators[replica.operator as usize].memory;
+        counters
+            .disk_use()
+            .with(Resource::Cpu, counters.busy_ns / NS * ours)
+            .with(Resource::Memory, memory + self.state_bytes(at as u32) + queued)
+            .with(Resource::Received, counters.received)
+            .with(Resource::Sent, counters.sent)
     }
 
     /// What nodes tell on which no replica runs, but for those that are silent or not there.
@@ -146,7 +145,7 @@ impl Model<'_> {
         speaking
             .map(|at| NodeMessage {
                 node: NodeId(at),
-                stamp: self.clock(self.scenario.nodes[at].clock_ahead),
+                stamp: self.clock(self.ahead_s(at)),
                 usage: uses[at].0,
                 cpus: uses[at].1.clone(),
             })
@@ -156,6 +155,12 @@ impl Model<'_> {
     fn is_silent(&self, node: usize) -> bool {
         let from = self.scenario.nodes[node].silent_from;
         from.is_some_and(|from| self.now as f64 / NS >= from)
+    }
+
+    /// Seconds that the clock of a node is ahead now.
+    fn ahead_s(&self, node: usize) -> f64 {
+        let node = &self.scenario.nodes[node];
+        node.clock_ahead + (node.clock_rate - 1.0) * self.now as f64 / NS
     }
 
     /// What a clock that is so many seconds ahead shows. The manager's is right.

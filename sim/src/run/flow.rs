@@ -1,9 +1,9 @@
 //! An event's walk: a source emits it, copies travel, arrive, are handled, and lead to others.
 
-use super::parts::Message;
+use super::parts::{Input, Message};
 use super::{Happening, Model};
 use crate::rates::{exponential, unit};
-use crate::scenario::Service;
+use crate::scenario::{Service, Window};
 use crate::seen::Copy;
 
 impl Model<'_> {
@@ -20,15 +20,15 @@ impl Model<'_> {
 
     pub(super) fn emit(&mut self, source: u32) {
         let replica = &mut self.replicas[source as usize];
-        let (operator, number, node) = (replica.operator, replica.number, replica.node);
-        replica.number += 1;
+        let (number, node) = (replica.count, replica.node);
+        replica.count += 1;
         replica.counters.arrived += 1.0;
         replica.counters.handled += 1.0;
         self.recorder.offered += 1;
         let here = (self.now, node);
         let message = Message {
             number,
-            origin: operator,
+            stream: 0,
             sender: source,
             ticket: 0,
             entered: self.now,
@@ -46,6 +46,7 @@ impl Model<'_> {
             (replica.operator as usize, replica.node)
         };
         let bytes = self.scenario.operators[operator].event_bytes;
+        self.replicas[sender as usize].counters.emitted += 1.0;
         for output in 0..self.operators[operator].outputs.len() {
             let to = self.operators[operator].outputs[output] as usize;
             for at in 0..self.operators[to].replicas.len() {
@@ -62,8 +63,13 @@ impl Model<'_> {
         replica.in_flight += 1;
         let (epoch, node) = (replica.epoch, replica.node);
         let twin = replica.migrating.as_mut().and_then(|migrating| migrating.twin());
-        let arrives = self.transfer(sender, from, receiver, node, bytes);
-        self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
+        if from == node {
+            // As in the runtime: what stays on a node stands in line before its sender does again.
+            self.arrive(receiver, epoch, message);
+        } else {
+            let arrives = self.transfer(sender, from, receiver, node, bytes);
+            self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
+        }
         if let Some(node) = twin {
             let arrives = self.transfer(sender, from, receiver, node, bytes);
             let epoch = epoch + 1;
@@ -71,7 +77,7 @@ impl Model<'_> {
         }
     }
 
-    pub(super) fn arrive(&mut self, receiver: u32, epoch: u32, message: Message) {
+    pub(super) fn arrive(&mut self, receiver: u32, epoch: u32, mut message: Message) {
         let replica = &mut self.replicas[receiver as usize];
         if epoch < replica.epoch {
             return; // its new place has a copy
@@ -87,7 +93,13 @@ impl Model<'_> {
             self.old_one_done(receiver, message.ticket);
             return;
         }
-        let copy = self.copy(receiver, &message);
+        let input = self.input(receiver, &message);
+        let copy = input.seen.map(|seen| {
+            let window =
+                &mut self.replicas[receiver as usize].seen[(seen + message.stream) as usize];
+            window.note(message.number)
+        });
+        message.stream += input.first;
         self.measure(receiver, &message, copy);
         if copy.is_none_or(|copy| copy == Copy::First) {
             self.accept(receiver, message);
@@ -96,20 +108,17 @@ impl Model<'_> {
         }
     }
 
-    /// What a copy is; `None` where there is one copy only.
-    fn copy(&mut self, receiver: u32, message: &Message) -> Option<Copy> {
+    /// The input that a message comes from.
+    fn input(&self, receiver: u32, message: &Message) -> Input {
         let from = self.replicas[message.sender as usize].operator;
         let inputs = &self.operators[self.replicas[receiver as usize].operator as usize].inputs;
-        let input = inputs.iter().find(|input| input.operator == from);
-        let input = input.expect("an event comes from an input");
-        let first = input.first?;
-        let at = match input.origins.as_slice() {
-            [_] => 0,
-            origins => {
-                origins.binary_search(&message.origin).expect("it goes back to a known source")
-            }
+        let place = match inputs.len() {
+            1 => 0,
+            _ => inputs
+                .binary_search_by_key(&from, |input| input.operator)
+                .expect("an event comes from an input"),
         };
-        Some(self.replicas[receiver as usize].seen[first as usize + at].note(message.number))
+        inputs[place]
     }
 
     /// The latency of the sender ends here, if this is the replica that it is measured at: the first of the first
@@ -150,35 +159,41 @@ impl Model<'_> {
         let replica = &mut self.replicas[at as usize];
         replica.counters.handled += 1.0;
         let operator = &self.operators[replica.operator as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
-        let here = (self.now, replica.node);
+        let fails = self.scenario.operators[replica.operator as usize].fails;
+        let failed = fails > 0.0 && unit(&mut replica.dice) < fails;
+        self.recorder.failed += u64::from(failed);
         if operator.is_sink {
-            if operator.replicas[0] == at {
+            if operator.replicas[0] == at && !failed {
                 self.recorder.processed(self.now, self.now - message.entered);
             }
-            self.old_one_done(at, message.ticket);
-            return;
-        }
-        let failed = said.fails > 0.0 && unit(&mut replica.dice) < said.fails;
-        let mut number = message.number;
-        let mut sends = !failed;
-        if let Some(window) = operator.window {
-            let count = message.number + 1;
-            sends &= count.is_multiple_of(window.slide) && count >= window.size;
-            number = (count / window.slide).saturating_sub(1);
-            let held = count % window.slide + (window.size - window.slide);
-            let more = f64::from(held) - f64::from(replica.in_window);
-            self.nodes[replica.node as usize].memory_used += more * operator.input_bytes;
-            replica.in_window = held;
-        }
-        if failed {
-            self.recorder.failed += 1;
-        }
-        if sends {
-            let next = Message { number, sender: at, before: message.sent, sent: here, ..message };
-            self.send_on(at, next);
+        } else {
+            let name = match operator.window {
+                None => Some((message.stream, message.number)),
+                // The windows of an operator are a stream of their own.
+                Some(window) => self.gather(at, window).map(|number| (0, number)),
+            };
+            if let Some((stream, number)) = name.filter(|_| !failed) {
+                let sent = (self.now, self.replicas[at as usize].node);
+                let before = message.sent;
+                self.send_on(at, Message { number, stream, sender: at, before, sent, ..message });
+            }
         }
         self.old_one_done(at, message.ticket);
+    }
+
+    /// Counts an event into its window. Returns the number of the window if it is the last of one.
+    ///
+    /// Replicas count the same events, perhaps in another order: the windows of one number are taken for copies of each other.
+    fn gather(&mut self, at: u32, window: Window) -> Option<u32> {
+        let replica = &mut self.replicas[at as usize];
+        replica.count += 1;
+        let ended = window.ended(replica.count);
+        let held = window.held(replica.count);
+        let more = f64::from(held) - f64::from(replica.in_window);
+        replica.in_window = held;
+        let bytes = more * self.operators[replica.operator as usize].input_bytes;
+        self.nodes[replica.node as usize].memory_used += bytes;
+        ended
     }
 
     /// What the cores take for the next event of a replica, in nanoseconds.

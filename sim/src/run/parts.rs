@@ -4,7 +4,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use comporta_placement::{Capacity, Monitor, NodeState, OperatorId, Resource, Strategy, Usage};
+use comporta_placement::{
+    Capacity, Monitor, NodeId, NodeState, OperatorId, Resource, Strategy, Usage,
+};
 use comporta_stats::Dice;
 
 use super::{Happening, Model, NS, ns};
@@ -17,12 +19,15 @@ use crate::seen::Seen;
 const ROUND_AFTER_S: f64 = 0.05;
 
 /// A copy of an event on its way. Moments are true ones; the clocks that wrote them down are kept beside.
+///
+/// Replicas must agree on what an event is called although they handle events in different orders. So it is called after what
+/// led to it: a stream is a way from a source, or from an operator with windows, and the event keeps its number in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
-    /// The number within its origin.
+    /// The number within its stream.
     pub(super) number: u32,
-    /// The source that it goes back to.
-    pub(super) origin: u32,
+    /// Its stream: among those of the sender while it travels, among those of the receiver from there on.
+    pub(super) stream: u32,
     /// The replica that sent it.
     pub(super) sender: u32,
     /// Which of all messages to its receiver it is.
@@ -36,11 +41,25 @@ pub(super) struct Message {
 }
 
 /// One direction of a network interface.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    pub(super) free_at: u64,
+    free_at: u64,
     /// Bytes of this second.
     pub(super) bytes: f64,
+    ns_per_byte: f64,
+}
+
+impl Line {
+    fn new(bytes_per_s: f64) -> Self {
+        Line { free_at: 0, bytes: 0.0, ns_per_byte: NS / bytes_per_s }
+    }
+
+    /// When bytes that come at this moment have passed.
+    pub(super) fn pass(&mut self, at: u64, bytes: f64) -> u64 {
+        self.bytes += bytes;
+        self.free_at = self.free_at.max(at) + (bytes * self.ns_per_byte).round() as u64;
+        self.free_at
+    }
 }
 
 #[derive(Debug)]
@@ -62,27 +81,28 @@ pub(super) struct NodePart {
     pub(super) copying: u32,
     pub(super) out: Line,
     pub(super) into: Line,
-    pub(super) ns_per_byte: f64,
     /// Bytes that others hold, and replicas, queues included.
     pub(super) memory_used: f64,
 }
 
-/// Where the copies of a stream are told apart.
-#[derive(Clone, Debug)]
+/// An operator that events come from.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) operator: u32,
-    /// The sources that its events go back to.
-    pub(super) origins: Vec<u32>,
-    /// The place of the first of them in the receiver's windows; `None` if there is one copy only.
-    pub(super) first: Option<u32>,
+    /// The place of its first stream among those of the receiver.
+    pub(super) first: u32,
+    /// The place of its first stream in the receiver's windows of sequence numbers; `None` if there is one copy only.
+    pub(super) seen: Option<u32>,
 }
 
 #[derive(Debug)]
 pub(super) struct OperatorPart {
     pub(super) replicas: Vec<u32>,
     pub(super) outputs: Vec<u32>,
+    /// By their operators, in order.
     pub(super) inputs: Vec<Input>,
-    pub(super) origins: Vec<u32>,
+    /// Streams that it sends.
+    pub(super) streams: u32,
     pub(super) is_source: bool,
     pub(super) is_sink: bool,
     /// Latency is measured: neither a source nor a sink.
@@ -109,6 +129,7 @@ pub(super) struct Counters {
     pub(super) sent: f64,
     pub(super) arrived: f64,
     pub(super) handled: f64,
+    pub(super) emitted: f64,
     /// Sums of latencies by the nodes whose clocks wrote down the two moments: from, to, ns, events.
     pub(super) latencies: Vec<(u32, u32, f64, f64)>,
 }
@@ -146,8 +167,8 @@ pub(super) struct ReplicaPart {
     pub(super) came_before: HashSet<u32>,
     pub(super) counters: Counters,
     pub(super) dice: Dice,
-    /// The next number, of a source.
-    pub(super) number: u32,
+    /// Events that a source has sent, or an operator with windows has handled.
+    pub(super) count: u32,
 }
 
 impl ReplicaPart {
@@ -162,6 +183,12 @@ impl ReplicaPart {
             migrating.came_to_old_place(ticket);
         }
         !self.came_before.is_empty() && self.came_before.remove(&ticket)
+    }
+
+    /// Takes what it did in this second; the next begins now.
+    pub(super) fn take_counters(&mut self, now: u64) -> Counters {
+        self.settle(now);
+        std::mem::replace(&mut self.counters, Counters { since: now, ..Counters::default() })
     }
 
     /// Brings the times of the counters up to now.
@@ -200,7 +227,8 @@ impl<'s> Model<'s> {
             cores: node.cores as f64,
             memory: node.memory,
             disk: node.disk,
-            network: node.network,
+            network_in: node.download.unwrap_or(node.network),
+            network_out: node.network,
         };
         let id = self.monitor.add_node(&node.name, capacity, state);
         if node.elastic {
@@ -220,92 +248,97 @@ impl<'s> Model<'s> {
             ready: VecDeque::new(),
             disk_free_at: 0,
             copying: 0,
-            out: Line::default(),
-            into: Line::default(),
-            ns_per_byte: NS / node.network,
+            out: Line::new(node.network),
+            into: Line::new(node.download.unwrap_or(node.network)),
             memory_used: node.memory_taken,
         });
     }
 
     fn add_operator(&mut self, at: usize) {
-        let said = &self.scenario.operators[at];
-        let is_sink = self.scenario.is_sink(at);
-        let is_source = said.rates.is_some();
-        let mut windows = 0;
-        let inputs: Vec<Input> = said
-            .inputs
-            .iter()
-            .map(|&input| {
-                let sender = &self.operators[input];
-                let copies = sender.replicas.len();
-                let first = (copies > 1).then_some(windows);
-                windows += if copies > 1 { sender.origins.len() as u32 } else { 0 };
-                Input { operator: input as u32, origins: sender.origins.clone(), first }
-            })
-            .collect();
-        let mut origins: Vec<u32> =
-            inputs.iter().flat_map(|input| input.origins.iter().copied()).collect();
-        if is_source {
-            origins.push(at as u32);
-        }
-        origins.sort_unstable();
-        origins.dedup();
-        let mut seen = Vec::new();
-        for input in inputs.iter().filter(|input| input.first.is_some()) {
-            let copies = self.operators[input.operator as usize].replicas.len() as u8;
-            seen.extend(input.origins.iter().map(|_| Seen::new(copies)));
-        }
-        let mut replicas = Vec::new();
-        for (copy, &node) in said.nodes.iter().enumerate() {
-            let several = said.nodes.len() > 1;
-            let name =
-                if several { format!("{}.{}", said.name, copy + 1) } else { said.name.clone() };
-            let pinned = said.pinned || is_source || is_sink;
-            let node_id = comporta_placement::NodeId(node);
-            let id = self.monitor.add_replica(name, OperatorId(at), node_id, pinned);
-            replicas.push(id.0 as u32);
-            self.nodes[node].memory_used += said.memory + said.state;
-            self.replicas.push(ReplicaPart {
-                operator: at as u32,
-                node: node as u32,
-                epoch: 0,
-                parallel: said.parallel.unwrap_or(self.scenario.nodes[node].cores) as u32,
-                queue: VecDeque::new(),
-                running: 0,
-                waiting: 0,
-                is_ready: false,
-                tickets: 0,
-                in_flight: 0,
-                seen: seen.clone(),
-                in_window: 0,
-                migrating: None,
-                came_before: HashSet::new(),
-                counters: Counters::default(),
-                dice: self.scenario.replica_dice(id.0),
-                number: 0,
-            });
-        }
-        for &input in &said.inputs {
+        let given = &self.scenario.operators[at];
+        let (inputs, seen) = self.inputs(&given.inputs);
+        let streams = match given.window {
+            None if given.rates.is_none() => self.streams(&given.inputs),
+            _ => 1,
+        };
+        let replicas = (0..given.nodes.len()).map(|copy| self.add_replica(at, copy, &seen));
+        let replicas: Vec<u32> = replicas.collect();
+        for &input in &given.inputs {
             self.operators[input].outputs.push(at as u32);
             let bytes = self.scenario.operators[input].event_bytes;
             self.monitor.connect(OperatorId(input), OperatorId(at), bytes);
         }
-        let bytes = said.inputs.iter().map(|&input| self.scenario.operators[input].event_bytes);
-        let uses_disk = said.reads + said.writes > 0.0 || said.touches > 0;
+        let bytes = given.inputs.iter().map(|&input| self.scenario.operators[input].event_bytes);
+        let uses_disk = given.reads + given.writes > 0.0 || given.touches > 0;
+        let (is_source, is_sink) = (given.rates.is_some(), self.scenario.is_sink(at));
         self.operators.push(OperatorPart {
             replicas,
             outputs: Vec::new(),
             inputs,
-            origins,
+            streams,
             is_source,
             is_sink,
             is_measured: !is_source && !is_sink,
-            cost_ns: said.cost * NS,
-            window: said.window,
+            cost_ns: given.cost * NS,
+            window: given.window,
             uses_disk,
-            takes_nothing: said.cost == 0.0 && said.copies == 0.0 && !uses_disk,
+            takes_nothing: given.cost == 0.0 && given.copies == 0.0 && !uses_disk,
             input_bytes: bytes.fold(0.0, f64::max),
         });
+    }
+
+    /// Streams that come from these operators.
+    fn streams(&self, inputs: &[usize]) -> u32 {
+        inputs.iter().map(|&input| self.operators[input].streams).sum()
+    }
+
+    /// Where events come from, and a window of sequence numbers for each stream that comes in copies.
+    fn inputs(&self, operators: &[usize]) -> (Vec<Input>, Vec<Seen>) {
+        let mut sorted = operators.to_vec();
+        sorted.sort_unstable();
+        let (mut inputs, mut seen, mut first) = (Vec::new(), Vec::new(), 0);
+        for operator in sorted {
+            let sender = &self.operators[operator];
+            let copies = sender.replicas.len();
+            let place = (copies > 1).then_some(seen.len() as u32);
+            if copies > 1 {
+                seen.extend((0..sender.streams).map(|_| Seen::new(copies as u8)));
+            }
+            inputs.push(Input { operator: operator as u32, first, seen: place });
+            first += sender.streams;
+        }
+        (inputs, seen)
+    }
+
+    fn add_replica(&mut self, operator: usize, copy: usize, seen: &[Seen]) -> u32 {
+        let given = &self.scenario.operators[operator];
+        let node = given.nodes[copy];
+        let several = given.nodes.len() > 1;
+        let name =
+            if several { format!("{}.{}", given.name, copy + 1) } else { given.name.clone() };
+        let pinned = given.pinned || given.rates.is_some() || self.scenario.is_sink(operator);
+        let id = self.monitor.add_replica(name, OperatorId(operator), NodeId(node), pinned);
+        self.nodes[node].memory_used += given.memory + given.state;
+        self.replicas.push(ReplicaPart {
+            operator: operator as u32,
+            node: node as u32,
+            epoch: 0,
+            parallel: given.parallel.unwrap_or(self.scenario.nodes[node].cores) as u32,
+            queue: VecDeque::new(),
+            running: 0,
+            waiting: 0,
+            is_ready: false,
+            tickets: 0,
+            in_flight: 0,
+            seen: seen.to_vec(),
+            in_window: 0,
+            migrating: None,
+            came_before: HashSet::new(),
+            counters: Counters::default(),
+            dice: self.scenario.replica_dice(id.0),
+            count: 0,
+        });
+        id.0 as u32
     }
 
     /// Sets what happens first.

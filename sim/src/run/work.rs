@@ -147,21 +147,12 @@ impl Model<'_> {
 
     /// When bytes that leave one node for another now arrive.
     pub(super) fn carry(&mut self, from: u32, to: u32, bytes: f64) -> u64 {
-        let left = self.send_out(from, bytes);
-        let node = &mut self.nodes[to as usize];
-        let there = left + super::ns(self.scenario.network_latency);
-        node.into.bytes += bytes;
-        node.into.free_at =
-            node.into.free_at.max(there) + (bytes * node.ns_per_byte).round() as u64;
-        node.into.free_at
+        let there = self.send_out(from, bytes) + super::ns(self.scenario.network_latency);
+        self.nodes[to as usize].into.pass(there, bytes)
     }
 
     /// When bytes that are sent now have left a node.
     pub(super) fn send_out(&mut self, from: u32, bytes: f64) -> u64 {
-        let node = &mut self.nodes[from as usize];
-        node.out.bytes += bytes;
-        node.out.free_at =
-            node.out.free_at.max(self.now) + (bytes * node.ns_per_byte).round() as u64;
-        node.out.free_at
+        self.nodes[from as usize].out.pass(self.now, bytes)
     }
 }

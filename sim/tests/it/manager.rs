@@ -2,7 +2,7 @@
 
 use comporta_sim::published::{Reading, Workload, cost, experiment};
 use comporta_sim::rates::{Arrivals, Rates};
-use comporta_sim::scenario::{Node, Operator, Scenario};
+use comporta_sim::scenario::{Node, Operator, Scenario, Window};
 use comporta_sim::{Outcome, run};
 
 use crate::line;
@@ -159,7 +159,7 @@ fn chatty_operators_are_brought_together() {
 /// A change to a sound scenario, and a part of what is told of it.
 type Refused = (fn(&mut Scenario), &'static str);
 
-const REFUSED: [Refused; 7] = [
+const REFUSED: [Refused; 13] = [
     (|scenario| scenario.nodes[1].memory_taken = 2e9, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].memory_taken = -1.0, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].seek = -0.004, "`seek` is not negative"),
@@ -170,7 +170,29 @@ const REFUSED: [Refused; 7] = [
         "no rate is negative",
     ),
     (|scenario| scenario.operators[0].rates = Some(Rates::steady(-1.0)), "no rate is negative"),
+    (|scenario| scenario.nodes[1].clock_rate = 0.0, "its clock goes 0.5 to 2"),
+    (|scenario| scenario.nodes[1].download = Some(0.0), "network are more than 0"),
+    (|scenario| scenario.operators[2].inputs = vec![1, 1], "it takes from an operator once"),
+    (|scenario| scenario.operators[0].cost = 0.001, "a source sends, and does nothing else"),
+    (
+        |scenario| scenario.operators[2].window = Some(Window { size: 2, slide: 2 }),
+        "no operator takes what its windows send",
+    ),
+    (ways_that_double, "65536 ways from sources"),
 ];
+
+/// Two operators that take from two, forty times.
+fn ways_that_double(scenario: &mut Scenario) {
+    let mut inputs = vec![1];
+    for pair in 0..40 {
+        let at = scenario.operators.len();
+        for name in ["x", "y"] {
+            let operator = Operator::new(format!("{name}{pair}"), vec![1], inputs.clone());
+            scenario.operators.push(operator);
+        }
+        inputs = vec![at, at + 1];
+    }
+}
 
 #[test]
 fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {

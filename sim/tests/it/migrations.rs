@@ -212,3 +212,17 @@ fn memory_that_others_hold_is_counted_once() {
     let free = node.capacity.memory - node.usage.unwrap()[Resource::Memory];
     assert_eq!(free, 5e8);
 }
+
+#[test]
+fn latencies_are_right_by_a_clock_that_has_drifted_by_far_more() {
+    // The worker's latency is from a moment on `ends` to one on b, whose clock is slow by 100 µs a second.
+    let mut scenario = line(2, &[0], 20.0, 0.001);
+    scenario.duration = 1_000.0;
+    scenario.nodes[2].clock_rate = 0.9999;
+    scenario.operators[2].nodes = vec![2];
+    let views = views(scenario);
+    let worker = &views.last().unwrap().replicas[1];
+    let latencies = worker.latencies_ms();
+    assert_eq!(latencies.len(), 10);
+    assert!(latencies.iter().all(|ms| (ms - 1.0).abs() < 6.1), "{latencies:?}");
+}

@@ -26,6 +26,14 @@ fn a_message_takes_two_interfaces_and_the_latency_between() {
 }
 
 #[test]
+fn a_node_may_receive_more_slowly_than_it_sends() {
+    let mut scenario = line(1, &[0], 10.0, 0.0);
+    scenario.nodes[1].download = Some(1e4); // 200 bytes: 20 ms
+    let outcome = even(&mut scenario);
+    assert!((outcome.total.p50_ms - 20.0).abs() < 0.1, "{:?}", outcome.total);
+}
+
+#[test]
 fn replicas_of_one_node_reach_each_other_without_the_network() {
     let mut scenario = line(1, &[0], 10.0, 0.0);
     scenario.network_latency = 0.003;

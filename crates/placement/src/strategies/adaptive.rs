@@ -6,6 +6,7 @@ use comporta_model::plan::{Offer, ParamKind, ParamSpec};
 
 use super::DISSERTATION;
 use crate::decision::Reason;
+use crate::equal::is_equal;
 use crate::registry::Entry;
 use crate::round::Round;
 use crate::strategy::Strategy;
@@ -63,9 +64,11 @@ impl Adaptive {
             .map(|(id, replica)| (s(replica), id))
             .filter(|(s, _)| *s > 0.0)
             .collect();
+        candidates.sort_by(|(s, _), (t, _)| t.total_cmp(s));
         // `None`, never migrated, is before every time.
-        let migrated = |id: ReplicaId| view.replicas[id.0].migrated;
-        candidates.sort_by(|(s, x), (t, y)| t.total_cmp(s).then(migrated(*x).cmp(&migrated(*y))));
+        for tied in candidates.chunk_by_mut(|(s, _), (t, _)| is_equal(*s, *t)) {
+            tied.sort_by_key(|(_, id)| (view.replicas[id.0].migrated, *id));
+        }
         candidates
     }
 }

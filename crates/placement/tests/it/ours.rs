@@ -49,12 +49,29 @@ fn chatty_operators_come_together_where_nothing_speaks_against_it() {
     let mut mock = Mock::new(["a", "b", "c"])
         .replica("x", "X", "a")
         .replica("y", "Y", "b")
-        .flow("X", "Y", 1e6);
+        .flow("X", "Y", 100.0, 1e4);
     mock.use_cpu("x", 0.1).use_cpu("y", 0.1);
     let decisions = mock.decide(&mut ours());
     assert_eq!(mock.migrations(&decisions), ["x: a -> b"]);
     mock.apply(&decisions);
     assert!(mock.decide(&mut ours()).is_empty(), "and stay");
+}
+
+#[test]
+fn a_replica_goes_to_the_neighbour_that_sends_it_most() {
+    // Nine of ten events of x come from the one on c, and all arrive at x.
+    let mut mock = Mock::new(["a", "b", "c"])
+        .replica("x", "X", "a")
+        .replica("few", "F", "b")
+        .replica("many", "M", "c")
+        .flow("F", "X", 10.0, 100.0)
+        .flow("M", "X", 90.0, 100.0);
+    for name in ["few", "many"] {
+        mock.replica_mut(name).pinned = true;
+        mock.use_cpu(name, 0.1);
+    }
+    mock.use_cpu("x", 0.1);
+    assert_eq!(mock.migrations(&mock.decide(&mut ours())), ["x: a -> c"]);
 }
 
 #[test]

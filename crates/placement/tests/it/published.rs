@@ -110,19 +110,47 @@ fn a_node_that_sends_no_control_message_neither_takes_nor_gives() {
     assert!(mock.decide(&mut Adaptive::new(0.25, 1)).is_empty());
 }
 
-#[test]
-fn connected_operators_may_be_brought_together_and_apart() {
+/// x sends to y, 100 kB a second; `a` is busier than `b`, where y is.
+fn connected(x_on: &str) -> Mock {
     let mut mock = Mock::new(["a", "b"])
-        .replica("x", "X", "a")
+        .replica("x", "X", x_on)
         .replica("noise", "N", "a")
         .replica("y", "Y", "b")
-        .flow("X", "Y", 1e5);
+        .flow("X", "Y", 100.0, 1e3);
     mock.use_cpu("x", 1.0).use_cpu("noise", 2.0).use_cpu("y", 0.5).latencies("x", &[5.0, 10.0]);
-    let together = mock.decide(&mut Adaptive::new(0.25, 1));
-    assert_eq!(mock.migrations(&together), ["x: a -> b"]);
-    mock.apply(&together);
+    if x_on == "a" {
+        mock.use_of("x", Resource::Sent, 1e5).use_of("y", Resource::Received, 1e5);
+    }
+    mock
+}
+
+#[test]
+fn a_replica_goes_to_its_neighbour_because_what_they_exchange_needs_no_network_there() {
+    // Without that, b would receive 100 kB a second where a receives nothing.
+    let mock = connected("a");
+    assert_eq!(mock.migrations(&mock.decide(&mut Adaptive::new(0.25, 1))), ["x: a -> b"]);
+}
+
+#[test]
+fn a_replica_leaves_its_neighbour_only_where_the_network_has_room_for_what_they_exchange() {
+    let mut mock = connected("b");
     mock.use_cpu("noise", 0.1).use_cpu("y", 2.0);
+    // a would send 100 kB a second, and b sends nothing.
+    assert!(mock.decide(&mut Adaptive::new(0.25, 1)).is_empty());
+    let network = Usage::new().with(Resource::Sent, 2e5).with(Resource::Received, 2e5);
+    mock.background("b", network);
     assert_eq!(mock.migrations(&mock.decide(&mut Adaptive::new(0.25, 1))), ["x: b -> a"]);
+}
+
+#[test]
+fn candidates_that_differ_in_the_last_digits_are_tied() {
+    let mut mock = crowded();
+    // Both grew by half, but in binary the second by a little more.
+    mock.latencies("x", &[10.0, 15.0]).latencies("y", &[0.7, 1.05]);
+    mock.replica_mut("x").migrated = minutes(50);
+    mock.replica_mut("y").migrated = minutes(51);
+    assert!((1.05 - 0.7) / 0.7 > 0.5);
+    assert_eq!(mock.migrations(&mock.decide(&mut Adaptive::new(0.25, 1))), ["x: a -> b"]);
 }
 
 #[test]

@@ -63,6 +63,31 @@ fn a_migration_changes_what_both_nodes_are_predicted_to_use() {
 }
 
 #[test]
+fn what_connected_replicas_exchange_is_network_only_while_they_are_apart() {
+    // x sends 1,000 bytes a second to y, and both are on a; z sends 10 to x from b.
+    let mut mock = Mock::new(["a", "b", "c"])
+        .replica("x", "X", "a")
+        .replica("y", "Y", "a")
+        .replica("z", "Z", "b")
+        .flow("X", "Y", 1.0, 1000.0)
+        .flow("Z", "X", 1.0, 10.0);
+    mock.use_of("x", Resource::Received, 10.0).use_of("z", Resource::Sent, 10.0);
+    let view = mock.seen();
+    let mut round = Round::new(&view, 9);
+    let network = |round: &Round<'_>, node: &str| {
+        let usage = round.usage_of(mock.node(node)).unwrap();
+        (usage[Resource::Received], usage[Resource::Sent])
+    };
+    assert_eq!((network(&round, "a"), network(&round, "b")), ((10.0, 0.0), (0.0, 10.0)));
+    // x leaves y for z: what it sends to y needs the network now, what z sends to it no longer does.
+    round.migrate(mock.id("x"), mock.node("b"), reason()).unwrap();
+    assert_eq!((network(&round, "a"), network(&round, "b")), ((1000.0, 0.0), (0.0, 1000.0)));
+    // y follows x: nothing needs it any more.
+    round.migrate(mock.id("y"), mock.node("b"), reason()).unwrap();
+    assert_eq!((network(&round, "a"), network(&round, "b")), ((0.0, 0.0), (0.0, 0.0)));
+}
+
+#[test]
 fn what_is_silent_pinned_reserved_unknown_or_not_active_is_refused() {
     let mut mock = two_operators();
     mock.node_mut("c").state = NodeState::Starting;

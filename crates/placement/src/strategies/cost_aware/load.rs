@@ -34,11 +34,11 @@ struct NodeLoad {
     rate: f64,
 }
 
-/// Who sends to a replica or receives from it.
+/// An operator that sends to another or receives from it.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     operator: OperatorId,
-    /// Events a second.
+    /// Events a second between a replica of the one and each of the other.
     rate: f64,
 }
 
@@ -86,12 +86,8 @@ impl Loads {
             }
         }
         let mut peers: HashMap<OperatorId, Vec<Peer>> = HashMap::new();
-        let rate_into = |to: OperatorId| {
-            let all = replicas_of.get(&to).map_or(&[][..], Vec::as_slice);
-            all.iter().map(|id| demands[id.0].rate).fold(0.0, f64::max)
-        };
         for flow in &view.flows {
-            let rate = rate_into(flow.to);
+            let rate = flow.events_per_s;
             peers.entry(flow.from).or_default().push(Peer { operator: flow.to, rate });
             peers.entry(flow.to).or_default().push(Peer { operator: flow.from, rate });
         }
@@ -165,7 +161,9 @@ impl Loads {
     /// average, and all of them for a message more. Before that the replica works on, so what it has queued costs nothing.
     pub(super) fn price(&self, replica: ReplicaId, to: NodeId) -> f64 {
         let from = self.places[replica.0];
-        let network = self.nodes[from.0].capacity.network.min(self.nodes[to.0].capacity.network);
+        let (out, into) =
+            (self.nodes[from.0].capacity.network_out, self.nodes[to.0].capacity.network_in);
+        let network = out.min(into);
         let copied_s = self.state_bytes[replica.0] / network.max(1.0) + self.network_latency_s;
         self.demands[replica.0].rate * copied_s * (copied_s / 2.0 + self.network_latency_s)
     }
