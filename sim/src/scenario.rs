@@ -321,12 +321,6 @@ impl Scenario {
         }
     }
 
-    /// Returns `true` if no operator takes its events from this one.
-    #[must_use]
-    pub fn is_sink(&self, operator: usize) -> bool {
-        !self.operators.iter().any(|other| other.inputs.contains(&operator))
-    }
-
     /// The moments, in seconds, at which a source sends its events: the same whatever the strategy.
     ///
     /// # Panics
@@ -336,7 +330,9 @@ impl Scenario {
         let operator = &self.operators[source];
         let rates = operator.rates.as_ref().expect("a source has a rate");
         let before: usize = self.operators[..source].iter().map(|other| other.nodes.len()).sum();
-        let mut dice = self.replica_dice(before);
+        // As the model does: the n-th seed of the scenario is the n-th replica's.
+        let mut seeds = Dice::new(self.seed);
+        let mut dice = Dice::new((0..=before).fold(0, |_, _| seeds.next()));
         let mut now_ns = 0;
         std::iter::from_fn(|| {
             let events = operator.arrivals.events(&mut dice);
@@ -345,15 +341,6 @@ impl Scenario {
         })
         .take_while(|second| *second <= self.duration)
         .collect()
-    }
-
-    /// What chance goes by at a replica, by its place among all.
-    pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
-        // Far apart, whatever the seed: each replica's own seed is the n-th number of the scenario's dice. The strategy
-        // `random` begins with the same dice, but throws them for coins and orders; it makes no dice of them.
-        let mut dice = Dice::new(self.seed);
-        let seed = (0..=replica).fold(0, |_, _| dice.next());
-        Dice::new(seed)
     }
 
     /// Everything that is wrong.
@@ -379,9 +366,13 @@ impl Scenario {
             fault(scenario, "there is at least one node and one operator".to_owned());
         }
         self.nodes.iter().for_each(|node| node.check(&mut fault));
+        let mut is_sink = vec![true; self.operators.len()];
+        for input in self.operators.iter().flat_map(|operator| &operator.inputs) {
+            is_sink.get_mut(*input).into_iter().for_each(|sink| *sink = false);
+        }
         for (at, operator) in self.operators.iter().enumerate() {
             self.check_places(at, operator, &mut fault);
-            operator.check(self.is_sink(at), &mut fault);
+            operator.check(is_sink[at], &mut fault);
         }
         self.check_streams(&mut fault);
         faults

@@ -1,6 +1,6 @@
 //! An event's walk: a source emits it, copies travel, arrive, are handled, and lead to others.
 
-use super::parts::{Input, Message};
+use super::parts::Message;
 use super::{Happening, Model};
 use crate::rates::{exponential, unit};
 use crate::scenario::{Service, Window};
@@ -41,18 +41,13 @@ impl Model<'_> {
 
     /// Sends an event to every replica of every operator that follows, and to where one is about to migrate.
     fn send_on(&mut self, sender: u32, message: Message) {
-        let (operator, from) = {
-            let replica = &self.replicas[sender as usize];
-            (replica.operator as usize, replica.node)
-        };
-        let bytes = self.scenario.operators[operator].event_bytes;
-        self.replicas[sender as usize].counters.emitted += 1.0;
-        for output in 0..self.operators[operator].outputs.len() {
-            let to = self.operators[operator].outputs[output] as usize;
-            for at in 0..self.operators[to].replicas.len() {
-                let receiver = self.operators[to].replicas[at];
-                self.send(sender, from, receiver, bytes, message);
-            }
+        let replica = &mut self.replicas[sender as usize];
+        replica.counters.emitted += 1.0;
+        let (operator, from) = (replica.operator as usize, replica.node);
+        let bytes = self.operators[operator].event_bytes;
+        for at in 0..self.operators[operator].receivers.len() {
+            let receiver = self.operators[operator].receivers[at];
+            self.send(sender, from, receiver, bytes, message);
         }
     }
 
@@ -93,14 +88,17 @@ impl Model<'_> {
             self.old_one_done(receiver, message.ticket);
             return;
         }
-        let input = self.input(receiver, &message);
+        let operator = &self.operators[replica.operator as usize];
+        let first = operator.first;
+        let input = operator.input(|| self.replicas[message.sender as usize].operator);
         let copy = input.seen.map(|seen| {
-            let window =
-                &mut self.replicas[receiver as usize].seen[(seen + message.stream) as usize];
-            window.note(message.number)
+            let place = (seen + message.stream) as usize;
+            self.replicas[receiver as usize].seen[place].note(message.number)
         });
         message.stream += input.first;
-        self.measure(receiver, &message, copy);
+        if input.is_measured && first == receiver {
+            self.measure(receiver, &message, copy);
+        }
         if copy.is_none_or(|copy| copy == Copy::First) {
             self.accept(receiver, message);
         } else {
@@ -108,28 +106,8 @@ impl Model<'_> {
         }
     }
 
-    /// The input that a message comes from.
-    fn input(&self, receiver: u32, message: &Message) -> Input {
-        let from = self.replicas[message.sender as usize].operator;
-        let inputs = &self.operators[self.replicas[receiver as usize].operator as usize].inputs;
-        let place = match inputs.len() {
-            1 => 0,
-            _ => inputs
-                .binary_search_by_key(&from, |input| input.operator)
-                .expect("an event comes from an input"),
-        };
-        inputs[place]
-    }
-
-    /// The latency of the sender ends here, if this is the replica that it is measured at: the first of the first
-    /// operator that follows.
+    /// The latency of the sender ends here: at the first replica of the first operator that follows.
     fn measure(&mut self, receiver: u32, message: &Message, copy: Option<Copy>) {
-        let from = self.replicas[message.sender as usize].operator as usize;
-        let sender = &self.operators[from];
-        let at = self.operators[sender.outputs[0] as usize].replicas[0];
-        if !sender.is_measured || at != receiver {
-            return;
-        }
         let took = self.now - message.before.0;
         let to = self.replicas[receiver as usize].node;
         let latencies = &mut self.replicas[message.sender as usize].counters.latencies;
@@ -159,11 +137,10 @@ impl Model<'_> {
         let replica = &mut self.replicas[at as usize];
         replica.counters.handled += 1.0;
         let operator = &self.operators[replica.operator as usize];
-        let fails = self.scenario.operators[replica.operator as usize].fails;
-        let failed = fails > 0.0 && unit(&mut replica.dice) < fails;
+        let failed = operator.fails > 0.0 && unit(&mut replica.dice) < operator.fails;
         self.recorder.failed += u64::from(failed);
         if operator.is_sink {
-            if operator.replicas[0] == at && !failed {
+            if operator.first == at && !failed {
                 self.recorder.processed(self.now, self.now - message.entered);
             }
         } else {
@@ -199,10 +176,10 @@ impl Model<'_> {
     /// What the cores take for the next event of a replica, in nanoseconds.
     pub(super) fn service_ns(&mut self, at: u32) -> f64 {
         let replica = &mut self.replicas[at as usize];
-        let cost_ns = self.operators[replica.operator as usize].cost_ns;
-        match self.scenario.operators[replica.operator as usize].service {
-            Service::Fixed => cost_ns,
-            Service::Exponential => cost_ns * exponential(&mut replica.dice),
+        let operator = &self.operators[replica.operator as usize];
+        match operator.service {
+            Service::Fixed => operator.cost_ns,
+            Service::Exponential => operator.cost_ns * exponential(&mut replica.dice),
         }
     }
 }

@@ -203,7 +203,7 @@ impl Model<'_> {
         let (id, to) = (ReplicaId(at as usize), NodeId(migrating.to as usize));
         self.monitor.migration_ends(now, id, to, backlog);
         // Of what came to both, x's copy counts; what came to y alone arrives now.
-        replica.came_before = migrating.came;
+        replica.came_before = Some(Box::new(migrating.came)).filter(|came| !came.is_empty());
         replica.in_flight += migrating.kept.len() as u32;
         let epoch = replica.epoch;
         for message in migrating.kept {

@@ -4,6 +4,7 @@
 //! Invariant: nothing here reads a clock or a random number but those of the scenario.
 
 mod parts;
+mod build;
 mod flow;
 mod work;
 mod migration;

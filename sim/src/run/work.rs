@@ -47,7 +47,7 @@ impl Model<'_> {
     /// A core begins an event.
     fn begin(&mut self, node: u32, at: u32, message: Message) {
         let service_ns = self.service_ns(at);
-        let said = &self.scenario.operators[self.replicas[at as usize].operator as usize];
+        let copies = self.operators[self.replicas[at as usize].operator as usize].copies_bytes;
         let part = &mut self.nodes[node as usize];
         let core = part.free.trailing_zeros();
         part.free &= part.free - 1;
@@ -55,10 +55,10 @@ impl Model<'_> {
         // Others have their part of every core.
         let cores = f64::from(part.cores);
         let mut takes_ns = service_ns / part.speed * cores / (cores - part.background);
-        if said.copies > 0.0 {
+        if copies > 0.0 {
             part.copying += 1;
             let bandwidth = self.scenario.nodes[node as usize].memory_bandwidth;
-            takes_ns += said.copies / bandwidth * f64::from(part.copying) * NS;
+            takes_ns += copies / bandwidth * f64::from(part.copying) * NS;
         }
         let time = self.now + takes_ns.round() as u64;
         self.calendar.set(time, Happening::Computed { replica: at, core, message });
@@ -72,7 +72,7 @@ impl Model<'_> {
         let part = &mut self.nodes[node as usize];
         part.free |= 1 << core;
         part.core_busy[core as usize] += self.now - part.core_since[core as usize];
-        if self.scenario.operators[operator].copies > 0.0 {
+        if self.operators[operator].copies_bytes > 0.0 {
             part.copying -= 1;
         }
         let time = if self.operators[operator].uses_disk { self.store(at) } else { None };
