@@ -214,7 +214,9 @@ impl Recorder {
         self.moments.push(Moment { second, fast_ms, slow_ms, loads });
     }
 
-    pub(crate) fn finish(self, scenario: &Scenario) -> Outcome {
+    /// The run is over; so many nodes were there in what is left of its last second.
+    pub(crate) fn finish(mut self, scenario: &Scenario, nodes: usize) -> Outcome {
+        self.node_seconds += nodes as f64 * (scenario.duration - self.moments.len() as f64);
         Outcome {
             scenario: scenario.name.clone(),
             strategy: scenario.strategy.to_string(),

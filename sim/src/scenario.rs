@@ -1,10 +1,13 @@
 //! What is run: nodes, operators and how they are connected, sources and their rates, a strategy.
 //! Made by `published`, by `file` from TOML, or by hand; `check` says what is wrong with one.
 
+use std::collections::HashSet;
+
 use comporta_placement::Choice;
 use comporta_stats::Dice;
 
 use crate::rates::{Arrivals, Rates};
+use crate::run::policy::rehearse;
 
 /// Cores that a node may have.
 pub const CORES_MAX: usize = 64;
@@ -15,6 +18,11 @@ pub const REPLICAS_MAX: usize = 16;
 pub const CLOCK_WRONG_MAX: f64 = 1e9;
 /// Seconds that the clock of a node may go in a second.
 pub const CLOCK_RATES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+
+/// Seconds that no time of a scenario reaches: some four months.
+pub const TIME_MAX: f64 = 1e7;
+/// Events a second that a source may send.
+pub const RATE_MAX: f64 = 1e7;
 
 /// Streams that may come to an operator: the ways that lead to it from sources and from operators with windows.
 pub const STREAMS_MAX: usize = 1 << 16;
@@ -42,6 +50,8 @@ pub struct Node {
     pub network: f64,
     /// Bytes a second that it receives, where that is something else.
     pub download: Option<f64>,
+    /// The policy that its cores choose the next event by, one of those of `comporta-policy`. Replicas take turns without one.
+    pub policy: Option<Choice>,
     /// Cores that others use, over time.
     pub background: Rates,
     /// Seconds that its clock is ahead at first; negative if it is behind.
@@ -73,6 +83,7 @@ impl Node {
             seek: 0.004,
             network: 1.25e8,
             download: None,
+            policy: None,
             background: Rates::steady(0.0),
             clock_ahead: 0.0,
             clock_rate: 1.0,
@@ -104,6 +115,11 @@ impl Node {
         }
         if !(self.seek.is_finite() && self.seek >= 0.0) {
             fault(&self.name, "`seek` is not negative".to_owned());
+        }
+        if let Some(choice) = &self.policy
+            && let Err(wrong) = rehearse(choice, self.cores)
+        {
+            fault(&self.name, format!("its policy `{choice}`: {wrong}"));
         }
         if !self.background.is_sane() {
             fault(&self.name, "no rate is negative".to_owned());
@@ -247,6 +263,9 @@ impl Operator {
             if !rates.is_sane() {
                 fault(name, "no rate is negative".to_owned());
             }
+            if rates.max() > RATE_MAX {
+                fault(name, format!("it sends {RATE_MAX} events a second at most"));
+            }
             if self.nodes.len() > 1 {
                 fault(name, "a source has one replica".to_owned());
             }
@@ -351,15 +370,17 @@ impl Scenario {
             faults.push(Fault { what: what.to_owned(), wrong });
         };
         let scenario = "the scenario";
-        let times = [self.duration, self.period];
-        if times.iter().any(|time| !(*time > 0.0 && *time < 1e7)) {
-            fault(
-                scenario,
-                "`duration` and `period` are more than 0 s and less than 10,000,000 s".to_owned(),
-            );
+        if !(self.duration > 0.0 && self.duration < TIME_MAX) {
+            let wrong = "`duration` is more than 0 s and less than 10,000,000 s";
+            fault(scenario, wrong.to_owned());
+        }
+        // Control messages come each second: nothing is known of less.
+        if !(1.0..TIME_MAX).contains(&self.period) {
+            let wrong = "`period` is at least 1 s and less than 10,000,000 s";
+            fault(scenario, wrong.to_owned());
         }
         let times = [self.warm_up, self.network_latency, self.create, self.boot];
-        if times.iter().any(|time| !(*time >= 0.0 && *time < 1e7)) {
+        if times.iter().any(|time| !(0.0..TIME_MAX).contains(time)) {
             fault(scenario, "times are not negative, and less than 10,000,000 s".to_owned());
         }
         if self.nodes.is_empty() || self.operators.is_empty() {
@@ -375,6 +396,8 @@ impl Scenario {
             operator.check(is_sink[at], &mut fault);
         }
         self.check_streams(&mut fault);
+        check_names(self.nodes.iter().map(|node| &node.name), "node", &mut fault);
+        check_names(self.operators.iter().map(|one| &one.name), "operator", &mut fault);
         faults
     }
 
@@ -418,6 +441,17 @@ impl Scenario {
             (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
             _ => {}
         }
+    }
+}
+
+fn check_names<'n>(
+    names: impl Iterator<Item = &'n String>,
+    what: &str,
+    fault: &mut dyn FnMut(&str, String),
+) {
+    let mut seen = HashSet::new();
+    for name in names.filter(|name| !seen.insert(*name)) {
+        fault(name, format!("another {what} has this name"));
     }
 }
 

@@ -4,24 +4,22 @@
 //! message arrives later than its stamp by what the node's clock is behind, and by how long the message was under way. The least
 //! difference has the least delay in it, which is nearly the same for all nodes: it cancels where two clocks are compared.
 //!
-//! Clocks drift, so the least is forgotten after `HALF` to twice that; one that drifts by 100 µs a second, which is
+//! Clocks drift, so the least is forgotten after `HALF_NS` to twice that; one that drifts by 100 µs a second, which is
 //! much, is so mistaken by 6 ms at most. A clock may be set. One that was set ahead shows at once: no message
 //! arrives before it left. One that was set back looks like a message that was held up, until none comes
-//! sooner for `CONFIRM`. While that is open, and for `SETTLE` after a clock was set, nothing is known of it: latencies of those seconds
+//! sooner for `CONFIRM_NS`. While that is open, and for `SETTLE_NS` after a clock was set, nothing is known of it: latencies of those seconds
 //! were measured by two clocks at once.
-
-use std::time::Duration;
 
 use comporta_model::event::Time;
 
 /// The least delay is that of the last half minute, and of the one before.
-const HALF: Duration = Duration::from_secs(30);
+const HALF_NS: u64 = 30_000_000_000;
 /// A difference that jumps by more than this is that of a clock that was set, or of a message that was held up.
 const STEP_NS: i128 = 1_000_000_000;
 /// How long messages must look late before a clock counts as set back.
-const CONFIRM: Duration = Duration::from_secs(3);
+const CONFIRM_NS: u64 = 3_000_000_000;
 /// How long latencies are left out after a clock was set.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_NS: u64 = 2_000_000_000;
 
 /// What a node's clock is behind ours, delay included.
 #[derive(Debug, Default)]
@@ -58,11 +56,11 @@ impl Clock {
             self.set_to(one);
             return;
         }
-        let passed = arrived.since(current.since);
-        if passed < HALF {
+        let passed = passed_ns(current.since, arrived);
+        if passed < HALF_NS {
             self.current = Some(Least { ns: current.ns.min(ns), ..current });
         } else {
-            self.before_ns = (passed < 2 * HALF).then_some(current.ns);
+            self.before_ns = (passed < 2 * HALF_NS).then_some(current.ns);
             self.current = Some(one);
         }
     }
@@ -70,7 +68,7 @@ impl Clock {
     fn is_late(&mut self, one: Least) {
         let late = self.late.map_or(one, |late| Least { ns: late.ns.min(one.ns), ..late });
         self.late = Some(late);
-        if one.since.since(late.since) >= CONFIRM {
+        if passed_ns(late.since, one.since) >= CONFIRM_NS {
             self.set_to(Least { since: one.since, ..late });
         }
     }
@@ -86,13 +84,19 @@ impl Clock {
 
     /// What it is behind in nanoseconds, or `None` while that is not known.
     pub(crate) fn known_ns(&self, now: Time) -> Option<i128> {
-        let settles = self.set.is_some_and(|set| now.since(set) < SETTLE);
+        let settles = self.set.is_some_and(|set| passed_ns(set, now) < SETTLE_NS);
         if settles || self.late.is_some() { None } else { self.behind_ns() }
     }
 }
 
+fn passed_ns(from: Time, to: Time) -> u64 {
+    to.as_nanos().saturating_sub(from.as_nanos())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const DELAY_MS: u64 = 2;

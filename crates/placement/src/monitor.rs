@@ -262,8 +262,9 @@ impl Monitor {
     /// it is true of another node. Events that it left behind are in its backlog no more.
     ///
     /// # Panics
-    /// If there is no such replica, or no migration has begun.
+    /// If there is no such replica or node, or no migration has begun.
     pub fn migration_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
+        assert!(to.0 < self.nodes.len(), "a replica migrates to a node that was added");
         self.migrating = self.migrating.checked_sub(1).expect("a migration ends that has begun");
         let replica = &mut self.replicas[replica.0];
         replica.seconds.clear();

@@ -200,7 +200,9 @@ impl<'v> Round<'v> {
             () if here != migrated.node => Err(Obstacle::AlreadyMigrates),
             () if here == to => Err(Obstacle::SameNode),
             () if target.reserved => Err(Obstacle::Reserved),
-            () if target.state != NodeState::Active => Err(Obstacle::NotActive),
+            () if target.state != NodeState::Active || self.has(Action::ReleaseNode(to)) => {
+                Err(Obstacle::NotActive)
+            }
             () if migrated.seconds.is_empty() => Err(Obstacle::Silent),
             () if self.usages[here.0].is_none() || self.usages[to.0].is_none() => {
                 Err(Obstacle::Silent)

@@ -83,7 +83,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(_) => ExitCode::from(1),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "error: nothing can be printed: {error}");
+                ExitCode::from(1)
+            }
         },
         Err(Failure(text, code)) => {
             let _ = writeln!(std::io::stderr(), "{text}");

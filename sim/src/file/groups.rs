@@ -4,15 +4,22 @@
 use std::ops::Range;
 
 use comporta_model::plan::nearest;
+use comporta_placement::Choice;
 use comporta_stats::Dice;
 
 use super::fields::{Fields, Named};
 use super::mistakes::Mistakes;
 use crate::rates::{Arrivals, Rates};
-use crate::scenario::{CORES_MAX, Node, Operator, REPLICAS_MAX, Scenario, Service, Window};
+use crate::run::policy::rehearse;
+use crate::scenario::{
+    CORES_MAX, Node, Operator, REPLICAS_MAX, Scenario, Service, TIME_MAX, Window,
+};
 
 /// Nodes or operators that a group may have.
 const COUNT_MAX: usize = 100_000;
+
+/// Seconds that a level of a rate lasts at least.
+const PERIOD_MIN_S: f64 = 0.1;
 
 /// The places of what a group became.
 struct Group {
@@ -60,6 +67,13 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
     node.download = fields.size("download", mistakes);
     if let Some(cores) = fields.number("background", mistakes) {
         node.background = Rates::steady(cores);
+    }
+    if let Some((choice, at)) = fields.text("policy", mistakes) {
+        let choice = Choice::from(choice.as_str());
+        match rehearse(&choice, node.cores) {
+            Ok(()) => node.policy = Some(choice),
+            Err(wrong) => mistakes.add(wrong, Some(at)),
+        }
     }
     clock(&mut fields, &mut node, mistakes);
     node.silent_from = fields.seconds("silent_from", mistakes);
@@ -248,8 +262,9 @@ impl Rate {
         let (mut period, mut ramp) = (60.0, 0.0);
         said.time("period", &mut period, mistakes);
         said.time("ramp", &mut ramp, mistakes);
-        if period <= 0.0 || ramp > period {
-            let label = "expected a period, and a ramp that is no longer".to_owned();
+        if period < PERIOD_MIN_S || ramp > period {
+            let label =
+                "expected a period of at least 100ms, and a ramp that is no longer".to_owned();
             mistakes.label("this rate never comes to rest", said.at.clone(), label);
             (period, ramp) = (60.0, 0.0);
         }
@@ -258,6 +273,10 @@ impl Rate {
             let low = said.number("low", mistakes).unwrap_or(0.0);
             let high = said.number("high", mistakes).unwrap_or(low);
             let share = said.number("share", mistakes).unwrap_or(0.5);
+            if share > 1.0 {
+                let label = "expected a share, from 0 to 1".to_owned();
+                mistakes.label("this does not fit `share`", said.at.clone(), label);
+            }
             Some(Rate::Chance { low, high, share, period, ramp })
         } else {
             let at = said.at.clone();
@@ -279,7 +298,7 @@ impl Rate {
             Rate::Chance { low, high, share, period, ramp } => {
                 let chance = (share * 1e6) as usize;
                 let level = |_| if dice.below(1_000_000) < chance { *high } else { *low };
-                let periods = (duration / period).ceil().min(1e6) as usize;
+                let periods = (duration.min(TIME_MAX) / period).ceil() as usize;
                 let levels: Vec<f64> = (0..periods.max(1)).map(level).collect();
                 Rates::levels(&levels, *period, *ramp)
             }

@@ -157,6 +157,7 @@ mod tests {
             ("adaptive(d=0.5)", "adaptive(l_mog=1)", "s.toml:4:20", "`l_mig`"),
             ("slide = 5", "slid = 5", "s.toml:22:31", "`slide`"),
             ("levels", "levls", "s.toml:15:18", "`levels`"),
+            ("cores = 2", "policy = 'chort'", "s.toml:10:18", "`cohort`"),
         ] {
             let told = wrong(from, to);
             assert!(told.contains(place) && told.contains(near), "{to}:\n{told}");
@@ -177,6 +178,9 @@ mod tests {
             ("levels = [50, 550]", "levels = [50, -1]", "not negative"),
             ("replicas = 2", "replicas = 4", "on 3 nodes"),
             ("slide = 5", "slide = 50", "as many events as it holds"),
+            ("levels = [50, 550], period = \"60s\"", "low = 1, share = 7", "from 0 to 1"),
+            ("period = \"60s\", ramp = \"10s\"", "period = \"1us\"", "at least 100ms"),
+            ("cores = 2", "policy = \"seda\"", "a node of the model has not"),
             ("[nodes.n]", "[nodes.n", "not TOML"),
         ] {
             let told = wrong(from, to);

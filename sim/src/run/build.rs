@@ -7,7 +7,8 @@ use comporta_placement::{Capacity, Monitor, NodeId, NodeState, OperatorId, Strat
 use comporta_stats::Dice;
 
 use super::parts::{Counters, Input, Line, NodePart, OperatorPart, ReplicaPart};
-use super::{Happening, Model, NS, ns};
+use super::policy::{NodePolicy, Stage};
+use super::{Happening, Model, NS, RunError, ns};
 use crate::calendar::Calendar;
 use crate::outcome::Recorder;
 use crate::scenario::Scenario;
@@ -17,7 +18,10 @@ use crate::seen::Seen;
 const ROUND_AFTER_S: f64 = 0.05;
 
 impl<'s> Model<'s> {
-    pub(super) fn new(scenario: &'s Scenario, strategy: Box<dyn Strategy>) -> Self {
+    pub(super) fn new(
+        scenario: &'s Scenario,
+        strategy: Box<dyn Strategy>,
+    ) -> Result<Self, RunError> {
         let period = Duration::from_secs_f64(scenario.period);
         let latency = Duration::from_secs_f64(scenario.network_latency);
         let mut model = Model {
@@ -41,7 +45,14 @@ impl<'s> Model<'s> {
             let replicas = followers.iter().flat_map(|&to| model.operators[to].replicas());
             model.operators[at].receivers = replicas.collect();
         }
-        model
+        for (at, node) in scenario.nodes.iter().enumerate() {
+            if let Some(Err(wrong)) = model.node_policy(at) {
+                let policy = node.policy.as_ref().map_or(String::new(), ToString::to_string);
+                return Err(RunError::Policy { node: node.name.clone(), policy, wrong });
+            }
+            model.start_policy(at);
+        }
+        Ok(model)
     }
 
     fn add_node(&mut self, node: &crate::scenario::Node) {
@@ -70,6 +81,7 @@ impl<'s> Model<'s> {
             speed: node.speed,
             background: node.background.at(0.0),
             ready: VecDeque::new(),
+            policy: None,
             disk_free_at: 0,
             copying: 0,
             out: Line::new(node.network),
@@ -104,6 +116,12 @@ impl<'s> Model<'s> {
             first,
             copies: given.nodes.len() as u32,
             streams,
+            depth: given
+                .inputs
+                .iter()
+                .map(|&from| self.operators[from].depth + 1)
+                .max()
+                .unwrap_or(0),
             cost_ns: given.cost * NS,
             service: given.service,
             window: given.window,
@@ -173,6 +191,28 @@ impl<'s> Model<'s> {
             dice,
             count: 0,
         });
+    }
+
+    /// The policy of a node, with the replicas that are there; `None` if it has none.
+    fn node_policy(&self, node: usize) -> Option<Result<NodePolicy, String>> {
+        let given = &self.scenario.nodes[node];
+        let choice = given.policy.as_ref()?;
+        let there = self.replicas.iter().enumerate().filter(|(_, part)| part.node as usize == node);
+        let stage = |(replica, part): (usize, &ReplicaPart)| {
+            let operator = &self.operators[part.operator as usize];
+            (!operator.is_source).then(|| Stage {
+                replica: replica as u32,
+                depth: operator.depth,
+                queued: part.queue.len(),
+            })
+        };
+        let stages: Vec<Stage> = there.filter_map(stage).collect();
+        Some(NodePolicy::start(choice, given.cores, &stages))
+    }
+
+    /// Starts the policy of a node, anew if replicas have come or gone. Without one that runs they take turns.
+    pub(super) fn start_policy(&mut self, node: usize) {
+        self.nodes[node].policy = self.node_policy(node).and_then(Result::ok).map(Box::new);
     }
 
     /// Sets what happens first.

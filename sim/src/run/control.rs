@@ -47,7 +47,8 @@ impl Model<'_> {
 
     /// When a control message that a node sends now arrives.
     fn control_arrives(&mut self, node: NodeId) -> u64 {
-        self.send_out(node.0 as u32, CONTROL_BYTES) + ns(self.scenario.network_latency)
+        self.send_out(node.0 as u32, CONTROL_BYTES)
+            .saturating_add(ns(self.scenario.network_latency))
     }
 
     /// What the replicas of each node used of its disk in the last second.

@@ -127,7 +127,11 @@ impl Model<'_> {
             self.done(receiver, message);
             return;
         }
-        self.nodes[replica.node as usize].memory_used += operator.input_bytes;
+        let node = &mut self.nodes[replica.node as usize];
+        node.memory_used += operator.input_bytes;
+        if let Some(policy) = &mut node.policy {
+            policy.arrived(receiver);
+        }
         replica.queue.push_back(message);
         self.make_ready(receiver);
     }
@@ -136,6 +140,9 @@ impl Model<'_> {
     pub(super) fn done(&mut self, at: u32, message: Message) {
         let replica = &mut self.replicas[at as usize];
         replica.counters.handled += 1.0;
+        if let Some(policy) = &mut self.nodes[replica.node as usize].policy {
+            policy.handled(at);
+        }
         let operator = &self.operators[replica.operator as usize];
         let failed = operator.fails > 0.0 && unit(&mut replica.dice) < operator.fails;
         self.recorder.failed += u64::from(failed);

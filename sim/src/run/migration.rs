@@ -192,7 +192,7 @@ impl Model<'_> {
         self.nodes[migrating.to as usize].memory_used += queued + held;
         // What x did in this second is not what y does, and the manager forgets it too.
         replica.counters = Counters { since: self.now, ..Counters::default() };
-        replica.node = migrating.to;
+        let from = std::mem::replace(&mut replica.node, migrating.to);
         replica.parallel =
             said.parallel.unwrap_or(self.scenario.nodes[migrating.to as usize].cores) as u32;
         replica.epoch += 1;
@@ -206,6 +206,9 @@ impl Model<'_> {
         replica.came_before = Some(Box::new(migrating.came)).filter(|came| !came.is_empty());
         replica.in_flight += migrating.kept.len() as u32;
         let epoch = replica.epoch;
+        self.nodes[from as usize].ready.retain(|ready| *ready != at);
+        self.start_policy(from as usize);
+        self.start_policy(migrating.to as usize);
         for message in migrating.kept {
             self.arrive(at, epoch, message);
         }

@@ -1,4 +1,4 @@
-//! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network); beside it
+//! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network), `policy` (which replica is next); beside it
 //! `migration` (the five steps) and `control` (messages, rounds, what is recorded each second).
 //!
 //! Invariant: nothing here reads a clock or a random number but those of the scenario.
@@ -7,10 +7,13 @@ mod parts;
 mod build;
 mod flow;
 mod work;
+pub(crate) mod policy;
 mod migration;
 mod control;
 
-use comporta_placement::{ControlMessage, Monitor, NodeMessage, Registry, Strategy, Unknown};
+use comporta_placement::{
+    ControlMessage, Monitor, NodeMessage, NodeState, Registry, Strategy, Unknown,
+};
 
 use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
 use crate::calendar::Calendar;
@@ -41,6 +44,16 @@ pub enum RunError {
     /// Its strategy is not known.
     #[error(transparent)]
     Strategy(#[from] Unknown),
+    /// The policy of a node is not known, or cannot run there.
+    #[error("{node}: the policy `{policy}`: {wrong}")]
+    Policy {
+        /// The node.
+        node: String,
+        /// Its policy.
+        policy: String,
+        /// What is wrong.
+        wrong: String,
+    },
 }
 
 /// Runs a scenario with the strategies of the library.
@@ -65,7 +78,7 @@ pub fn run_with(
         return Err(RunError::Faults(faults));
     }
     let strategy = strategies.make(&scenario.strategy, scenario.seed)?;
-    let mut model = Model::new(scenario, strategy);
+    let mut model = Model::new(scenario, strategy)?;
     model.start();
     let end = ns(scenario.duration);
     while let Some((time, what)) = model.calendar.next(end) {
@@ -77,7 +90,8 @@ pub fn run_with(
         }
         model.happen(what);
     }
-    Ok(model.recorder.finish(scenario))
+    let active = model.nodes.iter().filter(|node| node.state == NodeState::Active).count();
+    Ok(model.recorder.finish(scenario, active))
 }
 
 /// Something that happens.

@@ -6,6 +6,7 @@ use comporta_placement::{NodeState, Resource, Usage};
 use comporta_stats::Dice;
 
 use super::NS;
+use super::policy::NodePolicy;
 use crate::scenario::{Service, Window};
 use crate::seen::Seen;
 
@@ -48,7 +49,8 @@ impl Line {
     /// When bytes that come at this moment have passed.
     pub(super) fn pass(&mut self, at: u64, bytes: f64) -> u64 {
         self.bytes += bytes;
-        self.free_at = self.free_at.max(at) + (bytes * self.ns_per_byte).round() as u64;
+        let takes = (bytes * self.ns_per_byte).round() as u64;
+        self.free_at = self.free_at.max(at).saturating_add(takes);
         self.free_at
     }
 }
@@ -67,6 +69,8 @@ pub(super) struct NodePart {
     pub(super) background: f64,
     /// Replicas that have events and may begin one, each once.
     pub(super) ready: VecDeque<u32>,
+    /// Chooses among them; they take turns without one.
+    pub(super) policy: Option<Box<NodePolicy>>,
     pub(super) disk_free_at: u64,
     /// Events on cores that copy in memory, and share its bandwidth.
     pub(super) copying: u32,
@@ -101,6 +105,8 @@ pub(super) struct OperatorPart {
     pub(super) copies: u32,
     /// Streams that it sends.
     pub(super) streams: u32,
+    /// Operators before it, on the longest way.
+    pub(super) depth: usize,
     pub(super) cost_ns: f64,
     pub(super) service: Service,
     pub(super) window: Option<Window>,

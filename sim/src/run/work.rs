@@ -24,7 +24,7 @@ impl Model<'_> {
     /// Free cores begin what is ready, a replica at a time, an event each.
     fn dispatch(&mut self, node: u32) {
         while self.nodes[node as usize].free != 0 {
-            let Some(at) = self.nodes[node as usize].ready.pop_front() else { return };
+            let Some(at) = self.next_ready(node) else { return };
             let replica = &mut self.replicas[at as usize];
             if replica.node != node {
                 continue; // it has migrated
@@ -44,6 +44,17 @@ impl Model<'_> {
         }
     }
 
+    /// The replica that a free core of a node serves next.
+    fn next_ready(&mut self, node: u32) -> Option<u32> {
+        let part = &mut self.nodes[node as usize];
+        match &mut part.policy {
+            None => part.ready.pop_front(),
+            Some(policy) => {
+                policy.pick(part.free.trailing_zeros() as usize, &mut part.ready, self.now)
+            }
+        }
+    }
+
     /// A core begins an event.
     fn begin(&mut self, node: u32, at: u32, message: Message) {
         let service_ns = self.service_ns(at);
@@ -60,7 +71,7 @@ impl Model<'_> {
             let bandwidth = self.scenario.nodes[node as usize].memory_bandwidth;
             takes_ns += copies / bandwidth * f64::from(part.copying) * NS;
         }
-        let time = self.now + takes_ns.round() as u64;
+        let time = self.now.saturating_add(takes_ns.round() as u64);
         self.calendar.set(time, Happening::Computed { replica: at, core, message });
     }
 
@@ -70,7 +81,6 @@ impl Model<'_> {
         replica.running -= 1;
         let (node, operator) = (replica.node, replica.operator as usize);
         let part = &mut self.nodes[node as usize];
-        part.free |= 1 << core;
         part.core_busy[core as usize] += self.now - part.core_since[core as usize];
         if self.operators[operator].copies_bytes > 0.0 {
             part.copying -= 1;
@@ -83,7 +93,10 @@ impl Model<'_> {
             }
             None => self.release(at, message),
         }
+        // What it sent on, and then its replica, stand in line before the core looks there.
+        self.nodes[node as usize].free |= 1 << core;
         self.make_ready(at);
+        self.dispatch(node);
     }
 
     /// When the disk is done with an event: what it reads and writes, and the pages that were swapped out
@@ -107,7 +120,7 @@ impl Model<'_> {
         replica.counters.written += said.writes;
         let bytes = said.reads + said.writes + faults * PAGE;
         let takes = (transfers * node.seek + bytes / node.disk) * NS;
-        part.disk_free_at = part.disk_free_at.max(self.now) + takes.round() as u64;
+        part.disk_free_at = part.disk_free_at.max(self.now).saturating_add(takes.round() as u64);
         Some(part.disk_free_at)
     }
 
@@ -147,7 +160,8 @@ impl Model<'_> {
 
     /// When bytes that leave one node for another now arrive.
     pub(super) fn carry(&mut self, from: u32, to: u32, bytes: f64) -> u64 {
-        let there = self.send_out(from, bytes) + super::ns(self.scenario.network_latency);
+        let latency = super::ns(self.scenario.network_latency);
+        let there = self.send_out(from, bytes).saturating_add(latency);
         self.nodes[to as usize].into.pass(there, bytes)
     }
 

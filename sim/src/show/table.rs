@@ -64,7 +64,7 @@ pub fn summary(outcomes: &[Outcome]) -> String {
             outcome.processed.to_string(),
             format!("{share:.2} %"),
             outcome.migrations.len().to_string(),
-            format!("{:.1}", outcome.node_seconds / outcome.duration_s.max(1.0)),
+            format!("{:.1}", outcome.node_seconds / outcome.duration_s),
         ]);
     }
     columns(&rows)

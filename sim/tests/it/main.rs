@@ -6,6 +6,7 @@ mod queues;
 mod events;
 mod migrations;
 mod resources;
+mod policies;
 mod manager;
 mod files;
 

@@ -159,7 +159,7 @@ fn chatty_operators_are_brought_together() {
 /// A change to a sound scenario, and a part of what is told of it.
 type Refused = (fn(&mut Scenario), &'static str);
 
-const REFUSED: [Refused; 13] = [
+const REFUSED: [Refused; 18] = [
     (|scenario| scenario.nodes[1].memory_taken = 2e9, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].memory_taken = -1.0, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].seek = -0.004, "`seek` is not negative"),
@@ -179,6 +179,14 @@ const REFUSED: [Refused; 13] = [
         "no operator takes what its windows send",
     ),
     (ways_that_double, "65536 ways from sources"),
+    (|scenario| scenario.period = 1e-10, "`period` is at least 1 s"),
+    (
+        |scenario| scenario.operators[0].rates = Some(Rates::steady(1e300)),
+        "events a second at most",
+    ),
+    (|scenario| scenario.nodes[1].name = "ends".to_owned(), "another node has this name"),
+    (|scenario| scenario.operators[1].name = "sink".to_owned(), "another operator has this name"),
+    (|scenario| scenario.nodes[1].policy = Some("seda".into()), "a node of the model has not"),
 ];
 
 /// Two operators that take from two, forty times.

@@ -95,7 +95,12 @@ fn strategies_offer() -> Offer {
 
 #[test]
 fn migrations_at_any_time_lose_no_event_and_handle_none_twice() {
-    for (replicas, seed) in [(&[0][..], 1), (&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 2], 4)] {
+    for (replicas, seed, policy) in [
+        (&[0][..], 1, None),
+        (&[0, 1], 2, None),
+        (&[0, 1, 2], 3, Some("cohort")),
+        (&[0, 2], 4, Some("lrb")),
+    ] {
         let mut scenario = line(4, replicas, 300.0, 0.003);
         scenario.seed = seed;
         scenario.network_latency = 0.02; // much is on its way
@@ -110,7 +115,7 @@ fn migrations_at_any_time_lose_no_event_and_handle_none_twice() {
         );
         scenario.operators[3].inputs = vec![2];
         for node in &mut scenario.nodes {
-            node.network = 1e7;
+            (node.network, node.policy) = (1e7, policy.map(Into::into));
         }
         let outcome = run_as(scenario, || Restless(0));
         let ended = outcome.migrations.iter().filter(|record| record.ended_s.is_some()).count();

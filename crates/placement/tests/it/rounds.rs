@@ -138,6 +138,7 @@ fn a_node_is_released_only_if_it_is_elastic_and_empty_and_asked_for_only_if_it_s
     assert_eq!(round.release_node(a, reason()), Err(Obstacle::NotEmpty));
     assert_eq!(round.release_node(c, reason()), Ok(()));
     assert_eq!(round.release_node(c, reason()), Err(Obstacle::NotActive));
+    assert_eq!(round.may_migrate(mock.id("y"), c), Err(Obstacle::NotActive), "it is released");
     mock.node_mut("c").state = NodeState::Standby;
     let view = mock.seen();
     let mut round = Round::new(&view, 9);
