@@ -76,7 +76,7 @@ pub struct Moment {
 pub struct Outcome {
     /// The scenario.
     pub scenario: String,
-    /// The strategy, with the parameters that were said.
+    /// The strategy, with the parameters that were given.
     pub strategy: String,
     /// What chance went by.
     pub seed: u64,

@@ -1,5 +1,5 @@
 //! What is run: nodes, operators and how they are connected, sources and their rates, a strategy.
-//! Made by `published`, by `file` from TOML, or by hand; `check` says what is wrong with one.
+//! Made by `published`, by `file` from TOML, or by hand; `check` finds what is wrong with one.
 
 use std::collections::HashSet;
 
@@ -185,7 +185,7 @@ pub struct Operator {
     pub cost: f64,
     /// How that varies.
     pub service: Service,
-    /// Events that a replica handles at once; as many as there are cores where nothing is said.
+    /// Events that a replica handles at once; as many as there are cores where it is `None`.
     pub parallel: Option<usize>,
     /// Handles events in windows.
     pub window: Option<Window>,

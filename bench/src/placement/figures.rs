@@ -54,7 +54,7 @@ pub(super) fn tables(case: &str, runs: &Runs, seeds: usize, report: &mut Report)
     table.print();
 }
 
-/// Two figures of bars, and a timeline of the first seed of three strategies. What cannot be written is told.
+/// Two figures of bars, and a timeline of the first seed of three strategies. What cannot be written is reported.
 pub(super) fn pictures(case: &str, runs: &Runs) {
     let folder = Path::new("target/placement");
     let fast = |setting: &Setting, mean: bool| setting.fast.map(|f| if mean { f.0 } else { f.1 });

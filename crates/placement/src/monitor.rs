@@ -29,7 +29,7 @@ pub struct MeasuredLatency {
     pub events: f64,
 }
 
-/// What a replica tells of the last second.
+/// What a replica reports of the last second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlMessage {
     /// Whose it is.
@@ -56,7 +56,7 @@ pub struct ControlMessage {
     pub cpus: Vec<Cpu>,
 }
 
-/// What a node on which no replica runs tells of the last second. Where some run, their messages tell it.
+/// What a node on which no replica runs reports of the last second. Where some run, their messages report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMessage {
     /// Whose it is.
@@ -228,7 +228,7 @@ impl Monitor {
         replica.handled += handled;
     }
 
-    /// Takes what a node told of itself, and which arrived now. One of a node that is not known, or
+    /// Takes what a node reported of itself, and which arrived now. One of a node that is not known, or
     /// with amounts that are no amounts, is dropped.
     pub fn receive_node(&mut self, now: Time, message: &NodeMessage) {
         if let Some(node) = self.nodes.get_mut(message.node.0).filter(|_| message.usage.is_sane()) {

@@ -1,6 +1,6 @@
 //! Resources, and how much of each a replica or a node uses.
 //! Amounts are absolute (cores, bytes, bytes a second), as control messages report them; what share of a
-//! node that is, its [`Capacity`](crate::Capacity) tells.
+//! node that is, its [`Capacity`](crate::Capacity) says.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};

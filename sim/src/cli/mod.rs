@@ -69,7 +69,7 @@ enum Command {
     Strategies,
 }
 
-/// What went wrong, as people are told, and the exit code.
+/// What went wrong, as it is shown, and the exit code.
 struct Failure(String, u8);
 
 impl Failure {

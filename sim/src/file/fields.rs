@@ -1,5 +1,5 @@
 //! The fields of a table. Every key that may be there is asked for, once; what was never asked for is
-//! a mistake, told with the nearest that was.
+//! a mistake, reported with the nearest that was.
 
 use std::ops::Range;
 

@@ -258,37 +258,37 @@ impl Rate {
         if !fields.has_table("rate") {
             return fields.number("rate", mistakes).map(Rate::Steady);
         }
-        let mut said = fields.table("rate", "a rate", mistakes)?;
+        let mut rate = fields.table("rate", "a rate", mistakes)?;
         let (mut period, mut ramp) = (60.0, 0.0);
-        said.time("period", &mut period, mistakes);
-        said.time("ramp", &mut ramp, mistakes);
+        rate.time("period", &mut period, mistakes);
+        rate.time("ramp", &mut ramp, mistakes);
         if period < PERIOD_MIN_S || ramp > period {
             let label =
                 "expected a period of at least 100ms, and a ramp that is no longer".to_owned();
-            mistakes.label("this rate never comes to rest", said.at.clone(), label);
+            mistakes.label("this rate never comes to rest", rate.at.clone(), label);
             (period, ramp) = (60.0, 0.0);
         }
-        let is_chance = said.has("low") || said.has("high") || said.has("share");
-        let rate = if is_chance {
-            let low = said.number("low", mistakes).unwrap_or(0.0);
-            let high = said.number("high", mistakes).unwrap_or(low);
-            let share = said.number("share", mistakes).unwrap_or(0.5);
+        let is_chance = rate.has("low") || rate.has("high") || rate.has("share");
+        let read = if is_chance {
+            let low = rate.number("low", mistakes).unwrap_or(0.0);
+            let high = rate.number("high", mistakes).unwrap_or(low);
+            let share = rate.number("share", mistakes).unwrap_or(0.5);
             if share > 1.0 {
                 let label = "expected a share, from 0 to 1".to_owned();
-                mistakes.label("this does not fit `share`", said.at.clone(), label);
+                mistakes.label("this does not fit `share`", rate.at.clone(), label);
             }
             Some(Rate::Chance { low, high, share, period, ramp })
         } else {
-            let at = said.at.clone();
-            let levels = said.numbers("levels", mistakes);
-            if levels.is_none() && !said.has("levels") {
+            let at = rate.at.clone();
+            let levels = rate.numbers("levels", mistakes);
+            if levels.is_none() && !rate.has("levels") {
                 let label = "expected a number, `levels`, or `low` and `high`".to_owned();
                 mistakes.label("this rate has no levels", at, label);
             }
             levels.map(|levels| Rate::Levels { levels, period, ramp })
         };
-        said.finish(mistakes);
-        rate
+        rate.finish(mistakes);
+        read
     }
 
     fn rates(&self, duration: f64, dice: &mut Dice) -> Rates {

@@ -36,9 +36,9 @@ use crate::scenario::Scenario;
 /// from = 'sorce'
 /// cots = '1ms'
 /// ";
-/// let told = read("line.toml", text, &Registry::new()).unwrap_err().to_string();
-/// assert!(told.contains("line.toml:9:8") && told.contains("did you mean `source`?"), "{told}");
-/// assert!(told.contains("line.toml:10:1") && told.contains("did you mean `cost`?"), "{told}");
+/// let message = read("line.toml", text, &Registry::new()).unwrap_err().to_string();
+/// assert!(message.contains("line.toml:9:8") && message.contains("did you mean `source`?"), "{message}");
+/// assert!(message.contains("line.toml:10:1") && message.contains("did you mean `cost`?"), "{message}");
 /// ```
 pub fn read(name: &str, text: &str, strategies: &Registry) -> Result<Scenario, Mistakes> {
     let mut mistakes = Mistakes::new(name, text);
@@ -121,10 +121,10 @@ mod tests {
         from = "worker"
     "#;
 
-    fn told(text: &str) -> String {
+    fn mistakes(text: &str) -> String {
         match read("s.toml", text, &Registry::new()) {
             Ok(_) => "good".to_owned(),
-            Err(mistakes) => mistakes.to_string(),
+            Err(all) => all.to_string(),
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_mistake_names_file_line_column_and_the_nearest() {
-        let wrong = |from: &str, to: &str| told(&GOOD.replace(from, to));
+        let wrong = |from: &str, to: &str| mistakes(&GOOD.replace(from, to));
         for (from, to, place, near) in [
             ("duration =", "duraton =", "s.toml:3:9", "`duration`"),
             ("cores = 2", "core = 2", "s.toml:10:9", "`cores`"),
@@ -159,14 +159,14 @@ mod tests {
             ("levels", "levls", "s.toml:15:18", "`levels`"),
             ("cores = 2", "policy = 'chort'", "s.toml:10:18", "`cohort`"),
         ] {
-            let told = wrong(from, to);
-            assert!(told.contains(place) && told.contains(near), "{to}:\n{told}");
+            let message = wrong(from, to);
+            assert!(message.contains(place) && message.contains(near), "{to}:\n{message}");
         }
     }
 
     #[test]
-    fn values_that_do_not_fit_are_told_with_what_was_expected() {
-        let wrong = |from: &str, to: &str| told(&GOOD.replace(from, to));
+    fn values_that_do_not_fit_are_reported_with_what_was_expected() {
+        let wrong = |from: &str, to: &str| mistakes(&GOOD.replace(from, to));
         for (from, to, expected) in [
             ("\"2m\"", "2", "a duration such as"),
             ("\"2m\"", "\"2 moons\"", "a duration such as"),
@@ -183,8 +183,8 @@ mod tests {
             ("cores = 2", "policy = \"seda\"", "a node of the model has not"),
             ("[nodes.n]", "[nodes.n", "not TOML"),
         ] {
-            let told = wrong(from, to);
-            assert!(told.contains(expected), "{to}:\n{told}");
+            let message = wrong(from, to);
+            assert!(message.contains(expected), "{to}:\n{message}");
         }
     }
 
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_once() {
-        let told = told(&GOOD.replace("cores", "cors").replace("cost", "cst"));
-        assert!(told.contains("`cores`") && told.contains("`cost`"), "{told}");
+    fn every_mistake_is_reported_at_once() {
+        let message = mistakes(&GOOD.replace("cores", "cors").replace("cost", "cst"));
+        assert!(message.contains("`cores`") && message.contains("`cost`"), "{message}");
     }
 
     #[test]
-    fn an_empty_file_is_told_what_it_lacks() {
-        assert!(told("").contains("at least one node"), "{}", told(""));
+    fn an_empty_file_is_reported_with_what_it_lacks() {
+        assert!(mistakes("").contains("at least one node"), "{}", mistakes(""));
     }
 }

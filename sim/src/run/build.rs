@@ -200,7 +200,7 @@ impl<'s> Model<'s> {
         let there = self.replicas.iter().enumerate().filter(|(_, part)| part.node as usize == node);
         let stage = |(replica, part): (usize, &ReplicaPart)| {
             let operator = &self.operators[part.operator as usize];
-            (!operator.is_source).then(|| Stage {
+            (!operator.is_source).then_some(Stage {
                 replica: replica as u32,
                 depth: operator.depth,
                 queued: part.queue.len(),

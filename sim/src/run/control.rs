@@ -16,7 +16,7 @@ const CLOCKS_BEGIN: u64 = ns(CLOCK_WRONG_MAX);
 const CONTROL_BYTES: f64 = 300.0;
 
 impl Model<'_> {
-    /// Every replica tells of the last second, and every node on which none runs.
+    /// Every replica reports the last second, and every node on which none runs.
     pub(super) fn second(&mut self) {
         let second = self.now as f64 / NS;
         let disks = self.disk_uses();
@@ -32,15 +32,15 @@ impl Model<'_> {
             (0..self.replicas.len()).filter_map(|at| self.control_message(at, &uses)).collect();
         for message in self.node_messages(&uses) {
             let arrives = self.control_arrives(message.node);
-            self.calendar.set(arrives, Happening::ToldOfNode(Box::new(message)));
+            self.calendar.set(arrives, Happening::NodeReport(Box::new(message)));
         }
         for message in messages {
             let arrives = self.control_arrives(message.node);
-            self.calendar.set(arrives, Happening::Told(Box::new(message)));
+            self.calendar.set(arrives, Happening::Report(Box::new(message)));
         }
-        for (node, said) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
+        for (node, given) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
             (node.out.bytes, node.into.bytes) = (0.0, 0.0);
-            node.background = said.background.at(second);
+            node.background = given.background.at(second);
         }
         self.calendar.set(self.now + ns(1.0), Happening::Second);
     }
@@ -137,7 +137,7 @@ impl Model<'_> {
             .with(Resource::Sent, counters.sent)
     }
 
-    /// What nodes tell on which no replica runs, but for those that are silent or not there.
+    /// What nodes report on which no replica runs, but for those that are silent or not there.
     fn node_messages(&self, uses: &[(Usage, Vec<Cpu>)]) -> Vec<NodeMessage> {
         let mut speaks: Vec<bool> =
             self.nodes.iter().map(|node| node.state == NodeState::Active).collect();
@@ -173,11 +173,11 @@ impl Model<'_> {
         )
     }
 
-    pub(super) fn told(&mut self, message: &ControlMessage) {
+    pub(super) fn receive(&mut self, message: &ControlMessage) {
         self.monitor.receive(self.clock(0.0), message);
     }
 
-    pub(super) fn told_of_node(&mut self, message: &NodeMessage) {
+    pub(super) fn receive_node(&mut self, message: &NodeMessage) {
         self.monitor.receive_node(self.clock(0.0), message);
     }
 

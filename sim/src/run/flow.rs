@@ -10,9 +10,9 @@ impl Model<'_> {
     /// When a source sends its next event.
     pub(super) fn schedule_source(&mut self, source: u32) {
         let replica = &mut self.replicas[source as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
-        let events = said.arrivals.events(&mut replica.dice);
-        let rates = said.rates.as_ref().expect("a source has a rate");
+        let given = &self.scenario.operators[replica.operator as usize];
+        let events = given.arrivals.events(&mut replica.dice);
+        let rates = given.rates.as_ref().expect("a source has a rate");
         if let Some(time) = rates.next_ns(self.now, events) {
             self.calendar.set(time, Happening::Emit { source });
         }

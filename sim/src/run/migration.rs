@@ -185,16 +185,16 @@ impl Model<'_> {
         let replica = &mut self.replicas[at as usize];
         let migrating = replica.migrating.take().expect("what was copied migrates");
         let operator = &self.operators[replica.operator as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
+        let given = &self.scenario.operators[replica.operator as usize];
         let queued = replica.queue.len() as f64 * operator.input_bytes;
-        let held = said.memory + said.state + f64::from(replica.in_window) * operator.input_bytes;
+        let held = given.memory + given.state + f64::from(replica.in_window) * operator.input_bytes;
         self.nodes[replica.node as usize].memory_used -= queued + held;
         self.nodes[migrating.to as usize].memory_used += queued + held;
         // What x did in this second is not what y does, and the manager forgets it too.
         replica.counters = Counters { since: self.now, ..Counters::default() };
         let from = std::mem::replace(&mut replica.node, migrating.to);
         replica.parallel =
-            said.parallel.unwrap_or(self.scenario.nodes[migrating.to as usize].cores) as u32;
+            given.parallel.unwrap_or(self.scenario.nodes[migrating.to as usize].cores) as u32;
         replica.epoch += 1;
         replica.in_flight = migrating.in_flight;
         replica.is_ready = false;

@@ -64,7 +64,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, RunError> {
     run_with(scenario, &Registry::new(), &mut |_| {})
 }
 
-/// Runs a scenario with these strategies, and tells each second how far it has come.
+/// Runs a scenario with these strategies, and reports each second how far it has come.
 ///
 /// # Errors
 /// What is wrong with the scenario.
@@ -108,9 +108,9 @@ enum Happening {
     /// A second has passed: control messages are sent.
     Second,
     /// A control message arrives.
-    Told(Box<ControlMessage>),
+    Report(Box<ControlMessage>),
     /// That of a node on which no replica runs arrives.
-    ToldOfNode(Box<NodeMessage>),
+    NodeReport(Box<NodeMessage>),
     /// A round is held.
     Round,
     /// Step 1 of a migration is done: the new replica is there.
@@ -143,8 +143,8 @@ impl Model<'_> {
             Happening::Computed { replica, core, message } => self.computed(replica, core, message),
             Happening::Stored { replica, message } => self.stored(replica, message),
             Happening::Second => self.second(),
-            Happening::Told(message) => self.told(&message),
-            Happening::ToldOfNode(message) => self.told_of_node(&message),
+            Happening::Report(message) => self.receive(&message),
+            Happening::NodeReport(message) => self.receive_node(&message),
             Happening::Round => self.round(),
             Happening::Created { replica } => self.created(replica),
             Happening::Impatient { replica, epoch } => self.impatient(replica, epoch),

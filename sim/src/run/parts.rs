@@ -189,6 +189,10 @@ pub(super) struct ReplicaPart {
     pub(super) seen: Box<[Seen]>,
     pub(super) migrating: Option<Box<super::migration::Migrating>>,
     /// Messages that came to its old place before it migrated, and whose other copy has not come here. `None` if there are none.
+    #[expect(
+        clippy::box_collection,
+        reason = "it is nearly always `None`, and lies among what every event needs"
+    )]
     pub(super) came_before: Option<Box<HashSet<u32>>>,
     pub(super) dice: Dice,
     /// Events of the window that is open.

@@ -103,22 +103,22 @@ impl Model<'_> {
     /// of what it touches. `None` if it needs none.
     fn store(&mut self, at: u32) -> Option<u64> {
         let replica = &mut self.replicas[at as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
+        let given = &self.scenario.operators[replica.operator as usize];
         let (part, node) =
             (&mut self.nodes[replica.node as usize], &self.scenario.nodes[replica.node as usize]);
         let missing = (1.0 - node.memory / part.memory_used).max(0.0);
-        let faults = f64::from(said.touches) * missing;
+        let faults = f64::from(given.touches) * missing;
         // Whole pages: the fraction by chance.
         let faults = if faults > 0.0 { (faults + unit(&mut replica.dice)).floor() } else { 0.0 };
         let transfers = faults
-            + if said.reads > 0.0 { 1.0 } else { 0.0 }
-            + if said.writes > 0.0 { 1.0 } else { 0.0 };
+            + if given.reads > 0.0 { 1.0 } else { 0.0 }
+            + if given.writes > 0.0 { 1.0 } else { 0.0 };
         if transfers == 0.0 {
             return None;
         }
-        replica.counters.read += said.reads + faults * PAGE;
-        replica.counters.written += said.writes;
-        let bytes = said.reads + said.writes + faults * PAGE;
+        replica.counters.read += given.reads + faults * PAGE;
+        replica.counters.written += given.writes;
+        let bytes = given.reads + given.writes + faults * PAGE;
         let takes = (transfers * node.seek + bytes / node.disk) * NS;
         part.disk_free_at = part.disk_free_at.max(self.now).saturating_add(takes.round() as u64);
         Some(part.disk_free_at)

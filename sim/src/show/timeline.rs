@@ -16,7 +16,7 @@ const LINES_MAX: usize = 12;
 #[must_use]
 pub fn timeline(of: &Outcome) -> String {
     let about = format!(
-        "{}, seed {}: {} migrations, {} of {} events processed; fast mean {} and p99 {}, slow mean {} and p99 {}",
+        "{}, seed {}: {} migrations, {} events at sinks of {} sent; fast mean {} and p99 {}, slow mean {} and p99 {}",
         of.strategy,
         of.seed,
         of.migrations.len(),
@@ -48,7 +48,8 @@ fn axes(of: &Outcome, sheet: &mut Sheet, top: f64, scale: &Scale, label: impl Fn
         let second = of.duration_s * f64::from(step) / 10.0;
         let x = x(of, second);
         sheet.path("axis", &format!("M{x:.1} {:.1}v5", top + HIGH));
-        sheet.text("tick mid", x, top + HIGH + 18.0, &format!("{second:.0} s"));
+        let digits = if of.duration_s < 10.0 { 2 } else { 0 };
+        sheet.text("tick mid", x, top + HIGH + 18.0, &format!("{second:.digits$} s"));
     }
     sheet.path("axis", &format!("M{LEFT:.1} {top:.1}v{HIGH}H{:.1}", LEFT + WIDE));
 }
@@ -93,6 +94,15 @@ fn loads(of: &Outcome, sheet: &mut Sheet, top: f64) {
         let note = format!("{} {what}. {}", change.node, change.reason);
         sheet.noted("node", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
     }
+    let mut lines = if many {
+        vec![("hottest", "mean")]
+    } else {
+        vec![("load", "a node"), ("hottest", "the most loaded")]
+    };
+    if !of.node_changes.is_empty() {
+        lines.push(("node", "a node comes or goes"));
+    }
+    legend(sheet, top - 14.0, &lines);
     if many {
         band(of, sheet, &y);
         return;
@@ -110,7 +120,6 @@ fn loads(of: &Outcome, sheet: &mut Sheet, top: f64) {
         Some((x(of, moment.second), y(f64::from(most))))
     };
     sheet.line("line hottest", of.moments.iter().map(hottest));
-    legend(sheet, top - 14.0, &[("load", "a node"), ("hottest", "the most loaded")]);
 }
 
 fn band(of: &Outcome, sheet: &mut Sheet, y: &dyn Fn(f64) -> f64) {

@@ -149,7 +149,6 @@ fn candidates_that_differ_in_the_last_digits_are_tied() {
     mock.latencies("x", &[10.0, 15.0]).latencies("y", &[0.7, 1.05]);
     mock.replica_mut("x").migrated = minutes(50);
     mock.replica_mut("y").migrated = minutes(51);
-    assert!((1.05 - 0.7) / 0.7 > 0.5);
     assert_eq!(mock.migrations(&mock.decide(&mut Adaptive::new(0.25, 1))), ["x: a -> b"]);
 }
 
