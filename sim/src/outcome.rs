@@ -1,4 +1,4 @@
-//! What came of a run: latencies of the fast and the slow replica, events, moves, and each second.
+//! What came of a run: latencies of the fast and the slow replica, events, migrations, and each second.
 
 use comporta_placement::Reason;
 use hdrhistogram::Histogram;
@@ -24,12 +24,12 @@ pub struct Latency {
     pub max_ms: f64,
 }
 
-/// A move that was made.
+/// A migration that was made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MoveRecord {
+pub struct Migration {
     /// When it was decided, in seconds.
     pub at_s: f64,
-    /// What moved.
+    /// What migrated.
     pub replica: String,
     /// From which node.
     pub from: String,
@@ -76,7 +76,7 @@ pub struct Moment {
 pub struct Outcome {
     /// The scenario.
     pub scenario: String,
-    /// The strategy, with the parameters that were said.
+    /// The strategy, with the parameters that were given.
     pub strategy: String,
     /// What chance went by.
     pub seed: u64,
@@ -96,8 +96,8 @@ pub struct Outcome {
     pub slow: Latency,
     /// From source to sink.
     pub total: Latency,
-    /// Moves, in order.
-    pub moves: Vec<MoveRecord>,
+    /// Migrations, in order.
+    pub migrations: Vec<Migration>,
     /// Nodes that came and went.
     pub node_changes: Vec<NodeChange>,
     /// Seconds that nodes were there, all together: what energy goes by.
@@ -163,7 +163,7 @@ pub(crate) struct Recorder {
     pub(crate) offered: u64,
     processed: u64,
     pub(crate) failed: u64,
-    pub(crate) moves: Vec<MoveRecord>,
+    pub(crate) migrations: Vec<Migration>,
     pub(crate) node_changes: Vec<NodeChange>,
     node_seconds: f64,
     pub(crate) rounds: u64,
@@ -181,7 +181,7 @@ impl Recorder {
             offered: 0,
             processed: 0,
             failed: 0,
-            moves: Vec::new(),
+            migrations: Vec::new(),
             node_changes: Vec::new(),
             node_seconds: 0.0,
             rounds: 0,
@@ -214,7 +214,9 @@ impl Recorder {
         self.moments.push(Moment { second, fast_ms, slow_ms, loads });
     }
 
-    pub(crate) fn finish(self, scenario: &Scenario) -> Outcome {
+    /// The run is over; so many nodes were there in what is left of its last second.
+    pub(crate) fn finish(mut self, scenario: &Scenario, nodes: usize) -> Outcome {
+        self.node_seconds += nodes as f64 * (scenario.duration - self.moments.len() as f64);
         Outcome {
             scenario: scenario.name.clone(),
             strategy: scenario.strategy.to_string(),
@@ -227,7 +229,7 @@ impl Recorder {
             fast: self.fast.latency(),
             slow: self.slow.latency(),
             total: self.total.latency(),
-            moves: self.moves,
+            migrations: self.migrations,
             node_changes: self.node_changes,
             node_seconds: self.node_seconds,
             rounds: self.rounds,

@@ -88,7 +88,7 @@ pub fn cost(hottest: f64) -> f64 {
     hottest * CORES as f64 / HOTTEST
 }
 
-/// The share of its capacity that the hottest node wants, where nothing else is said.
+/// The share of its capacity that the hottest node wants, unless another is given.
 pub const HOTTEST_WANTS: f64 = 1.3;
 
 fn rates(worker: usize, workload: Workload) -> Rates {

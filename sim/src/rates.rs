@@ -42,6 +42,9 @@ impl Rates {
 
     /// High and low levels of periods of equal length; each change of level takes `ramp` seconds at the
     /// beginning of a period.
+    ///
+    /// # Panics
+    /// If a change takes longer than a period.
     #[must_use]
     pub fn levels(levels: &[f64], period: f64, ramp: f64) -> Self {
         let first = Rates::steady(levels.first().copied().unwrap_or(0.0));
@@ -116,7 +119,7 @@ impl Rates {
     /// must pass.
     pub(crate) fn next_ns(&self, from_ns: u64, events: f64) -> Option<u64> {
         let next = self.next(from_ns as f64 / 1e9, events)?;
-        Some(((next * 1e9).round() as u64).max(from_ns + 1))
+        Some(((next * 1e9).round() as u64).max(from_ns.saturating_add(1)))
     }
 }
 

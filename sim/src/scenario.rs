@@ -1,10 +1,13 @@
 //! What is run: nodes, operators and how they are connected, sources and their rates, a strategy.
-//! Made by `published`, by `file` from TOML, or by hand; `check` says what is wrong with one.
+//! Made by `published`, by `file` from TOML, or by hand; `check` finds what is wrong with one.
+
+use std::collections::HashSet;
 
 use comporta_placement::Choice;
 use comporta_stats::Dice;
 
 use crate::rates::{Arrivals, Rates};
+use crate::run::policy::rehearse;
 
 /// Cores that a node may have.
 pub const CORES_MAX: usize = 64;
@@ -13,6 +16,16 @@ pub const REPLICAS_MAX: usize = 16;
 
 /// Seconds that the clock of a node may be wrong by, in either direction: some thirty years.
 pub const CLOCK_WRONG_MAX: f64 = 1e9;
+/// Seconds that the clock of a node may go in a second.
+pub const CLOCK_RATES: std::ops::RangeInclusive<f64> = 0.5..=2.0;
+
+/// Seconds that no time of a scenario reaches: some four months.
+pub const TIME_MAX: f64 = 1e7;
+/// Events a second that a source may send.
+pub const RATE_MAX: f64 = 1e7;
+
+/// Streams that may come to an operator: the ways that lead to it from sources and from operators with windows.
+pub const STREAMS_MAX: usize = 1 << 16;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,15 +48,21 @@ pub struct Node {
     pub seek: f64,
     /// Bytes a second of the network interface, in each direction.
     pub network: f64,
+    /// Bytes a second that it receives, where that is something else.
+    pub download: Option<f64>,
+    /// The policy that its cores choose the next event by, one of those of `comporta-policy`. Replicas take turns without one.
+    pub policy: Option<Choice>,
     /// Cores that others use, over time.
     pub background: Rates,
-    /// Seconds that its clock is ahead; negative if it is behind.
+    /// Seconds that its clock is ahead at first; negative if it is behind.
     pub clock_ahead: f64,
+    /// Seconds that its clock goes in a second: less than 1 if it is slow.
+    pub clock_rate: f64,
     /// Seconds from which on it sends no control messages.
     pub silent_from: Option<f64>,
     /// It can be released and asked for.
     pub elastic: bool,
-    /// Nothing is moved to it.
+    /// Nothing is migrated to it.
     pub reserved: bool,
     /// It is not there at first.
     pub standby: bool,
@@ -63,8 +82,11 @@ impl Node {
             disk: 1e8,
             seek: 0.004,
             network: 1.25e8,
+            download: None,
+            policy: None,
             background: Rates::steady(0.0),
             clock_ahead: 0.0,
+            clock_rate: 1.0,
             silent_from: None,
             elastic: false,
             reserved: false,
@@ -76,18 +98,28 @@ impl Node {
         if !(1..=CORES_MAX).contains(&self.cores) {
             fault(&self.name, format!("it has 1 to {CORES_MAX} cores"));
         }
-        let more = [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network];
+        let download = self.download.unwrap_or(self.network);
+        let more =
+            [self.speed, self.memory, self.memory_bandwidth, self.disk, self.network, download];
         if more.iter().any(|amount| !(amount.is_finite() && *amount > 0.0)) {
             fault(&self.name, "speed, memory, disk and network are more than 0".to_owned());
         }
         if !self.clock_ahead.is_finite() || self.clock_ahead.abs() >= CLOCK_WRONG_MAX {
             fault(&self.name, format!("its clock is wrong by less than {CLOCK_WRONG_MAX} s"));
         }
+        if !CLOCK_RATES.contains(&self.clock_rate) {
+            fault(&self.name, "its clock goes 0.5 to 2 seconds in a second".to_owned());
+        }
         if !(0.0..self.memory).contains(&self.memory_taken) {
             fault(&self.name, "others leave it some of its memory".to_owned());
         }
         if !(self.seek.is_finite() && self.seek >= 0.0) {
             fault(&self.name, "`seek` is not negative".to_owned());
+        }
+        if let Some(choice) = &self.policy
+            && let Err(wrong) = rehearse(choice, self.cores)
+        {
+            fault(&self.name, format!("its policy `{choice}`: {wrong}"));
         }
         if !self.background.is_sane() {
             fault(&self.name, "no rate is negative".to_owned());
@@ -116,6 +148,24 @@ pub struct Window {
     pub slide: u32,
 }
 
+impl Window {
+    /// The number of the window that ends with the event of this count, if one does. Windows hold `size` events each.
+    #[must_use]
+    pub(crate) fn ended(self, count: u32) -> Option<u32> {
+        let past = count.checked_sub(self.size)?;
+        past.is_multiple_of(self.slide).then_some(past / self.slide)
+    }
+
+    /// Events that are kept for the next window after this count.
+    #[must_use]
+    pub(crate) fn held(self, count: u32) -> u32 {
+        match count.checked_sub(self.size) {
+            None => count,
+            Some(past) => count - (past / self.slide + 1) * self.slide,
+        }
+    }
+}
+
 /// An operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operator {
@@ -135,11 +185,11 @@ pub struct Operator {
     pub cost: f64,
     /// How that varies.
     pub service: Service,
-    /// Events that a replica handles at once; as many as there are cores where nothing is said.
+    /// Events that a replica handles at once; as many as there are cores where it is `None`.
     pub parallel: Option<usize>,
     /// Handles events in windows.
     pub window: Option<Window>,
-    /// Bytes of state that a move copies, besides what is in a window.
+    /// Bytes of state that a migration copies, besides what is in a window.
     pub state: f64,
     /// Bytes of memory that a replica holds; random places of them are touched, so often an event.
     pub memory: f64,
@@ -180,6 +230,50 @@ impl Operator {
             writes: 0.0,
             event_bytes: 200.0,
             fails: 0.0,
+        }
+    }
+
+    fn check(&self, is_sink: bool, fault: &mut dyn FnMut(&str, String)) {
+        let name = &self.name;
+        let amounts = [
+            self.cost,
+            self.state,
+            self.memory,
+            self.copies,
+            self.reads,
+            self.writes,
+            self.event_bytes,
+        ];
+        if amounts.iter().any(|amount| !(amount.is_finite() && *amount >= 0.0)) {
+            fault(name, "costs and bytes are not negative".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.fails) {
+            fault(name, "`fails` is a share, from 0 to 1".to_owned());
+        }
+        if self.parallel == Some(0) {
+            fault(name, "it handles at least one event at once".to_owned());
+        }
+        if self.window.is_some_and(|w| w.slide == 0 || w.size < w.slide) {
+            fault(name, "a window slides by 1 to as many events as it holds".to_owned());
+        }
+        if self.window.is_some() && is_sink {
+            fault(name, "no operator takes what its windows send".to_owned());
+        }
+        if let Some(rates) = &self.rates {
+            if !rates.is_sane() {
+                fault(name, "no rate is negative".to_owned());
+            }
+            if rates.max() > RATE_MAX {
+                fault(name, format!("it sends {RATE_MAX} events a second at most"));
+            }
+            if self.nodes.len() > 1 {
+                fault(name, "a source has one replica".to_owned());
+            }
+            let work = self.cost + self.copies + self.reads + self.writes + self.fails;
+            if work > 0.0 || self.touches > 0 || self.window.is_some() {
+                let wrong = "a source sends, and does nothing else: what it costs is for an operator after it";
+                fault(name, wrong.to_owned());
+            }
         }
     }
 
@@ -246,12 +340,6 @@ impl Scenario {
         }
     }
 
-    /// Returns `true` if no operator takes its events from this one.
-    #[must_use]
-    pub fn is_sink(&self, operator: usize) -> bool {
-        !self.operators.iter().any(|other| other.inputs.contains(&operator))
-    }
-
     /// The moments, in seconds, at which a source sends its events: the same whatever the strategy.
     ///
     /// # Panics
@@ -261,7 +349,9 @@ impl Scenario {
         let operator = &self.operators[source];
         let rates = operator.rates.as_ref().expect("a source has a rate");
         let before: usize = self.operators[..source].iter().map(|other| other.nodes.len()).sum();
-        let mut dice = self.replica_dice(before);
+        // As the model does: the n-th seed of the scenario is the n-th replica's.
+        let mut seeds = Dice::new(self.seed);
+        let mut dice = Dice::new((0..=before).fold(0, |_, _| seeds.next()));
         let mut now_ns = 0;
         std::iter::from_fn(|| {
             let events = operator.arrivals.events(&mut dice);
@@ -272,15 +362,6 @@ impl Scenario {
         .collect()
     }
 
-    /// What chance goes by at a replica, by its place among all.
-    pub(crate) fn replica_dice(&self, replica: usize) -> Dice {
-        // Far apart, whatever the seed: each replica's own seed is the n-th number of the scenario's dice. The strategy
-        // `random` begins with the same dice, but throws them for coins and orders; it makes no dice of them.
-        let mut dice = Dice::new(self.seed);
-        let seed = (0..=replica).fold(0, |_, _| dice.next());
-        Dice::new(seed)
-    }
-
     /// Everything that is wrong.
     #[must_use]
     pub fn check(&self) -> Vec<Fault> {
@@ -289,75 +370,93 @@ impl Scenario {
             faults.push(Fault { what: what.to_owned(), wrong });
         };
         let scenario = "the scenario";
-        let times = [self.duration, self.period];
-        if times.iter().any(|time| !(*time > 0.0 && *time < 1e7)) {
-            fault(
-                scenario,
-                "`duration` and `period` are more than 0 s and less than 10,000,000 s".to_owned(),
-            );
+        if !(self.duration > 0.0 && self.duration < TIME_MAX) {
+            let wrong = "`duration` is more than 0 s and less than 10,000,000 s";
+            fault(scenario, wrong.to_owned());
+        }
+        // Control messages come each second: nothing is known of less.
+        if !(1.0..TIME_MAX).contains(&self.period) {
+            let wrong = "`period` is at least 1 s and less than 10,000,000 s";
+            fault(scenario, wrong.to_owned());
         }
         let times = [self.warm_up, self.network_latency, self.create, self.boot];
-        if times.iter().any(|time| !(*time >= 0.0 && *time < 1e7)) {
+        if times.iter().any(|time| !(0.0..TIME_MAX).contains(time)) {
             fault(scenario, "times are not negative, and less than 10,000,000 s".to_owned());
         }
         if self.nodes.is_empty() || self.operators.is_empty() {
             fault(scenario, "there is at least one node and one operator".to_owned());
         }
         self.nodes.iter().for_each(|node| node.check(&mut fault));
-        for (at, operator) in self.operators.iter().enumerate() {
-            self.check_operator(at, operator, &mut fault);
+        let mut is_sink = vec![true; self.operators.len()];
+        for input in self.operators.iter().flat_map(|operator| &operator.inputs) {
+            is_sink.get_mut(*input).into_iter().for_each(|sink| *sink = false);
         }
+        for (at, operator) in self.operators.iter().enumerate() {
+            self.check_places(at, operator, &mut fault);
+            operator.check(is_sink[at], &mut fault);
+        }
+        self.check_streams(&mut fault);
+        check_names(self.nodes.iter().map(|node| &node.name), "node", &mut fault);
+        check_names(self.operators.iter().map(|one| &one.name), "operator", &mut fault);
         faults
     }
 
-    fn check_operator(&self, at: usize, operator: &Operator, fault: &mut dyn FnMut(&str, String)) {
+    /// The ways that lead to an operator double where two of them meet and part again: they have a bound.
+    fn check_streams(&self, fault: &mut dyn FnMut(&str, String)) {
+        let mut streams: Vec<usize> = Vec::new();
+        for operator in &self.operators {
+            let known = operator.inputs.iter().filter_map(|input| streams.get(*input));
+            let come = known.fold(0_usize, |sum, streams| sum.saturating_add(*streams));
+            if come > STREAMS_MAX {
+                let wrong = format!("{STREAMS_MAX} ways from sources lead to it at most");
+                fault(&operator.name, wrong);
+                return;
+            }
+            let starts_anew = operator.rates.is_some() || operator.window.is_some();
+            streams.push(if starts_anew { 1 } else { come });
+        }
+    }
+
+    /// Where its replicas are, and where its events come from.
+    fn check_places(&self, at: usize, operator: &Operator, fault: &mut dyn FnMut(&str, String)) {
         let name = &operator.name;
-        let mut nodes = operator.nodes.clone();
-        nodes.sort_unstable();
-        nodes.dedup();
-        if nodes.len() != operator.nodes.len() {
+        if has_twice(&operator.nodes) {
             fault(name, "replicas of one operator never share a node".to_owned());
         }
-        if nodes.is_empty() || nodes.len() > REPLICAS_MAX {
+        if operator.nodes.is_empty() || operator.nodes.len() > REPLICAS_MAX {
             fault(name, format!("it has 1 to {REPLICAS_MAX} replicas"));
         }
-        if nodes.iter().any(|node| self.nodes.get(*node).is_none_or(|node| node.standby)) {
+        let is_there = |node: &usize| self.nodes.get(*node).is_some_and(|node| !node.standby);
+        if !operator.nodes.iter().all(is_there) {
             fault(name, "its replicas begin on nodes that are there".to_owned());
         }
         if operator.inputs.iter().any(|input| *input >= at) {
             fault(name, "its inputs come before it".to_owned());
+        }
+        if has_twice(&operator.inputs) {
+            fault(name, "it takes from an operator once".to_owned());
         }
         match (&operator.rates, operator.inputs.is_empty()) {
             (Some(_), false) => fault(name, "a source has no inputs".to_owned()),
             (None, true) => fault(name, "it has inputs, or a rate".to_owned()),
             _ => {}
         }
-        if operator.rates.as_ref().is_some_and(|rates| !rates.is_sane()) {
-            fault(name, "no rate is negative".to_owned());
-        }
-        if operator.rates.is_some() && operator.nodes.len() > 1 {
-            fault(name, "a source has one replica".to_owned());
-        }
-        let amounts = [
-            operator.cost,
-            operator.state,
-            operator.memory,
-            operator.copies,
-            operator.reads,
-            operator.writes,
-            operator.event_bytes,
-        ];
-        if amounts.iter().any(|amount| !(amount.is_finite() && *amount >= 0.0)) {
-            fault(name, "costs and bytes are not negative".to_owned());
-        }
-        if !(0.0..=1.0).contains(&operator.fails) {
-            fault(name, "`fails` is a share, from 0 to 1".to_owned());
-        }
-        if operator.parallel == Some(0) {
-            fault(name, "it handles at least one event at once".to_owned());
-        }
-        if operator.window.is_some_and(|w| w.slide == 0 || w.size < w.slide) {
-            fault(name, "a window slides by 1 to as many events as it holds".to_owned());
-        }
     }
+}
+
+fn check_names<'n>(
+    names: impl Iterator<Item = &'n String>,
+    what: &str,
+    fault: &mut dyn FnMut(&str, String),
+) {
+    let mut seen = HashSet::new();
+    for name in names.filter(|name| !seen.insert(*name)) {
+        fault(name, format!("another {what} has this name"));
+    }
+}
+
+fn has_twice(places: &[usize]) -> bool {
+    let mut places = places.to_vec();
+    places.sort_unstable();
+    places.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -22,7 +22,7 @@ pub(super) fn tables(case: &str, runs: &Runs, seeds: usize, report: &mut Report)
         "fast p99",
         "slow mean",
         "slow p99",
-        "moves",
+        "migrations",
         "processed",
     ]);
     for setting in &SETTINGS {
@@ -35,7 +35,7 @@ pub(super) fn tables(case: &str, runs: &Runs, seeds: usize, report: &mut Report)
             beside(median(Figure::FastP99), published(setting.fast.map(|fast| fast.1)), 0),
             format!("{:.1}", median(Figure::SlowMean)),
             beside(median(Figure::SlowP99), published(setting.slow_p99), 0),
-            beside(median(Figure::Moves), published(setting.moves), 0),
+            beside(median(Figure::Migrations), published(setting.migrations), 0),
             beside(share, published(setting.processed), 4),
         ]);
         report.detail(
@@ -46,7 +46,7 @@ pub(super) fn tables(case: &str, runs: &Runs, seeds: usize, report: &mut Report)
                 ("fast_p99_ms", median(Figure::FastP99)),
                 ("slow_mean_ms", median(Figure::SlowMean)),
                 ("slow_p99_ms", median(Figure::SlowP99)),
-                ("moves", median(Figure::Moves)),
+                ("migrations", median(Figure::Migrations)),
                 ("processed", median(Figure::Processed)),
             ],
         );
@@ -54,7 +54,7 @@ pub(super) fn tables(case: &str, runs: &Runs, seeds: usize, report: &mut Report)
     table.print();
 }
 
-/// Two figures of bars, and a timeline of the first seed of three strategies. What cannot be written is told.
+/// Two figures of bars, and a timeline of the first seed of three strategies. What cannot be written is reported.
 pub(super) fn pictures(case: &str, runs: &Runs) {
     let folder = Path::new("target/placement");
     let fast = |setting: &Setting, mean: bool| setting.fast.map(|f| if mean { f.0 } else { f.1 });

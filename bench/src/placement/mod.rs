@@ -32,7 +32,7 @@ const BARS: &[Bar] = &[
     Bar {
         name: "adaptive_mean_cut",
         limit: Limit::AtLeast(0.7),
-        about: "fast replica, best d, the worse reading: the share of the mean latency without moves that is saved",
+        about: "fast replica, best d, the worse reading: the share of the mean latency without migrations that is saved",
     },
     Bar { name: "adaptive_p99_cut", limit: Limit::AtLeast(0.6), about: "the same of p99" },
     Bar {
@@ -40,7 +40,7 @@ const BARS: &[Bar] = &[
         limit: Limit::AtMost(0.85),
         about: "slow replica, the same d: p99 against the random strategy's",
     },
-    Bar { name: "moves_vs_random", limit: Limit::AtMost(0.5), about: "the same: moves" },
+    Bar { name: "migrations_vs_random", limit: Limit::AtMost(0.5), about: "the same: migrations" },
     Bar {
         name: "ours_vs_adaptive",
         limit: Limit::AtMost(1.02),
@@ -54,7 +54,7 @@ const BARS: &[Bar] = &[
     Bar {
         name: "ours_processed",
         limit: Limit::AtLeast(0.995),
-        about: "events processed, against no moves",
+        about: "events processed, against no migrations",
     },
     Bar {
         name: "clusters_vs_adaptive",
@@ -123,7 +123,7 @@ pub(super) enum Figure {
     FastP99,
     SlowMean,
     SlowP99,
-    Moves,
+    Migrations,
     Processed,
 }
 
@@ -140,7 +140,7 @@ impl Figure {
             Figure::FastP99 => fast.p99_ms,
             Figure::SlowMean => mean(slow),
             Figure::SlowP99 => slow.p99_ms,
-            Figure::Moves => outcome.moves.len() as f64,
+            Figure::Migrations => outcome.migrations.len() as f64,
             Figure::Processed => outcome.processed as f64,
         }
     }
@@ -222,7 +222,7 @@ fn run_all(
     runs
 }
 
-/// The setting of `adaptive` with one move a round whose fast mean is least: the "best d".
+/// The setting of `adaptive` with one migration a round whose fast mean is least: the "best d".
 fn best(runs: &Runs) -> &'static str {
     let limited = SETTINGS.iter().filter(|setting| setting.is_limited_adaptive());
     let mean = |setting: &&Setting| runs.median(setting.strategy, Figure::FastMean);
@@ -251,7 +251,7 @@ fn published_figures(readings: &[(&str, Runs)]) -> [(&'static str, f64); 4] {
         ("adaptive_mean_cut", 1.0 - worst("none", Figure::FastMean)),
         ("adaptive_p99_cut", 1.0 - worst("none", Figure::FastP99)),
         ("slow_p99_vs_random", worst("random", Figure::SlowP99)),
-        ("moves_vs_random", worst("random", Figure::Moves)),
+        ("migrations_vs_random", worst("random", Figure::Migrations)),
     ]
 }
 
@@ -281,7 +281,7 @@ fn sensitivity(options: &Options, seeds: usize) {
         "p99 ms",
         "slow mean ms",
         "p99 ms",
-        "moves",
+        "migrations",
     ]);
     for hottest in [0.9, 1.1, 1.3, 1.5, 1.7] {
         let workload = Workload::Varied(Reading::HighFirst);
@@ -289,10 +289,10 @@ fn sensitivity(options: &Options, seeds: usize) {
         for setting in &settings::FEW {
             let latencies = LATENCIES.map(|figure| runs.median(setting.strategy, figure));
             let cells = latencies.map(|value| format!("{value:.1}"));
-            let moves = format!("{:.0}", runs.median(setting.strategy, Figure::Moves));
+            let migrations = format!("{:.0}", runs.median(setting.strategy, Figure::Migrations));
             let mut row = vec![format!("{hottest:.1}"), setting.strategy.to_owned()];
             row.extend(cells);
-            row.push(moves);
+            row.push(migrations);
             table.row(row);
         }
     }
@@ -318,7 +318,7 @@ mod tests {
             fast: latency,
             slow: latency,
             total: latency,
-            moves: Vec::new(),
+            migrations: Vec::new(),
             node_changes: Vec::new(),
             node_seconds: 1.0,
             rounds: 1,

@@ -10,9 +10,9 @@ pub(super) struct Setting {
     pub(super) fast: Option<(f64, f64)>,
     /// p99 of the slow replica, in ms.
     pub(super) slow_p99: Option<f64>,
-    /// Moves.
-    pub(super) moves: Option<f64>,
-    /// Events processed, against no moves.
+    /// Migrations.
+    pub(super) migrations: Option<f64>,
+    /// Events processed, against no migrations.
     pub(super) processed: Option<f64>,
 }
 
@@ -20,16 +20,16 @@ pub(super) const OURS: &str = "cost-aware";
 
 impl Setting {
     const fn new(strategy: &'static str, short: &'static str) -> Self {
-        Setting { strategy, short, fast: None, slow_p99: None, moves: None, processed: None }
+        Setting { strategy, short, fast: None, slow_p99: None, migrations: None, processed: None }
     }
 
-    /// `adaptive` with one move a round, which is what was set against the others.
+    /// `adaptive` with one migration a round, which is what was set against the others.
     pub(super) fn is_limited_adaptive(&self) -> bool {
         self.strategy.starts_with("adaptive") && !self.strategy.contains("l_mig")
     }
 }
 
-/// 28 and 68 moves were published for `adaptive` at d = 0.25, with one move a round and without a
+/// 28 and 68 migrations were published for `adaptive` at d = 0.25, with one migration a round and without a
 /// limit; nothing was for `random`. Its slow p99 is 7,862 ms, and those of `adaptive` are 26, 25 and 33 % below.
 pub(super) const SETTINGS: [Setting; 9] = [
     Setting {
@@ -42,7 +42,7 @@ pub(super) const SETTINGS: [Setting; 9] = [
     Setting {
         fast: Some((29.0, 932.0)),
         slow_p99: Some(5818.0),
-        moves: Some(28.0),
+        migrations: Some(28.0),
         processed: Some(0.9882),
         ..Setting::new("adaptive(d=0.25)", "adaptive|d = .25")
     },
@@ -59,7 +59,7 @@ pub(super) const SETTINGS: [Setting; 9] = [
         ..Setting::new("adaptive(d=0.75)", "adaptive|d = .75")
     },
     Setting {
-        moves: Some(68.0),
+        migrations: Some(68.0),
         ..Setting::new("adaptive(d=0.25, l_mig=1000)", "d = .25|no limit")
     },
     Setting::new("adaptive(d=0.5, l_mig=1000)", "d = .5|no limit"),

@@ -18,8 +18,13 @@ const FILE_BYTES: usize = 256 << 10;
 /// What a thread does with an event.
 type Work = Box<dyn FnMut() -> io::Result<()> + Send>;
 
+/// How long each point is measured.
+pub(super) fn duration(options: &Options) -> Duration {
+    if options.quick { RUN_QUICK } else { RUN }
+}
+
 pub(super) fn points(options: &Options) -> Vec<Point> {
-    let run = if options.quick { RUN_QUICK } else { RUN };
+    let run = duration(options);
     let mut all = Vec::new();
     for rate in [100.0, 250.0, 500.0, 900.0] {
         let works = vec![Box::new(busy) as Work];
@@ -76,7 +81,7 @@ fn stores(folder: &Path, at: usize) -> io::Result<Work> {
     }))
 }
 
-/// Runs the threads side by side. Nothing comes back where one of them failed, which is told.
+/// Runs the threads side by side. Returns `None` where one of them failed, and reports it.
 fn point(
     study: &'static str,
     setting: String,

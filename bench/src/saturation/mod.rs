@@ -1,14 +1,16 @@
 //! `saturation`: what too little of one resource does to latency: the five studies of the dissertation's section 3.1 in the
-//! model with their published parameters, and three of them, shortened, on this machine.
+//! model with their published parameters, and four of them, shortened, on this machine.
 //!
 //! 1. `model`   the studies in virtual time
 //! 2. `machine` CPU, memory bandwidth and disk for real
+//! 3. `network` a link of 100 Kbit/s for real
 //!
 //! Beside each latency stands the utilisation that a scheduler by thresholds would look at. All of them show in
 //! latency; no single utilisation shows them all.
 
 mod model;
 mod machine;
+mod network;
 
 use crate::options::Options;
 use crate::report::{Report, Table};
@@ -32,17 +34,23 @@ const THRESHOLD: f64 = 0.75;
 
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("saturation", options, &[]);
+    if options.case() == Some(network::INSIDE) {
+        network::run_inside(machine::duration(options));
+        return report;
+    }
     if options.takes_case("model") {
         println!("In the model, with the published parameters");
         show("model", &model::points(options), &mut report);
     }
     if options.takes_case("machine") {
         println!("\nOn this machine, shortened");
-        show("machine", &machine::points(options), &mut report);
-        println!(
-            "Not here: memory (it needs a gigabyte and a swap area of its own) and network (it needs an\n\
-             interface that may be limited to 100 Kbit/s)."
-        );
+        let mut points = machine::points(options);
+        match network::points(options) {
+            Ok(network) => points.extend(network),
+            Err(error) => println!("No network study, which needs a network namespace: {error}"),
+        }
+        show("machine", &points, &mut report);
+        println!("Not here: memory, which needs a machine of one gigabyte with a swap area.");
     }
     report.close();
     report

@@ -8,8 +8,8 @@ use crate::view::{NodeId, ReplicaId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Move a replica to another node.
-    Move {
+    /// Migrate a replica to another node.
+    Migrate {
         /// Which.
         replica: ReplicaId,
         /// Where it is.

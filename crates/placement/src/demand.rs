@@ -33,7 +33,7 @@ pub fn demands(view: &View) -> Vec<Demand> {
         }
     }
     let demand = |replica: &ReplicaView| {
-        // Replicas of one operator do the same work; one that has just been moved has done little.
+        // Replicas of one operator do the same work; one that has just been migrated has done little.
         let Some((sum, count)) = costs.get(&replica.operator) else { return Demand::default() };
         let rate = rate(&replica.seconds);
         let mut usage = sum.scaled(rate / count);
@@ -57,7 +57,7 @@ fn cost(replica: &ReplicaView) -> Option<Usage> {
 /// The rate of arrivals: the mean of the last seconds.
 ///
 /// A rate that grows is not carried on. Ramps end, often just before a round is held, and a prediction that
-/// goes past the end of one moves replicas that were well where they are.
+/// goes past the end of one migrates replicas that were well where they are.
 #[must_use]
 pub fn rate(seconds: &[Second]) -> f64 {
     let latest = &seconds[seconds.len().saturating_sub(RECENT)..];

@@ -1,14 +1,14 @@
 //! Adaptive placement: which replica of which operator runs on which node.
 //!
 //! Nothing here knows threads, clocks or sockets. Nodes send control messages; a [`Monitor`] makes a
-//! [`View`] of them; a [`Strategy`] reads the view and drafts moves in a [`Round`]; whoever runs the
+//! [`View`] of them; a [`Strategy`] reads the view and drafts migrations in a [`Round`]; whoever runs the
 //! nodes carries the [`Decision`]s out. The simulator (`comporta-sim`) and a cluster use the same code.
 //!
-//! 1. `usage`: resources, and how much of each is used.
+//! 1. `usage`: resources, and how much of each is used; `equal`, how amounts are compared.
 //! 2. `view`: what a strategy sees.
-//! 3. `monitor`: control messages become a view; clocks that differ are brought together.
+//! 3. `monitor`: control messages become a view; `clock` brings clocks that differ together.
 //! 4. `decision`: what a strategy may do, and why it did.
-//! 5. `round`: moves drafted one after another, each checked against those before it.
+//! 5. `round`: migrations drafted one after another, each checked against those before it.
 //! 6. `worsening`: the signal, how much a replica's latency grew.
 //! 7. `target`: the rule by which a node may take a replica.
 //! 8. `demand`: what a replica would use if nothing held it back.
@@ -19,8 +19,10 @@
 //! dissertation *Escalonamento adaptativo para sistemas de processamento contínuo de eventos*
 //! (chapters 3 and 4), cited below by its section numbers.
 
+mod equal;
 mod usage;
 mod view;
+mod clock;
 mod monitor;
 mod decision;
 mod round;

@@ -10,7 +10,7 @@
 //! mock.latencies("x", &[5.0, 5.0, 5.0]).latencies("y", &[5.0, 5.0, 10.0]);
 //!
 //! let decisions = mock.decide(&mut Adaptive::new(0.25, 1));
-//! assert_eq!(mock.moves(&decisions), ["y: a -> b"]);
+//! assert_eq!(mock.migrations(&decisions), ["y: a -> b"]);
 //! assert_eq!(decisions[0].reason.signal, "s = 1.00 at d = 0.25, number 1 of 1 candidates");
 //! ```
 
@@ -26,7 +26,8 @@ use crate::view::{
 };
 
 /// What a node of a mock has: four cores, 2 GB, a disk of 100 MB/s, a network of 125 MB/s.
-pub const CAPACITY: Capacity = Capacity { cores: 4.0, memory: 2e9, disk: 1e8, network: 1.25e8 };
+pub const CAPACITY: Capacity =
+    Capacity { cores: 4.0, memory: 2e9, disk: 1e8, network_in: 1.25e8, network_out: 1.25e8 };
 
 /// Seconds of a mock's period.
 const SECONDS: usize = 10;
@@ -60,7 +61,7 @@ impl Mock {
                 replicas: Vec::new(),
                 flows: Vec::new(),
                 network_latency_s: 0.0005,
-                moving: 0,
+                migrating: 0,
             },
             operators: Vec::new(),
             background: vec![Usage::new(); N],
@@ -71,8 +72,13 @@ impl Mock {
     #[must_use]
     pub fn replica(mut self, name: &str, operator: &str, node: &str) -> Self {
         let (operator, node) = (self.operator(operator), self.node(node));
-        let second =
-            Second { latency_ms: Some(5.0), usage: Usage::new(), arrived: 100.0, handled: 100.0 };
+        let second = Second {
+            latency_ms: Some(5.0),
+            usage: Usage::new(),
+            arrived: 100.0,
+            handled: 100.0,
+            emitted: 100.0,
+        };
         self.view.replicas.push(ReplicaView {
             name: name.to_owned(),
             operator,
@@ -82,16 +88,17 @@ impl Mock {
             backlog: 0.0,
             per_event: Some(Usage::new()),
             state_bytes: 0.0,
-            moved: None,
+            migrated: None,
         });
         self
     }
 
-    /// With events from one operator to another.
+    /// With so many events a second, of so many bytes, from each replica of an operator to each of another.
     #[must_use]
-    pub fn flow(mut self, from: &str, to: &str, bytes_per_s: f64) -> Self {
+    pub fn flow(mut self, from: &str, to: &str, events_per_s: f64, event_bytes: f64) -> Self {
         let (from, to) = (self.operator(from), self.operator(to));
-        self.view.flows.push(Flow { from, to, bytes_per_s });
+        let bytes_per_s = events_per_s * event_bytes;
+        self.view.flows.push(Flow { from, to, events_per_s, bytes_per_s });
         self
     }
 
@@ -200,10 +207,10 @@ impl Mock {
 
     /// Decisions as text: `replica: from -> to`, `+node`, `-node`.
     #[must_use]
-    pub fn moves(&self, decisions: &[Decision]) -> Vec<String> {
+    pub fn migrations(&self, decisions: &[Decision]) -> Vec<String> {
         let node = |id: NodeId| self.view.nodes[id.0].name.as_str();
         let text = |decision: &Decision| match decision.action {
-            Action::Move { replica, from, to } => {
+            Action::Migrate { replica, from, to } => {
                 format!("{}: {} -> {}", self.view.replicas[replica.0].name, node(from), node(to))
             }
             Action::AddNode(id) => format!("+{}", node(id)),
@@ -216,9 +223,9 @@ impl Mock {
     pub fn apply(&mut self, decisions: &[Decision]) {
         for decision in decisions {
             match decision.action {
-                Action::Move { replica, to, .. } => {
+                Action::Migrate { replica, to, .. } => {
                     self.view.replicas[replica.0].node = to;
-                    self.view.replicas[replica.0].moved = Some(self.view.now);
+                    self.view.replicas[replica.0].migrated = Some(self.view.now);
                 }
                 Action::AddNode(node) => self.view.nodes[node.0].state = NodeState::Active,
                 Action::ReleaseNode(node) => self.view.nodes[node.0].state = NodeState::Standby,

@@ -2,26 +2,19 @@
 //!
 //! Every replica sends one each second, and so does a node on which none runs. The monitor keeps those of the last
 //! period, adds up what was used per event, and notices who is silent: what nobody spoke for is not known, even if it
-//! is most likely idle. It brings clocks together: a latency is the difference of two
-//! moments that two nodes wrote down, and the clocks of nodes may differ by an hour. What a node's clock is behind is the least
-//! that a message of it ever took, by its own stamp and our arrival: the true delay is in it too, but nearly
-//! the same for all nodes, so it cancels in the difference. A clock that is set anew is learnt anew.
+//! is most likely idle. Clocks that differ are brought together (`clock`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use comporta_model::event::Time;
 
+use crate::clock::Clock;
 use crate::usage::Usage;
 use crate::view::{
     Capacity, Cpu, Flow, NodeId, NodeState, NodeView, OperatorId, ReplicaId, ReplicaView, Second,
     View,
 };
-
-/// A clock was set, if messages in a row all took this much longer than the fastest before.
-const CLOCK_SET_NS: i128 = 60_000_000_000;
-/// How many in a row.
-const CLOCK_SET_MESSAGES: usize = 10;
 
 /// The mean latency of events between two clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +46,9 @@ pub struct ControlMessage {
     pub arrived: f64,
     /// Events that it handled.
     pub handled: f64,
-    /// Bytes that a move would copy.
+    /// Events that it sent on, to each replica of each operator that follows.
+    pub emitted: f64,
+    /// Bytes that a migration would copy.
     pub state_bytes: f64,
     /// What the node uses, in all.
     pub node_usage: Usage,
@@ -114,35 +109,6 @@ struct Replica {
     handled: f64,
 }
 
-/// What a node's clock is behind ours, delay included.
-#[derive(Debug, Default)]
-struct Clock {
-    behind_ns: Option<i128>,
-    /// Of messages in a row that look as if the clock had been set: the least.
-    later_ns: Option<i128>,
-    later: usize,
-}
-
-impl Clock {
-    fn learn(&mut self, stamp: Time, arrived: Time) {
-        let took = i128::from(arrived.as_nanos()) - i128::from(stamp.as_nanos());
-        let Some(behind) = self.behind_ns else {
-            self.behind_ns = Some(took);
-            return;
-        };
-        if took < behind + CLOCK_SET_NS {
-            (self.behind_ns, self.later_ns, self.later) = (Some(behind.min(took)), None, 0);
-            return;
-        }
-        self.later += 1;
-        let least = self.later_ns.map_or(took, |least| least.min(took));
-        self.later_ns = Some(least);
-        if self.later == CLOCK_SET_MESSAGES {
-            *self = Clock { behind_ns: Some(least), ..Clock::default() };
-        }
-    }
-}
-
 /// Collects control messages, and makes views of them.
 #[derive(Debug)]
 pub struct Monitor {
@@ -151,7 +117,7 @@ pub struct Monitor {
     nodes: Vec<Node>,
     replicas: Vec<Replica>,
     links: Vec<Link>,
-    moving: usize,
+    migrating: usize,
 }
 
 impl Monitor {
@@ -164,7 +130,7 @@ impl Monitor {
             nodes: Vec::new(),
             replicas: Vec::new(),
             links: Vec::new(),
-            moving: 0,
+            migrating: 0,
         }
     }
 
@@ -204,7 +170,7 @@ impl Monitor {
         self.nodes[node.0].view.reserved = true;
     }
 
-    /// Adds a replica of an operator. A pinned one is never moved.
+    /// Adds a replica of an operator. A pinned one is never migrated.
     ///
     /// # Panics
     /// If there is no such node.
@@ -225,7 +191,7 @@ impl Monitor {
             backlog: 0.0,
             per_event: None,
             state_bytes: 0.0,
-            moved: None,
+            migrated: None,
         };
         let (seconds, used) = (VecDeque::new(), Usage::new());
         self.replicas.push(Replica { view, seconds, used, arrived: 0.0, handled: 0.0 });
@@ -242,20 +208,20 @@ impl Monitor {
     /// with amounts that are no amounts, is dropped.
     pub fn receive(&mut self, now: Time, message: &ControlMessage) {
         let sane = message.usage.is_sane() && message.node_usage.is_sane();
-        let counts = [message.arrived, message.handled, message.state_bytes];
+        let counts = [message.arrived, message.handled, message.emitted, message.state_bytes];
         let sane = sane && counts.iter().all(|count| count.is_finite() && *count >= 0.0);
         if !sane || message.replica.0 >= self.replicas.len() {
             return;
         }
         let Some(node) = self.nodes.get_mut(message.node.0) else { return };
         node.hear(now, message.stamp, message.node_usage, &message.cpus);
-        let latency_ms = self.corrected(&message.latencies);
+        let latency_ms = self.corrected(now, &message.latencies);
         let replica = &mut self.replicas[message.replica.0];
         if replica.view.node != message.node {
-            return; // sent before the last move: true of the node, no longer of the replica
+            return; // sent before the last migration: true of the node, no longer of the replica
         }
-        let (usage, arrived, handled) = (message.usage, message.arrived, message.handled);
-        replica.seconds.push_back((now, Second { latency_ms, usage, arrived, handled }));
+        let &ControlMessage { usage, arrived, handled, emitted, .. } = message;
+        replica.seconds.push_back((now, Second { latency_ms, usage, arrived, handled, emitted }));
         replica.view.state_bytes = message.state_bytes;
         replica.used += usage.without_memory();
         replica.arrived += arrived;
@@ -271,8 +237,8 @@ impl Monitor {
     }
 
     /// The mean of the latencies, by one clock. One between clocks that are not known is left out.
-    fn corrected(&self, measured: &[MeasuredLatency]) -> Option<f64> {
-        let behind = |node: NodeId| self.nodes.get(node.0)?.clock.behind_ns;
+    fn corrected(&self, now: Time, measured: &[MeasuredLatency]) -> Option<f64> {
+        let behind = |node: NodeId| self.nodes.get(node.0)?.clock.known_ns(now);
         let (mut sum, mut events) = (0.0, 0.0);
         for latency in measured {
             let (Some(from), Some(to)) = (behind(latency.from), behind(latency.to)) else {
@@ -287,22 +253,23 @@ impl Monitor {
         (events > 0.0).then(|| sum / events)
     }
 
-    /// A move of a replica has begun.
-    pub fn move_begins(&mut self) {
-        self.moving += 1;
+    /// A migration of a replica has begun.
+    pub fn migration_begins(&mut self) {
+        self.migrating += 1;
     }
 
-    /// A move has ended: the replica runs there now, and what was heard of it before is forgotten, because
+    /// A migration has ended: the replica runs there now, and what was heard of it before is forgotten, because
     /// it is true of another node. Events that it left behind are in its backlog no more.
     ///
     /// # Panics
-    /// If there is no such replica, or no move has begun.
-    pub fn move_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
-        self.moving = self.moving.checked_sub(1).expect("a move ends that has begun");
+    /// If there is no such replica or node, or no migration has begun.
+    pub fn migration_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
+        assert!(to.0 < self.nodes.len(), "a replica migrates to a node that was added");
+        self.migrating = self.migrating.checked_sub(1).expect("a migration ends that has begun");
         let replica = &mut self.replicas[replica.0];
         replica.seconds.clear();
         replica.view.node = to;
-        replica.view.moved = Some(now);
+        replica.view.migrated = Some(now);
         replica.arrived = replica.handled + backlog;
     }
 
@@ -343,7 +310,7 @@ impl Monitor {
             replicas: self.replicas.iter().map(|replica| replica.view.clone()).collect(),
             flows: self.flows(),
             network_latency_s: self.network_latency.as_secs_f64(),
-            moving: self.moving,
+            migrating: self.migrating,
         }
     }
 
@@ -352,14 +319,15 @@ impl Monitor {
         for replica in &self.replicas {
             if let Some(second) = replica.view.seconds.last() {
                 let (sum, count) = rates.entry(replica.view.operator).or_default();
-                *sum += second.handled;
+                *sum += second.emitted;
                 *count += 1.0;
             }
         }
         let flow = |link: &Link| {
             let (sum, count) = rates.get(&link.from).copied().unwrap_or((0.0, 1.0));
-            let bytes_per_s = sum / count * link.event_bytes;
-            Flow { from: link.from, to: link.to, bytes_per_s }
+            let events_per_s = sum / count;
+            let bytes_per_s = events_per_s * link.event_bytes;
+            Flow { from: link.from, to: link.to, events_per_s, bytes_per_s }
         };
         self.links.iter().map(flow).collect()
     }

@@ -94,18 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_or_parameter_is_told_with_the_nearest() {
-        let told = |choice: &str| match Registry::new().make(&choice.into(), 1) {
+    fn a_wrong_name_or_parameter_is_reported_with_the_nearest() {
+        let message = |choice: &str| match Registry::new().make(&choice.into(), 1) {
             Ok(_) => "made".to_owned(),
             Err(unknown) => unknown.to_string(),
         };
-        assert_eq!(told("adaptive(d=0.5, l_mig=2)"), "made");
-        assert!(told("adaptiv").contains("adaptive"), "{}", told("adaptiv"));
-        assert!(told("adaptive(l_mog=1)").contains("l_mig"), "{}", told("adaptive(l_mog=1)"));
-        assert!(
-            told("adaptive(l_mig=0)").contains("at least")
-                || told("adaptive(l_mig=0)").contains("from 1")
-        );
+        assert_eq!(message("adaptive(d=0.5, l_mig=2)"), "made");
+        assert!(message("adaptiv").contains("adaptive"), "{}", message("adaptiv"));
+        assert!(message("adaptive(l_mog=1)").contains("l_mig"), "{}", message("adaptive(l_mog=1)"));
+        assert!(message("adaptive(l_mig=0)").contains("l_mig"), "{}", message("adaptive(l_mig=0)"));
     }
 
     #[test]
@@ -113,7 +110,7 @@ mod tests {
         let mut registry = Registry::new();
         let offer = registry.entries().find(|entry| entry.offer.name == "none").unwrap().offer;
         let before = registry.entries().count();
-        registry.add(Entry::new(Offer { about: "mine", ..offer }, |_, _| strategies::NoMoves));
+        registry.add(Entry::new(Offer { about: "mine", ..offer }, |_, _| strategies::NoMigrations));
         assert_eq!(registry.entries().count(), before);
         assert!(registry.entries().any(|entry| entry.offer.about == "mine"));
     }

@@ -1,25 +1,29 @@
-//! A round: moves drafted one after another, each checked against the view and against those before it.
+//! A round: migrations drafted one after another, each checked against the view and against those before it.
 //!
 //! Invariants, whatever a strategy does: replicas of one operator never share a node; at most
-//! `moves_max` moves; none while one runs, to a silent node, to one that is reserved or not active, of a pinned
-//! replica or of one twice. A move updates the predicted usage of both nodes at once, so that two moves
+//! `migrations_max` migrations; none while one runs, to a silent node, to one that is reserved or not active, of a pinned
+//! replica or of one twice. A migration updates the predicted usage of both nodes at once, so that two migrations
 //! cannot fill one node unseen.
+//!
+//! What connected replicas send each other needs no network where they share a node (section 3.2.3). So a replica that
+//! goes to one connected with it takes its part of the network off that node, and one that leaves such a node needs more
+//! than it was measured to use.
 
 use std::collections::HashMap;
 
 use crate::decision::{Action, Decision, Reason};
-use crate::usage::Usage;
+use crate::usage::{Resource, Usage};
 use crate::view::{NodeId, NodeState, OperatorId, ReplicaId, View};
 
 /// Why an action is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// A move is under way.
-    #[error("a move is under way")]
-    Moving,
-    /// As many moves were drafted as a round may have.
-    #[error("the round has all the moves it may have")]
+    /// A migration is under way.
+    #[error("a migration is under way")]
+    Migrating,
+    /// As many migrations were drafted as a round may have.
+    #[error("the round has all the migrations it may have")]
     LimitReached,
     /// The view has no such replica or node.
     #[error("there is no such replica or node")]
@@ -27,9 +31,9 @@ pub enum Obstacle {
     /// A source or a sink.
     #[error("the replica is pinned")]
     Pinned,
-    /// It was drafted to move already.
-    #[error("the replica moves in this round already")]
-    AlreadyMoved,
+    /// It was drafted to migrate already.
+    #[error("the replica migrates in this round already")]
+    AlreadyMigrates,
     /// It is there.
     #[error("the replica is on that node")]
     SameNode,
@@ -56,39 +60,65 @@ pub enum Obstacle {
     NotEmpty,
 }
 
+/// Bytes a second that a replica exchanges with those connected with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exchange {
+    received: f64,
+    sent: f64,
+}
+
+/// An operator connected with another, and what a replica of the other exchanges with each of its replicas.
+#[derive(Clone, Copy, Debug)]
+struct Neighbour {
+    operator: OperatorId,
+    exchange: Exchange,
+}
+
 /// What a round has drafted so far.
 #[derive(Debug)]
 pub struct Round<'v> {
     view: &'v View,
     siblings: HashMap<OperatorId, Vec<ReplicaId>>,
-    moves_left: usize,
+    neighbours: HashMap<OperatorId, Vec<Neighbour>>,
+    migrations_left: usize,
     nodes: Vec<NodeId>,
     usages: Vec<Option<Usage>>,
     decisions: Vec<Decision>,
 }
 
 impl<'v> Round<'v> {
-    /// A round that has drafted nothing, of at most so many moves.
+    /// A round that has drafted nothing, of at most so many migrations.
     #[must_use]
-    pub fn new(view: &'v View, moves_max: usize) -> Self {
+    pub fn new(view: &'v View, migrations_max: usize) -> Self {
         let mut siblings: HashMap<OperatorId, Vec<ReplicaId>> = HashMap::new();
         for (id, replica) in view.replicas() {
             siblings.entry(replica.operator).or_default().push(id);
         }
+        let mut neighbours: HashMap<OperatorId, Vec<Neighbour>> = HashMap::new();
+        for flow in &view.flows {
+            let sends = Exchange { received: 0.0, sent: flow.bytes_per_s };
+            let receives = Exchange { received: flow.bytes_per_s, sent: 0.0 };
+            let mut connect = |one, operator, exchange| {
+                neighbours.entry(one).or_default().push(Neighbour { operator, exchange });
+            };
+            connect(flow.from, flow.to, sends);
+            connect(flow.to, flow.from, receives);
+        }
         Round {
             view,
             siblings,
-            moves_left: moves_max,
+            neighbours,
+            migrations_left: migrations_max,
             nodes: view.replicas.iter().map(|replica| replica.node).collect(),
             usages: view.nodes.iter().map(|node| node.usage).collect(),
             decisions: Vec::new(),
         }
     }
 
-    /// Moves that can still be drafted.
+    /// Migrations that can still be drafted.
     #[must_use]
-    pub fn moves_left(&self) -> usize {
-        if self.view.moving > 0 { 0 } else { self.moves_left }
+    pub fn migrations_left(&self) -> usize {
+        if self.view.migrating > 0 { 0 } else { self.migrations_left }
     }
 
     /// Where a replica will be.
@@ -109,27 +139,71 @@ impl<'v> Round<'v> {
         self.usages[node.0]
     }
 
-    /// Returns `Ok` if the move could be drafted.
+    /// What a node would use if it took a replica: what it is predicted to use, and what the replica uses, but for
+    /// what they then exchange without the network. `None` while either is silent.
+    ///
+    /// # Panics
+    /// If the view has no such replica or node.
+    #[must_use]
+    pub fn usage_with(&self, replica: ReplicaId, node: NodeId) -> Option<Usage> {
+        let used = self.usage_at(replica, node)?;
+        // What the node's other replicas exchange with this one counted as network there.
+        let stays = self.exchange(replica, node, &self.nodes);
+        Some(self.usages[node.0]? - network(stays.sent, stays.received) + used)
+    }
+
+    /// What a replica would use on a node.
+    fn usage_at(&self, replica: ReplicaId, node: NodeId) -> Option<Usage> {
+        let seen = &self.view.replicas[replica.0];
+        // It was measured among those that were on its node then.
+        let measured = self.exchange_seen(replica, seen.node);
+        let stays = self.exchange(replica, node, &self.nodes);
+        let all = seen.usage()? + network(measured.received, measured.sent);
+        Some(all - network(stays.received, stays.sent))
+    }
+
+    /// What a replica exchanges with those on a node, as it was when the view was made.
+    fn exchange_seen(&self, replica: ReplicaId, node: NodeId) -> Exchange {
+        let seen: Vec<NodeId> = self.view.replicas.iter().map(|replica| replica.node).collect();
+        self.exchange(replica, node, &seen)
+    }
+
+    /// What a replica exchanges with those on a node, where all are at these places.
+    fn exchange(&self, replica: ReplicaId, node: NodeId, places: &[NodeId]) -> Exchange {
+        let operator = self.view.replicas[replica.0].operator;
+        let mut all = Exchange::default();
+        for neighbour in self.neighbours.get(&operator).map_or(&[][..], Vec::as_slice) {
+            let there = self.siblings.get(&neighbour.operator).map_or(&[][..], Vec::as_slice);
+            let there = there.iter().filter(|id| places[id.0] == node).count() as f64;
+            all.received += there * neighbour.exchange.received;
+            all.sent += there * neighbour.exchange.sent;
+        }
+        all
+    }
+
+    /// Returns `Ok` if the migration could be drafted.
     ///
     /// # Errors
     /// What stands in its way.
-    pub fn may_move(&self, replica: ReplicaId, to: NodeId) -> Result<(), Obstacle> {
+    pub fn may_migrate(&self, replica: ReplicaId, to: NodeId) -> Result<(), Obstacle> {
         let view = self.view;
-        let (Some(moved), Some(target)) = (view.replicas.get(replica.0), view.nodes.get(to.0))
+        let (Some(migrated), Some(target)) = (view.replicas.get(replica.0), view.nodes.get(to.0))
         else {
             return Err(Obstacle::Unknown);
         };
         let here = self.nodes[replica.0];
-        let mut siblings = self.siblings[&moved.operator].iter();
+        let mut siblings = self.siblings[&migrated.operator].iter();
         match () {
-            () if view.moving > 0 => Err(Obstacle::Moving),
-            () if self.moves_left == 0 => Err(Obstacle::LimitReached),
-            () if moved.pinned => Err(Obstacle::Pinned),
-            () if here != moved.node => Err(Obstacle::AlreadyMoved),
+            () if view.migrating > 0 => Err(Obstacle::Migrating),
+            () if self.migrations_left == 0 => Err(Obstacle::LimitReached),
+            () if migrated.pinned => Err(Obstacle::Pinned),
+            () if here != migrated.node => Err(Obstacle::AlreadyMigrates),
             () if here == to => Err(Obstacle::SameNode),
             () if target.reserved => Err(Obstacle::Reserved),
-            () if target.state != NodeState::Active => Err(Obstacle::NotActive),
-            () if moved.seconds.is_empty() => Err(Obstacle::Silent),
+            () if target.state != NodeState::Active || self.has(Action::ReleaseNode(to)) => {
+                Err(Obstacle::NotActive)
+            }
+            () if migrated.seconds.is_empty() => Err(Obstacle::Silent),
             () if self.usages[here.0].is_none() || self.usages[to.0].is_none() => {
                 Err(Obstacle::Silent)
             }
@@ -140,28 +214,29 @@ impl<'v> Round<'v> {
         }
     }
 
-    /// Drafts a move, and updates what the two nodes are predicted to use.
+    /// Drafts a migration, and updates what the two nodes are predicted to use.
     ///
     /// # Errors
     /// What stands in its way; nothing is drafted then.
-    pub fn move_to(
+    pub fn migrate(
         &mut self,
         replica: ReplicaId,
         to: NodeId,
         reason: Reason,
     ) -> Result<(), Obstacle> {
-        self.may_move(replica, to)?;
+        self.may_migrate(replica, to)?;
         let from = self.nodes[replica.0];
-        let used = self.view.replicas[replica.0].usage().unwrap_or_default();
-        if let Some(usage) = &mut self.usages[from.0] {
-            *usage -= used;
-        }
-        if let Some(usage) = &mut self.usages[to.0] {
-            *usage += used;
-        }
+        let with = self.usage_with(replica, to);
+        let used = self.usage_at(replica, from).unwrap_or_default();
+        // Those that stay exchange with it over the network from now on.
+        let parted = self.exchange(replica, from, &self.nodes);
+        let without =
+            self.usages[from.0].map(|usage| usage - used + network(parted.sent, parted.received));
+        self.usages[from.0] = without;
+        self.usages[to.0] = with;
         self.nodes[replica.0] = to;
-        self.moves_left -= 1;
-        self.decisions.push(Decision { action: Action::Move { replica, from, to }, reason });
+        self.migrations_left -= 1;
+        self.decisions.push(Decision { action: Action::Migrate { replica, from, to }, reason });
         Ok(())
     }
 
@@ -187,11 +262,11 @@ impl<'v> Round<'v> {
         let seen = self.view.nodes.get(node.0).ok_or(Obstacle::Unknown)?;
         let action = Action::ReleaseNode(node);
         let occupied = self.view.replicas().any(|(id, replica)| {
-            // What moves away in this round still runs there.
+            // What migrates away in this round still runs there.
             replica.node == node || self.nodes[id.0] == node
         });
         match () {
-            () if self.view.moving > 0 => return Err(Obstacle::Moving),
+            () if self.view.migrating > 0 => return Err(Obstacle::Migrating),
             () if !seen.elastic => return Err(Obstacle::NotElastic),
             () if seen.state != NodeState::Active || self.has(action) => {
                 return Err(Obstacle::NotActive);
@@ -211,4 +286,9 @@ impl<'v> Round<'v> {
     pub fn finish(self) -> Vec<Decision> {
         self.decisions
     }
+}
+
+/// So much of the network, and of nothing else.
+fn network(received: f64, sent: f64) -> Usage {
+    Usage::new().with(Resource::Received, received).with(Resource::Sent, sent)
 }

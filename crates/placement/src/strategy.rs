@@ -9,19 +9,19 @@ use crate::view::View;
 /// A strategy acts only through the [`Round`] it is handed, which refuses what must not be. It may
 /// remember what it saw. The same views in the same order, and the same seed, give the same decisions.
 pub trait Strategy: Send {
-    /// Moves that a round may have at most (`l_mig`).
-    fn moves_max(&self) -> usize;
+    /// Migrations that a round may have at most (`l_mig`).
+    fn migrations_max(&self) -> usize;
 
-    /// Called once a period, unless a move is under way.
+    /// Called once a period, unless a migration is under way.
     fn decide(&mut self, view: &View, round: &mut Round<'_>);
 }
 
-/// Holds a round: what the strategy decides on this view. Nothing while a move is under way.
+/// Holds a round: what the strategy decides on this view. Nothing while a migration is under way.
 pub fn decide(strategy: &mut dyn Strategy, view: &View) -> Vec<Decision> {
-    if view.moving > 0 {
+    if view.migrating > 0 {
         return Vec::new();
     }
-    let mut round = Round::new(view, strategy.moves_max());
+    let mut round = Round::new(view, strategy.migrations_max());
     strategy.decide(view, &mut round);
     round.finish()
 }

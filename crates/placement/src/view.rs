@@ -26,8 +26,10 @@ pub struct Capacity {
     pub memory: f64,
     /// Bytes a second that its disk reads or writes.
     pub disk: f64,
-    /// Bytes a second in each direction of its network interface.
-    pub network: f64,
+    /// Bytes a second that its network interface receives.
+    pub network_in: f64,
+    /// Bytes a second that its network interface sends.
+    pub network_out: f64,
 }
 
 impl Capacity {
@@ -38,7 +40,8 @@ impl Capacity {
             Resource::Cpu | Resource::IoWait => self.cores,
             Resource::Memory => self.memory,
             Resource::DiskRead | Resource::DiskWritten => self.disk,
-            Resource::Received | Resource::Sent => self.network,
+            Resource::Received => self.network_in,
+            Resource::Sent => self.network_out,
         }
     }
 }
@@ -74,7 +77,7 @@ pub struct NodeView {
     pub state: NodeState,
     /// It may be released, and asked for again: it costs while it is there.
     pub elastic: bool,
-    /// Nothing is moved to it: it is kept for what is pinned there.
+    /// Nothing is migrated to it: it is kept for what is pinned there.
     pub reserved: bool,
     /// All that is used on it, by replicas and by others. `None` while the node is silent: no control
     /// message came in the last period.
@@ -94,6 +97,8 @@ pub struct Second {
     pub arrived: f64,
     /// Events that it handled.
     pub handled: f64,
+    /// Events that it sent on.
+    pub emitted: f64,
 }
 
 /// A replica of an operator.
@@ -114,10 +119,10 @@ pub struct ReplicaView {
     /// What handling an event has used on average since the replica was first heard of: core-seconds and
     /// bytes. `None` before it has handled any.
     pub per_event: Option<Usage>,
-    /// Bytes that a move has to copy.
+    /// Bytes that a migration has to copy.
     pub state_bytes: f64,
-    /// When it was last moved.
-    pub moved: Option<Time>,
+    /// When it was last migrated.
+    pub migrated: Option<Time>,
 }
 
 impl ReplicaView {
@@ -142,7 +147,9 @@ pub struct Flow {
     pub from: OperatorId,
     /// Receives.
     pub to: OperatorId,
-    /// Bytes a second from a replica of the one to a replica of the other.
+    /// Events a second that a replica of the one sends to each replica of the other.
+    pub events_per_s: f64,
+    /// Their bytes a second.
     pub bytes_per_s: f64,
 }
 
@@ -159,8 +166,8 @@ pub struct View {
     pub flows: Vec<Flow>,
     /// How long a message is under way between two nodes, in seconds.
     pub network_latency_s: f64,
-    /// Moves that are under way. While there are any, no round is held.
-    pub moving: usize,
+    /// Migrations that are under way. While there are any, no round is held.
+    pub migrating: usize,
 }
 
 impl View {

@@ -3,8 +3,10 @@
 //! `g_i = l_i - l_(i-1)` where `l_i > l_(i-1) * (1 + d)`, else 0; `s = (g_2 + … + g_n) / l_1`.
 //! The document prints `s` of {20, 30, 20} as 0.66 where its own equation 3.3 has 10/20: that is 0.5.
 //!
-//! Two cases are left open there. A first latency of zero makes `s` infinite if anything grew: such a replica
+//! Three cases are left open there. A growth of exactly `d` is none, also where rounding makes it more. A first latency of zero makes `s` infinite if anything grew: such a replica
 //! comes first. A latency that is no number, or negative, was not measured, and is left out.
+
+use crate::equal::is_more;
 
 /// The metric `s` of latencies in the order in which they were reported.
 ///
@@ -20,7 +22,7 @@ pub fn worsening(latencies: &[f64], sensitivity: f64) -> f64 {
     let Some(first) = measured.next() else { return 0.0 };
     let (mut before, mut grown) = (first, 0.0);
     for latency in measured {
-        if latency > before * (1.0 + sensitivity) {
+        if is_more(latency, before * (1.0 + sensitivity)) {
             grown += latency - before;
         }
         before = latency;
@@ -58,6 +60,8 @@ mod tests {
         // At the edge it does not either: the document asks for more than d.
         assert_eq!(worsening(&[20.0, 30.0], 0.5), 0.0);
         assert_eq!(worsening(&[20.0, 30.1], 0.5), (30.1 - 20.0) / 20.0);
+        // 0.7 * 1.5 is a little less than 1.05 in binary.
+        assert_eq!(worsening(&[0.7, 1.05], 0.5), 0.0);
     }
 
     #[test]

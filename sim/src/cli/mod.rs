@@ -36,7 +36,7 @@ enum Command {
         /// Another seed than the file says.
         #[arg(long)]
         seed: Option<u64>,
-        /// Lists every move with its reason.
+        /// Lists every migration with its reason.
         #[arg(long)]
         explain: bool,
         /// Writes everything as JSON to a file, or to standard output as `-`.
@@ -83,7 +83,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(_) => ExitCode::from(1),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "error: nothing can be printed: {error}");
+                ExitCode::from(1)
+            }
         },
         Err(Failure(text, code)) => {
             let _ = writeln!(std::io::stderr(), "{text}");
@@ -115,7 +118,7 @@ fn run(args: Args) -> Result<String, Failure> {
             let mut text = show::summary(std::slice::from_ref(&outcome));
             if explain {
                 text += "\n";
-                text += &show::moves(&outcome);
+                text += &show::migrations(&outcome);
             }
             Ok(text)
         }

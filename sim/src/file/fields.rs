@@ -127,29 +127,35 @@ impl<'t> Fields<'t> {
     }
 
     /// Seconds, written as a duration.
-    pub(super) fn time(&mut self, key: &'static str, place: &mut f64, mistakes: &mut Mistakes) {
-        let Some(value) = self.ask(key) else { return };
+    pub(super) fn seconds(&mut self, key: &'static str, mistakes: &mut Mistakes) -> Option<f64> {
+        let value = self.ask(key)?;
         let time = match value.get_ref() {
             DeValue::String(text) => duration_s(text),
             _ => None,
         };
         let expected = "a duration such as \"1.5ms\", \"10s\" or \"2m\"";
-        if let Some(time) = time.or_else(|| wrong(key, value, expected, mistakes)) {
-            *place = time;
-        }
+        time.or_else(|| wrong(key, value, expected, mistakes))
+    }
+
+    /// As [`seconds`](Self::seconds), into a place that has a default.
+    pub(super) fn time(&mut self, key: &'static str, place: &mut f64, mistakes: &mut Mistakes) {
+        *place = self.seconds(key, mistakes).unwrap_or(*place);
     }
 
     /// Bytes: a number, or written with a unit.
-    pub(super) fn bytes(&mut self, key: &'static str, place: &mut f64, mistakes: &mut Mistakes) {
-        let Some(value) = self.ask(key) else { return };
+    pub(super) fn size(&mut self, key: &'static str, mistakes: &mut Mistakes) -> Option<f64> {
+        let value = self.ask(key)?;
         let bytes = match value.get_ref() {
             DeValue::String(text) => bytes(text),
             _ => number(value),
         };
         let expected = "bytes such as 200, \"4KB\", \"10MB\" or \"2GB\"";
-        if let Some(bytes) = bytes.or_else(|| wrong(key, value, expected, mistakes)) {
-            *place = bytes;
-        }
+        bytes.or_else(|| wrong(key, value, expected, mistakes))
+    }
+
+    /// As [`size`](Self::size), into a place that has a default.
+    pub(super) fn bytes(&mut self, key: &'static str, place: &mut f64, mistakes: &mut Mistakes) {
+        *place = self.size(key, mistakes).unwrap_or(*place);
     }
 
     pub(super) fn table(

@@ -4,15 +4,22 @@
 use std::ops::Range;
 
 use comporta_model::plan::nearest;
+use comporta_placement::Choice;
 use comporta_stats::Dice;
 
 use super::fields::{Fields, Named};
 use super::mistakes::Mistakes;
 use crate::rates::{Arrivals, Rates};
-use crate::scenario::{CORES_MAX, Node, Operator, REPLICAS_MAX, Scenario, Service, Window};
+use crate::run::policy::rehearse;
+use crate::scenario::{
+    CORES_MAX, Node, Operator, REPLICAS_MAX, Scenario, Service, TIME_MAX, Window,
+};
 
 /// Nodes or operators that a group may have.
 const COUNT_MAX: usize = 100_000;
+
+/// Seconds that a level of a rate lasts at least.
+const PERIOD_MIN_S: f64 = 0.1;
 
 /// The places of what a group became.
 struct Group {
@@ -57,17 +64,19 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
     fields.bytes("disk", &mut node.disk, mistakes);
     fields.time("seek", &mut node.seek, mistakes);
     fields.bytes("network", &mut node.network, mistakes);
+    node.download = fields.size("download", mistakes);
     if let Some(cores) = fields.number("background", mistakes) {
         node.background = Rates::steady(cores);
     }
-    fields.time("clock_ahead", &mut node.clock_ahead, mistakes);
-    if fields.has("silent_from") {
-        let mut from = 0.0;
-        fields.time("silent_from", &mut from, mistakes);
-        node.silent_from = Some(from);
-    } else {
-        fields.time("silent_from", &mut 0.0, mistakes);
+    if let Some((choice, at)) = fields.text("policy", mistakes) {
+        let choice = Choice::from(choice.as_str());
+        match rehearse(&choice, node.cores) {
+            Ok(()) => node.policy = Some(choice),
+            Err(wrong) => mistakes.add(wrong, Some(at)),
+        }
     }
+    clock(&mut fields, &mut node, mistakes);
+    node.silent_from = fields.seconds("silent_from", mistakes);
     fields.flag("elastic", &mut node.elastic, mistakes);
     fields.flag("reserved", &mut node.reserved, mistakes);
     fields.flag("standby", &mut node.standby, mistakes);
@@ -77,6 +86,21 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
         scenario.nodes.push(Node { name: numbered(&name, count, at), ..node.clone() });
     }
     Group { name, first, count }
+}
+
+/// What the clock of a node shows.
+fn clock(fields: &mut Fields<'_>, node: &mut Node, mistakes: &mut Mistakes) {
+    let both = fields.has("clock_ahead") && fields.has("clock_behind");
+    let ahead = fields.seconds("clock_ahead", mistakes);
+    let behind = fields.seconds("clock_behind", mistakes);
+    if both {
+        let label = "expected `clock_ahead` or `clock_behind`".to_owned();
+        mistakes.label("a clock is ahead or behind", fields.at.clone(), label);
+    }
+    node.clock_ahead = ahead.unwrap_or(0.0) - behind.unwrap_or(0.0);
+    if let Some(rate) = fields.number("clock_rate", mistakes) {
+        node.clock_rate = rate;
+    }
 }
 
 fn add_operators(
@@ -234,32 +258,37 @@ impl Rate {
         if !fields.has_table("rate") {
             return fields.number("rate", mistakes).map(Rate::Steady);
         }
-        let mut said = fields.table("rate", "a rate", mistakes)?;
+        let mut rate = fields.table("rate", "a rate", mistakes)?;
         let (mut period, mut ramp) = (60.0, 0.0);
-        said.time("period", &mut period, mistakes);
-        said.time("ramp", &mut ramp, mistakes);
-        if period <= 0.0 || ramp > period {
-            let label = "expected a period, and a ramp that is no longer".to_owned();
-            mistakes.label("this rate never comes to rest", said.at.clone(), label);
+        rate.time("period", &mut period, mistakes);
+        rate.time("ramp", &mut ramp, mistakes);
+        if period < PERIOD_MIN_S || ramp > period {
+            let label =
+                "expected a period of at least 100ms, and a ramp that is no longer".to_owned();
+            mistakes.label("this rate never comes to rest", rate.at.clone(), label);
             (period, ramp) = (60.0, 0.0);
         }
-        let is_chance = said.has("low") || said.has("high") || said.has("share");
-        let rate = if is_chance {
-            let low = said.number("low", mistakes).unwrap_or(0.0);
-            let high = said.number("high", mistakes).unwrap_or(low);
-            let share = said.number("share", mistakes).unwrap_or(0.5);
+        let is_chance = rate.has("low") || rate.has("high") || rate.has("share");
+        let read = if is_chance {
+            let low = rate.number("low", mistakes).unwrap_or(0.0);
+            let high = rate.number("high", mistakes).unwrap_or(low);
+            let share = rate.number("share", mistakes).unwrap_or(0.5);
+            if share > 1.0 {
+                let label = "expected a share, from 0 to 1".to_owned();
+                mistakes.label("this does not fit `share`", rate.at.clone(), label);
+            }
             Some(Rate::Chance { low, high, share, period, ramp })
         } else {
-            let at = said.at.clone();
-            let levels = said.numbers("levels", mistakes);
-            if levels.is_none() && !said.has("levels") {
+            let at = rate.at.clone();
+            let levels = rate.numbers("levels", mistakes);
+            if levels.is_none() && !rate.has("levels") {
                 let label = "expected a number, `levels`, or `low` and `high`".to_owned();
                 mistakes.label("this rate has no levels", at, label);
             }
             levels.map(|levels| Rate::Levels { levels, period, ramp })
         };
-        said.finish(mistakes);
-        rate
+        rate.finish(mistakes);
+        read
     }
 
     fn rates(&self, duration: f64, dice: &mut Dice) -> Rates {
@@ -269,7 +298,7 @@ impl Rate {
             Rate::Chance { low, high, share, period, ramp } => {
                 let chance = (share * 1e6) as usize;
                 let level = |_| if dice.below(1_000_000) < chance { *high } else { *low };
-                let periods = (duration / period).ceil().min(1e6) as usize;
+                let periods = (duration.min(TIME_MAX) / period).ceil() as usize;
                 let levels: Vec<f64> = (0..periods.max(1)).map(level).collect();
                 Rates::levels(&levels, *period, *ramp)
             }

@@ -36,9 +36,9 @@ use crate::scenario::Scenario;
 /// from = 'sorce'
 /// cots = '1ms'
 /// ";
-/// let told = read("line.toml", text, &Registry::new()).unwrap_err().to_string();
-/// assert!(told.contains("line.toml:9:8") && told.contains("did you mean `source`?"), "{told}");
-/// assert!(told.contains("line.toml:10:1") && told.contains("did you mean `cost`?"), "{told}");
+/// let message = read("line.toml", text, &Registry::new()).unwrap_err().to_string();
+/// assert!(message.contains("line.toml:9:8") && message.contains("did you mean `source`?"), "{message}");
+/// assert!(message.contains("line.toml:10:1") && message.contains("did you mean `cost`?"), "{message}");
 /// ```
 pub fn read(name: &str, text: &str, strategies: &Registry) -> Result<Scenario, Mistakes> {
     let mut mistakes = Mistakes::new(name, text);
@@ -121,10 +121,10 @@ mod tests {
         from = "worker"
     "#;
 
-    fn told(text: &str) -> String {
+    fn mistakes(text: &str) -> String {
         match read("s.toml", text, &Registry::new()) {
             Ok(_) => "good".to_owned(),
-            Err(mistakes) => mistakes.to_string(),
+            Err(all) => all.to_string(),
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_mistake_names_file_line_column_and_the_nearest() {
-        let wrong = |from: &str, to: &str| told(&GOOD.replace(from, to));
+        let wrong = |from: &str, to: &str| mistakes(&GOOD.replace(from, to));
         for (from, to, place, near) in [
             ("duration =", "duraton =", "s.toml:3:9", "`duration`"),
             ("cores = 2", "core = 2", "s.toml:10:9", "`cores`"),
@@ -157,15 +157,16 @@ mod tests {
             ("adaptive(d=0.5)", "adaptive(l_mog=1)", "s.toml:4:20", "`l_mig`"),
             ("slide = 5", "slid = 5", "s.toml:22:31", "`slide`"),
             ("levels", "levls", "s.toml:15:18", "`levels`"),
+            ("cores = 2", "policy = 'chort'", "s.toml:10:18", "`cohort`"),
         ] {
-            let told = wrong(from, to);
-            assert!(told.contains(place) && told.contains(near), "{to}:\n{told}");
+            let message = wrong(from, to);
+            assert!(message.contains(place) && message.contains(near), "{to}:\n{message}");
         }
     }
 
     #[test]
-    fn values_that_do_not_fit_are_told_with_what_was_expected() {
-        let wrong = |from: &str, to: &str| told(&GOOD.replace(from, to));
+    fn values_that_do_not_fit_are_reported_with_what_was_expected() {
+        let wrong = |from: &str, to: &str| mistakes(&GOOD.replace(from, to));
         for (from, to, expected) in [
             ("\"2m\"", "2", "a duration such as"),
             ("\"2m\"", "\"2 moons\"", "a duration such as"),
@@ -177,21 +178,38 @@ mod tests {
             ("levels = [50, 550]", "levels = [50, -1]", "not negative"),
             ("replicas = 2", "replicas = 4", "on 3 nodes"),
             ("slide = 5", "slide = 50", "as many events as it holds"),
+            ("levels = [50, 550], period = \"60s\"", "low = 1, share = 7", "from 0 to 1"),
+            ("period = \"60s\", ramp = \"10s\"", "period = \"1us\"", "at least 100ms"),
+            ("cores = 2", "policy = \"seda\"", "a node of the model has not"),
             ("[nodes.n]", "[nodes.n", "not TOML"),
         ] {
-            let told = wrong(from, to);
-            assert!(told.contains(expected), "{to}:\n{told}");
+            let message = wrong(from, to);
+            assert!(message.contains(expected), "{to}:\n{message}");
         }
     }
 
     #[test]
-    fn every_mistake_is_told_at_once() {
-        let told = told(&GOOD.replace("cores", "cors").replace("cost", "cst"));
-        assert!(told.contains("`cores`") && told.contains("`cost`"), "{told}");
+    fn a_clock_may_be_behind_or_slow_but_not_ahead_and_behind() {
+        let with = |keys: &str| read("s.toml", &GOOD.replace("cores = 2", keys), &Registry::new());
+        let clock = |keys: &str| {
+            let node = &with(keys).unwrap().nodes[1];
+            (node.clock_ahead, node.clock_rate)
+        };
+        assert_eq!(clock("clock_behind = '1h'"), (-3600.0, 1.0));
+        assert_eq!(clock("clock_ahead = '1h'\nclock_rate = 0.9999"), (3600.0, 0.9999));
+        let both = with("clock_ahead = '1h'\nclock_behind = '1h'").unwrap_err().to_string();
+        assert!(both.contains("`clock_ahead` or `clock_behind`"), "{both}");
+        assert_eq!(with("download = '10MB'").unwrap().nodes[1].download, Some(1e7));
     }
 
     #[test]
-    fn an_empty_file_is_told_what_it_lacks() {
-        assert!(told("").contains("at least one node"), "{}", told(""));
+    fn every_mistake_is_reported_at_once() {
+        let message = mistakes(&GOOD.replace("cores", "cors").replace("cost", "cst"));
+        assert!(message.contains("`cores`") && message.contains("`cost`"), "{message}");
+    }
+
+    #[test]
+    fn an_empty_file_is_reported_with_what_it_lacks() {
+        assert!(mistakes("").contains("at least one node"), "{}", mistakes(""));
     }
 }

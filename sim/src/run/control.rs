@@ -7,7 +7,7 @@ use comporta_placement::{
 
 use super::parts::Counters;
 use super::{Happening, Model, NS, ns};
-use crate::outcome::{MoveRecord, NodeChange};
+use crate::outcome::{Migration, NodeChange};
 use crate::scenario::CLOCK_WRONG_MAX;
 
 /// What a clock that is right shows when a run begins. One that is behind shows less, and no clock shows less than nothing.
@@ -32,22 +32,23 @@ impl Model<'_> {
             (0..self.replicas.len()).filter_map(|at| self.control_message(at, &uses)).collect();
         for message in self.node_messages(&uses) {
             let arrives = self.control_arrives(message.node);
-            self.calendar.set(arrives, Happening::ToldOfNode(Box::new(message)));
+            self.calendar.set(arrives, Happening::NodeReport(Box::new(message)));
         }
         for message in messages {
             let arrives = self.control_arrives(message.node);
-            self.calendar.set(arrives, Happening::Told(Box::new(message)));
+            self.calendar.set(arrives, Happening::Report(Box::new(message)));
         }
-        for (node, said) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
+        for (node, given) in self.nodes.iter_mut().zip(&self.scenario.nodes) {
             (node.out.bytes, node.into.bytes) = (0.0, 0.0);
-            node.background = said.background.at(second);
+            node.background = given.background.at(second);
         }
         self.calendar.set(self.now + ns(1.0), Happening::Second);
     }
 
     /// When a control message that a node sends now arrives.
     fn control_arrives(&mut self, node: NodeId) -> u64 {
-        self.send_out(node.0 as u32, CONTROL_BYTES) + ns(self.scenario.network_latency)
+        self.send_out(node.0 as u32, CONTROL_BYTES)
+            .saturating_add(ns(self.scenario.network_latency))
     }
 
     /// What the replicas of each node used of its disk in the last second.
@@ -87,54 +88,53 @@ impl Model<'_> {
 
     /// What a replica reports, unless its node is silent. Its counters begin anew.
     fn control_message(&mut self, at: usize, uses: &[(Usage, Vec<Cpu>)]) -> Option<ControlMessage> {
-        let state_bytes = self.state_bytes(at as u32);
-        let is_silent = self.is_silent(self.replicas[at].node as usize);
-        let replica = &mut self.replicas[at];
-        replica.settle(self.now);
-        let mut counters = std::mem::replace(
-            &mut replica.counters,
-            Counters { since: self.now, ..Counters::default() },
-        );
-        let node = replica.node as usize;
-        let said = &self.scenario.nodes[node];
-        if is_silent {
+        let counters = self.replicas[at].take_counters(self.now);
+        let node = self.replicas[at].node as usize;
+        if self.is_silent(node) {
             return None;
         }
-        let clock = |node: u32| self.scenario.nodes[node as usize].clock_ahead;
-        let latencies = counters
-            .latencies
-            .drain(..)
-            .map(|(from, to, sum, events)| MeasuredLatency {
-                from: NodeId(from as usize),
-                to: NodeId(to as usize),
-                mean_ms: sum / events / 1e6 + (clock(to) - clock(from)) * 1e3,
-                events,
-            })
-            .collect();
-        let part = &self.nodes[node];
-        let ours = 1.0 - part.background / f64::from(part.cores);
-        let operator = &self.operators[replica.operator as usize];
-        let told = &self.scenario.operators[replica.operator as usize];
-        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
-        let usage = counters
-            .disk_use()
-            .with(Resource::Cpu, counters.busy_ns / NS * ours)
-            .with(Resource::Memory, told.memory + state_bytes + events * operator.input_bytes)
-            .with(Resource::Received, counters.received)
-            .with(Resource::Sent, counters.sent);
         let (node_usage, cpus) = uses[node].clone();
         Some(ControlMessage {
             replica: ReplicaId(at),
             node: NodeId(node),
-            stamp: self.clock(said.clock_ahead),
-            latencies,
-            usage,
+            stamp: self.clock(self.ahead_s(node)),
+            latencies: self.latencies(&counters),
+            usage: self.replica_use(at, &counters),
             arrived: counters.arrived,
             handled: counters.handled,
-            state_bytes,
+            emitted: counters.emitted,
+            state_bytes: self.state_bytes(at as u32),
             node_usage,
             cpus,
         })
+    }
+
+    /// The latencies of a second by the clocks that wrote them down.
+    fn latencies(&self, counters: &Counters) -> Vec<MeasuredLatency> {
+        let ahead = |node: u32| self.ahead_s(node as usize);
+        let measured = |&(from, to, sum, events): &(u32, u32, f64, f64)| MeasuredLatency {
+            from: NodeId(from as usize),
+            to: NodeId(to as usize),
+            mean_ms: sum / events / 1e6 + (ahead(to) - ahead(from)) * 1e3,
+            events,
+        };
+        counters.latencies.iter().map(measured).collect()
+    }
+
+    /// What a replica used in a second.
+    fn replica_use(&self, at: usize, counters: &Counters) -> Usage {
+        let replica = &self.replicas[at];
+        let node = &self.nodes[replica.node as usize];
+        let ours = 1.0 - node.background / f64::from(node.cores);
+        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
+        let queued = events * self.operators[replica.operator as usize].input_bytes;
+        let memory = self.scenario.operators[replica.operator as usize].memory;
+        counters
+            .disk_use()
+            .with(Resource::Cpu, counters.busy_ns / NS * ours)
+            .with(Resource::Memory, memory + self.state_bytes(at as u32) + queued)
+            .with(Resource::Received, counters.received)
+            .with(Resource::Sent, counters.sent)
     }
 
     /// What nodes report on which no replica runs, but for those that are silent or not there.
@@ -146,7 +146,7 @@ impl Model<'_> {
         speaking
             .map(|at| NodeMessage {
                 node: NodeId(at),
-                stamp: self.clock(self.scenario.nodes[at].clock_ahead),
+                stamp: self.clock(self.ahead_s(at)),
                 usage: uses[at].0,
                 cpus: uses[at].1.clone(),
             })
@@ -158,6 +158,12 @@ impl Model<'_> {
         from.is_some_and(|from| self.now as f64 / NS >= from)
     }
 
+    /// Seconds that the clock of a node is ahead now.
+    fn ahead_s(&self, node: usize) -> f64 {
+        let node = &self.scenario.nodes[node];
+        node.clock_ahead + (node.clock_rate - 1.0) * self.now as f64 / NS
+    }
+
     /// What a clock that is so many seconds ahead shows. The manager's is right.
     pub(super) fn clock(&self, ahead: f64) -> Time {
         let shown = CLOCKS_BEGIN + self.now;
@@ -167,11 +173,11 @@ impl Model<'_> {
         )
     }
 
-    pub(super) fn told(&mut self, message: &ControlMessage) {
+    pub(super) fn receive(&mut self, message: &ControlMessage) {
         self.monitor.receive(self.clock(0.0), message);
     }
 
-    pub(super) fn told_of_node(&mut self, message: &NodeMessage) {
+    pub(super) fn receive_node(&mut self, message: &NodeMessage) {
         self.monitor.receive_node(self.clock(0.0), message);
     }
 
@@ -179,11 +185,11 @@ impl Model<'_> {
         let now = self.clock(0.0);
         let at_s = self.now as f64 / NS;
         let view = self.monitor.view(now);
-        self.recorder.rounds += u64::from(view.moving == 0); // otherwise none is held
+        self.recorder.rounds += u64::from(view.migrating == 0); // otherwise none is held
         for decision in decide(&mut *self.strategy, &view) {
             match decision.action {
-                Action::Move { replica, from, to } => {
-                    self.recorder.moves.push(MoveRecord {
+                Action::Migrate { replica, from, to } => {
+                    self.recorder.migrations.push(Migration {
                         at_s,
                         replica: view.replicas[replica.0].name.clone(),
                         from: view.nodes[from.0].name.clone(),
@@ -193,8 +199,8 @@ impl Model<'_> {
                         ended_s: None,
                         bytes: 0.0,
                     });
-                    let record = self.recorder.moves.len() - 1;
-                    self.begin_move(replica.0 as u32, to.0 as u32, record);
+                    let record = self.recorder.migrations.len() - 1;
+                    self.begin_migration(replica.0 as u32, to.0 as u32, record);
                 }
                 Action::AddNode(node) => {
                     self.set_state(node, NodeState::Starting);

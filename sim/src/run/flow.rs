@@ -3,16 +3,16 @@
 use super::parts::Message;
 use super::{Happening, Model};
 use crate::rates::{exponential, unit};
-use crate::scenario::Service;
+use crate::scenario::{Service, Window};
 use crate::seen::Copy;
 
 impl Model<'_> {
     /// When a source sends its next event.
     pub(super) fn schedule_source(&mut self, source: u32) {
         let replica = &mut self.replicas[source as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
-        let events = said.arrivals.events(&mut replica.dice);
-        let rates = said.rates.as_ref().expect("a source has a rate");
+        let given = &self.scenario.operators[replica.operator as usize];
+        let events = given.arrivals.events(&mut replica.dice);
+        let rates = given.rates.as_ref().expect("a source has a rate");
         if let Some(time) = rates.next_ns(self.now, events) {
             self.calendar.set(time, Happening::Emit { source });
         }
@@ -20,15 +20,15 @@ impl Model<'_> {
 
     pub(super) fn emit(&mut self, source: u32) {
         let replica = &mut self.replicas[source as usize];
-        let (operator, number, node) = (replica.operator, replica.number, replica.node);
-        replica.number += 1;
+        let (number, node) = (replica.count, replica.node);
+        replica.count += 1;
         replica.counters.arrived += 1.0;
         replica.counters.handled += 1.0;
         self.recorder.offered += 1;
         let here = (self.now, node);
         let message = Message {
             number,
-            origin: operator,
+            stream: 0,
             sender: source,
             ticket: 0,
             entered: self.now,
@@ -39,19 +39,15 @@ impl Model<'_> {
         self.schedule_source(source);
     }
 
-    /// Sends an event to every replica of every operator that follows, and to where one is about to move.
+    /// Sends an event to every replica of every operator that follows, and to where one is about to migrate.
     fn send_on(&mut self, sender: u32, message: Message) {
-        let (operator, from) = {
-            let replica = &self.replicas[sender as usize];
-            (replica.operator as usize, replica.node)
-        };
-        let bytes = self.scenario.operators[operator].event_bytes;
-        for output in 0..self.operators[operator].outputs.len() {
-            let to = self.operators[operator].outputs[output] as usize;
-            for at in 0..self.operators[to].replicas.len() {
-                let receiver = self.operators[to].replicas[at];
-                self.send(sender, from, receiver, bytes, message);
-            }
+        let replica = &mut self.replicas[sender as usize];
+        replica.counters.emitted += 1.0;
+        let (operator, from) = (replica.operator as usize, replica.node);
+        let bytes = self.operators[operator].event_bytes;
+        for at in 0..self.operators[operator].receivers.len() {
+            let receiver = self.operators[operator].receivers[at];
+            self.send(sender, from, receiver, bytes, message);
         }
     }
 
@@ -61,9 +57,14 @@ impl Model<'_> {
         replica.tickets += 1;
         replica.in_flight += 1;
         let (epoch, node) = (replica.epoch, replica.node);
-        let twin = replica.moving.as_mut().and_then(|moving| moving.twin());
-        let arrives = self.transfer(sender, from, receiver, node, bytes);
-        self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
+        let twin = replica.migrating.as_mut().and_then(|migrating| migrating.twin());
+        if from == node {
+            // As in the runtime: what stays on a node stands in line before its sender does again.
+            self.arrive(receiver, epoch, message);
+        } else {
+            let arrives = self.transfer(sender, from, receiver, node, bytes);
+            self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
+        }
         if let Some(node) = twin {
             let arrives = self.transfer(sender, from, receiver, node, bytes);
             let epoch = epoch + 1;
@@ -71,23 +72,33 @@ impl Model<'_> {
         }
     }
 
-    pub(super) fn arrive(&mut self, receiver: u32, epoch: u32, message: Message) {
+    pub(super) fn arrive(&mut self, receiver: u32, epoch: u32, mut message: Message) {
         let replica = &mut self.replicas[receiver as usize];
         if epoch < replica.epoch {
             return; // its new place has a copy
         }
         if epoch > replica.epoch {
-            let moving = replica.moving.as_mut().expect("a copy goes ahead of a move under way");
-            moving.keep(message);
+            let migrating =
+                replica.migrating.as_mut().expect("a copy goes ahead of a migration under way");
+            migrating.keep(message);
             return;
         }
         replica.in_flight -= 1;
-        if replica.came_before_move(message.ticket) {
+        if replica.came_before_migration(message.ticket) {
             self.old_one_done(receiver, message.ticket);
             return;
         }
-        let copy = self.copy(receiver, &message);
-        self.measure(receiver, &message, copy);
+        let operator = &self.operators[replica.operator as usize];
+        let first = operator.first;
+        let input = operator.input(|| self.replicas[message.sender as usize].operator);
+        let copy = input.seen.map(|seen| {
+            let place = (seen + message.stream) as usize;
+            self.replicas[receiver as usize].seen[place].note(message.number)
+        });
+        message.stream += input.first;
+        if input.is_measured && first == receiver {
+            self.measure(receiver, &message, copy);
+        }
         if copy.is_none_or(|copy| copy == Copy::First) {
             self.accept(receiver, message);
         } else {
@@ -95,31 +106,8 @@ impl Model<'_> {
         }
     }
 
-    /// What a copy is; `None` where there is one copy only.
-    fn copy(&mut self, receiver: u32, message: &Message) -> Option<Copy> {
-        let from = self.replicas[message.sender as usize].operator;
-        let inputs = &self.operators[self.replicas[receiver as usize].operator as usize].inputs;
-        let input = inputs.iter().find(|input| input.operator == from);
-        let input = input.expect("an event comes from an input");
-        let first = input.first?;
-        let at = match input.origins.as_slice() {
-            [_] => 0,
-            origins => {
-                origins.binary_search(&message.origin).expect("it goes back to a known source")
-            }
-        };
-        Some(self.replicas[receiver as usize].seen[first as usize + at].note(message.number))
-    }
-
-    /// The latency of the sender ends here, if this is the replica that it is measured at: the first of the first
-    /// operator that follows.
+    /// The latency of the sender ends here: at the first replica of the first operator that follows.
     fn measure(&mut self, receiver: u32, message: &Message, copy: Option<Copy>) {
-        let from = self.replicas[message.sender as usize].operator as usize;
-        let sender = &self.operators[from];
-        let at = self.operators[sender.outputs[0] as usize].replicas[0];
-        if !sender.is_measured || at != receiver {
-            return;
-        }
         let took = self.now - message.before.0;
         let to = self.replicas[receiver as usize].node;
         let latencies = &mut self.replicas[message.sender as usize].counters.latencies;
@@ -139,7 +127,11 @@ impl Model<'_> {
             self.done(receiver, message);
             return;
         }
-        self.nodes[replica.node as usize].memory_used += operator.input_bytes;
+        let node = &mut self.nodes[replica.node as usize];
+        node.memory_used += operator.input_bytes;
+        if let Some(policy) = &mut node.policy {
+            policy.arrived(receiver);
+        }
         replica.queue.push_back(message);
         self.make_ready(receiver);
     }
@@ -148,45 +140,53 @@ impl Model<'_> {
     pub(super) fn done(&mut self, at: u32, message: Message) {
         let replica = &mut self.replicas[at as usize];
         replica.counters.handled += 1.0;
+        if let Some(policy) = &mut self.nodes[replica.node as usize].policy {
+            policy.handled(at);
+        }
         let operator = &self.operators[replica.operator as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
-        let here = (self.now, replica.node);
+        let failed = operator.fails > 0.0 && unit(&mut replica.dice) < operator.fails;
+        self.recorder.failed += u64::from(failed);
         if operator.is_sink {
-            if operator.replicas[0] == at {
+            if operator.first == at && !failed {
                 self.recorder.processed(self.now, self.now - message.entered);
             }
-            self.old_one_done(at, message.ticket);
-            return;
-        }
-        let failed = said.fails > 0.0 && unit(&mut replica.dice) < said.fails;
-        let mut number = message.number;
-        let mut sends = !failed;
-        if let Some(window) = operator.window {
-            let count = message.number + 1;
-            sends &= count.is_multiple_of(window.slide) && count >= window.size;
-            number = (count / window.slide).saturating_sub(1);
-            let held = count % window.slide + (window.size - window.slide);
-            let more = f64::from(held) - f64::from(replica.in_window);
-            self.nodes[replica.node as usize].memory_used += more * operator.input_bytes;
-            replica.in_window = held;
-        }
-        if failed {
-            self.recorder.failed += 1;
-        }
-        if sends {
-            let next = Message { number, sender: at, before: message.sent, sent: here, ..message };
-            self.send_on(at, next);
+        } else {
+            let name = match operator.window {
+                None => Some((message.stream, message.number)),
+                // The windows of an operator are a stream of their own.
+                Some(window) => self.gather(at, window).map(|number| (0, number)),
+            };
+            if let Some((stream, number)) = name.filter(|_| !failed) {
+                let sent = (self.now, self.replicas[at as usize].node);
+                let before = message.sent;
+                self.send_on(at, Message { number, stream, sender: at, before, sent, ..message });
+            }
         }
         self.old_one_done(at, message.ticket);
+    }
+
+    /// Counts an event into its window. Returns the number of the window if it is the last of one.
+    ///
+    /// Replicas count the same events, perhaps in another order: the windows of one number are taken for copies of each other.
+    fn gather(&mut self, at: u32, window: Window) -> Option<u32> {
+        let replica = &mut self.replicas[at as usize];
+        replica.count += 1;
+        let ended = window.ended(replica.count);
+        let held = window.held(replica.count);
+        let more = f64::from(held) - f64::from(replica.in_window);
+        replica.in_window = held;
+        let bytes = more * self.operators[replica.operator as usize].input_bytes;
+        self.nodes[replica.node as usize].memory_used += bytes;
+        ended
     }
 
     /// What the cores take for the next event of a replica, in nanoseconds.
     pub(super) fn service_ns(&mut self, at: u32) -> f64 {
         let replica = &mut self.replicas[at as usize];
-        let cost_ns = self.operators[replica.operator as usize].cost_ns;
-        match self.scenario.operators[replica.operator as usize].service {
-            Service::Fixed => cost_ns,
-            Service::Exponential => cost_ns * exponential(&mut replica.dice),
+        let operator = &self.operators[replica.operator as usize];
+        match operator.service {
+            Service::Fixed => operator.cost_ns,
+            Service::Exponential => operator.cost_ns * exponential(&mut replica.dice),
         }
     }
 }

@@ -1,15 +1,19 @@
-//! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network); beside it
-//! `moves` (the five steps) and `control` (messages, rounds, what is recorded each second).
+//! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network), `policy` (which replica is next); beside it
+//! `migration` (the five steps) and `control` (messages, rounds, what is recorded each second).
 //!
 //! Invariant: nothing here reads a clock or a random number but those of the scenario.
 
 mod parts;
+mod build;
 mod flow;
 mod work;
-mod moves;
+pub(crate) mod policy;
+mod migration;
 mod control;
 
-use comporta_placement::{ControlMessage, Monitor, NodeMessage, Registry, Strategy, Unknown};
+use comporta_placement::{
+    ControlMessage, Monitor, NodeMessage, NodeState, Registry, Strategy, Unknown,
+};
 
 use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
 use crate::calendar::Calendar;
@@ -40,6 +44,16 @@ pub enum RunError {
     /// Its strategy is not known.
     #[error(transparent)]
     Strategy(#[from] Unknown),
+    /// The policy of a node is not known, or cannot run there.
+    #[error("{node}: the policy `{policy}`: {wrong}")]
+    Policy {
+        /// The node.
+        node: String,
+        /// Its policy.
+        policy: String,
+        /// What is wrong.
+        wrong: String,
+    },
 }
 
 /// Runs a scenario with the strategies of the library.
@@ -64,7 +78,7 @@ pub fn run_with(
         return Err(RunError::Faults(faults));
     }
     let strategy = strategies.make(&scenario.strategy, scenario.seed)?;
-    let mut model = Model::new(scenario, strategy);
+    let mut model = Model::new(scenario, strategy)?;
     model.start();
     let end = ns(scenario.duration);
     while let Some((time, what)) = model.calendar.next(end) {
@@ -76,7 +90,8 @@ pub fn run_with(
         }
         model.happen(what);
     }
-    Ok(model.recorder.finish(scenario))
+    let active = model.nodes.iter().filter(|node| node.state == NodeState::Active).count();
+    Ok(model.recorder.finish(scenario, active))
 }
 
 /// Something that happens.
@@ -84,7 +99,7 @@ pub fn run_with(
 enum Happening {
     /// A source sends its next event.
     Emit { source: u32 },
-    /// A copy of an event arrives at a replica, or at where it is about to move.
+    /// A copy of an event arrives at a replica, or at where it is about to migrate.
     Arrive { replica: u32, epoch: u32, message: Message },
     /// A core is done with an event.
     Computed { replica: u32, core: u32, message: Message },
@@ -93,12 +108,12 @@ enum Happening {
     /// A second has passed: control messages are sent.
     Second,
     /// A control message arrives.
-    Told(Box<ControlMessage>),
+    Report(Box<ControlMessage>),
     /// That of a node on which no replica runs arrives.
-    ToldOfNode(Box<NodeMessage>),
+    NodeReport(Box<NodeMessage>),
     /// A round is held.
     Round,
-    /// Step 1 of a move is done: the new replica is there.
+    /// Step 1 of a migration is done: the new replica is there.
     Created { replica: u32 },
     /// Step 3 waited long enough for the end of a window.
     Impatient { replica: u32, epoch: u32 },
@@ -128,8 +143,8 @@ impl Model<'_> {
             Happening::Computed { replica, core, message } => self.computed(replica, core, message),
             Happening::Stored { replica, message } => self.stored(replica, message),
             Happening::Second => self.second(),
-            Happening::Told(message) => self.told(&message),
-            Happening::ToldOfNode(message) => self.told_of_node(&message),
+            Happening::Report(message) => self.receive(&message),
+            Happening::NodeReport(message) => self.receive_node(&message),
             Happening::Round => self.round(),
             Happening::Created { replica } => self.created(replica),
             Happening::Impatient { replica, epoch } => self.impatient(replica, epoch),

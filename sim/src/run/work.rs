@@ -24,10 +24,10 @@ impl Model<'_> {
     /// Free cores begin what is ready, a replica at a time, an event each.
     fn dispatch(&mut self, node: u32) {
         while self.nodes[node as usize].free != 0 {
-            let Some(at) = self.nodes[node as usize].ready.pop_front() else { return };
+            let Some(at) = self.next_ready(node) else { return };
             let replica = &mut self.replicas[at as usize];
             if replica.node != node {
-                continue; // it has moved
+                continue; // it has migrated
             }
             replica.is_ready = false;
             if replica.is_paused() || replica.running + replica.waiting >= replica.parallel {
@@ -44,10 +44,21 @@ impl Model<'_> {
         }
     }
 
+    /// The replica that a free core of a node serves next.
+    fn next_ready(&mut self, node: u32) -> Option<u32> {
+        let part = &mut self.nodes[node as usize];
+        match &mut part.policy {
+            None => part.ready.pop_front(),
+            Some(policy) => {
+                policy.pick(part.free.trailing_zeros() as usize, &mut part.ready, self.now)
+            }
+        }
+    }
+
     /// A core begins an event.
     fn begin(&mut self, node: u32, at: u32, message: Message) {
         let service_ns = self.service_ns(at);
-        let said = &self.scenario.operators[self.replicas[at as usize].operator as usize];
+        let copies = self.operators[self.replicas[at as usize].operator as usize].copies_bytes;
         let part = &mut self.nodes[node as usize];
         let core = part.free.trailing_zeros();
         part.free &= part.free - 1;
@@ -55,12 +66,12 @@ impl Model<'_> {
         // Others have their part of every core.
         let cores = f64::from(part.cores);
         let mut takes_ns = service_ns / part.speed * cores / (cores - part.background);
-        if said.copies > 0.0 {
+        if copies > 0.0 {
             part.copying += 1;
             let bandwidth = self.scenario.nodes[node as usize].memory_bandwidth;
-            takes_ns += said.copies / bandwidth * f64::from(part.copying) * NS;
+            takes_ns += copies / bandwidth * f64::from(part.copying) * NS;
         }
-        let time = self.now + takes_ns.round() as u64;
+        let time = self.now.saturating_add(takes_ns.round() as u64);
         self.calendar.set(time, Happening::Computed { replica: at, core, message });
     }
 
@@ -70,9 +81,8 @@ impl Model<'_> {
         replica.running -= 1;
         let (node, operator) = (replica.node, replica.operator as usize);
         let part = &mut self.nodes[node as usize];
-        part.free |= 1 << core;
         part.core_busy[core as usize] += self.now - part.core_since[core as usize];
-        if self.scenario.operators[operator].copies > 0.0 {
+        if self.operators[operator].copies_bytes > 0.0 {
             part.copying -= 1;
         }
         let time = if self.operators[operator].uses_disk { self.store(at) } else { None };
@@ -83,31 +93,34 @@ impl Model<'_> {
             }
             None => self.release(at, message),
         }
+        // What it sent on, and then its replica, stand in line before the core looks there.
+        self.nodes[node as usize].free |= 1 << core;
         self.make_ready(at);
+        self.dispatch(node);
     }
 
     /// When the disk is done with an event: what it reads and writes, and the pages that were swapped out
     /// of what it touches. `None` if it needs none.
     fn store(&mut self, at: u32) -> Option<u64> {
         let replica = &mut self.replicas[at as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
+        let given = &self.scenario.operators[replica.operator as usize];
         let (part, node) =
             (&mut self.nodes[replica.node as usize], &self.scenario.nodes[replica.node as usize]);
         let missing = (1.0 - node.memory / part.memory_used).max(0.0);
-        let faults = f64::from(said.touches) * missing;
+        let faults = f64::from(given.touches) * missing;
         // Whole pages: the fraction by chance.
         let faults = if faults > 0.0 { (faults + unit(&mut replica.dice)).floor() } else { 0.0 };
         let transfers = faults
-            + if said.reads > 0.0 { 1.0 } else { 0.0 }
-            + if said.writes > 0.0 { 1.0 } else { 0.0 };
+            + if given.reads > 0.0 { 1.0 } else { 0.0 }
+            + if given.writes > 0.0 { 1.0 } else { 0.0 };
         if transfers == 0.0 {
             return None;
         }
-        replica.counters.read += said.reads + faults * PAGE;
-        replica.counters.written += said.writes;
-        let bytes = said.reads + said.writes + faults * PAGE;
+        replica.counters.read += given.reads + faults * PAGE;
+        replica.counters.written += given.writes;
+        let bytes = given.reads + given.writes + faults * PAGE;
         let takes = (transfers * node.seek + bytes / node.disk) * NS;
-        part.disk_free_at = part.disk_free_at.max(self.now) + takes.round() as u64;
+        part.disk_free_at = part.disk_free_at.max(self.now).saturating_add(takes.round() as u64);
         Some(part.disk_free_at)
     }
 
@@ -147,21 +160,13 @@ impl Model<'_> {
 
     /// When bytes that leave one node for another now arrive.
     pub(super) fn carry(&mut self, from: u32, to: u32, bytes: f64) -> u64 {
-        let left = self.send_out(from, bytes);
-        let node = &mut self.nodes[to as usize];
-        let there = left + super::ns(self.scenario.network_latency);
-        node.into.bytes += bytes;
-        node.into.free_at =
-            node.into.free_at.max(there) + (bytes * node.ns_per_byte).round() as u64;
-        node.into.free_at
+        let latency = super::ns(self.scenario.network_latency);
+        let there = self.send_out(from, bytes).saturating_add(latency);
+        self.nodes[to as usize].into.pass(there, bytes)
     }
 
     /// When bytes that are sent now have left a node.
     pub(super) fn send_out(&mut self, from: u32, bytes: f64) -> u64 {
-        let node = &mut self.nodes[from as usize];
-        node.out.bytes += bytes;
-        node.out.free_at =
-            node.out.free_at.max(self.now) + (bytes * node.ns_per_byte).round() as u64;
-        node.out.free_at
+        self.nodes[from as usize].out.pass(self.now, bytes)
     }
 }

@@ -18,8 +18,8 @@ fn latency(of: &Latency) -> Value {
 #[must_use]
 pub fn json(of: &Outcome) -> Value {
     let reason = |reason: &comporta_placement::Reason| json!({"signal": reason.signal, "rule": reason.rule, "effect": reason.effect});
-    let moves: Vec<Value> = of
-        .moves
+    let migrations: Vec<Value> = of
+        .migrations
         .iter()
         .map(|record| {
             json!({
@@ -70,7 +70,7 @@ pub fn json(of: &Outcome) -> Value {
         "fast": latency(&of.fast),
         "slow": latency(&of.slow),
         "total": latency(&of.total),
-        "moves": moves,
+        "migrations": migrations,
         "node_changes": changes,
         "node_seconds": of.node_seconds,
         "rounds": of.rounds,

@@ -3,7 +3,7 @@
 //! 1. `table`: aligned columns.
 //! 2. `json`: everything.
 //! 3. `sheet`: what pictures share: the page, scales, axes.
-//! 4. `timeline`: latency and node loads over time, moves marked.
+//! 4. `timeline`: latency and node loads over time, migrations marked.
 //! 5. `bars`: latencies of several strategies, p99 and mean, with their intervals.
 
 mod table;
@@ -14,5 +14,5 @@ mod bars;
 
 pub use bars::{Bars, Group, bars};
 pub use json::json;
-pub use table::{moves, summary};
+pub use table::{migrations, summary};
 pub use timeline::timeline;

@@ -31,7 +31,7 @@ fn ms(value: f64) -> String {
     }
 }
 
-/// Runs, a line each: latencies, events, moves, nodes.
+/// Runs, a line each: latencies, events, migrations, nodes.
 #[must_use]
 pub fn summary(outcomes: &[Outcome]) -> String {
     let head = [
@@ -43,7 +43,7 @@ pub fn summary(outcomes: &[Outcome]) -> String {
         "p99",
         "processed",
         "of offered",
-        "moves",
+        "migrations",
         "nodes",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -63,18 +63,18 @@ pub fn summary(outcomes: &[Outcome]) -> String {
             slow_p99,
             outcome.processed.to_string(),
             format!("{share:.2} %"),
-            outcome.moves.len().to_string(),
-            format!("{:.1}", outcome.node_seconds / outcome.duration_s.max(1.0)),
+            outcome.migrations.len().to_string(),
+            format!("{:.1}", outcome.node_seconds / outcome.duration_s),
         ]);
     }
     columns(&rows)
 }
 
-/// Moves and changes of nodes, a line each, with their reasons.
+/// Migrations and changes of nodes, a line each, with their reasons.
 #[must_use]
-pub fn moves(outcome: &Outcome) -> String {
+pub fn migrations(outcome: &Outcome) -> String {
     let mut lines: Vec<(f64, String)> = Vec::new();
-    for record in &outcome.moves {
+    for record in &outcome.migrations {
         let took = match record.ended_s {
             Some(ended) => format!("{:.2} s", ended - record.at_s),
             None => "unfinished".to_owned(),

@@ -1,4 +1,4 @@
-//! A run as a picture: latency of the fast and the slow replica, and the loads of nodes, over time. Moves
+//! A run as a picture: latency of the fast and the slow replica, and the loads of nodes, over time. Migrations
 //! are marked where they were decided; point at one to read why.
 
 use super::sheet::{MARGIN, Scale, Sheet, ms};
@@ -16,10 +16,10 @@ const LINES_MAX: usize = 12;
 #[must_use]
 pub fn timeline(of: &Outcome) -> String {
     let about = format!(
-        "{}, seed {}: {} moves, {} of {} events processed; fast mean {} and p99 {}, slow mean {} and p99 {}",
+        "{}, seed {}: {} migrations, {} events at sinks of {} sent; fast mean {} and p99 {}, slow mean {} and p99 {}",
         of.strategy,
         of.seed,
-        of.moves.len(),
+        of.migrations.len(),
         of.processed,
         of.offered,
         ms(of.fast.mean_ms),
@@ -48,7 +48,8 @@ fn axes(of: &Outcome, sheet: &mut Sheet, top: f64, scale: &Scale, label: impl Fn
         let second = of.duration_s * f64::from(step) / 10.0;
         let x = x(of, second);
         sheet.path("axis", &format!("M{x:.1} {:.1}v5", top + HIGH));
-        sheet.text("tick mid", x, top + HIGH + 18.0, &format!("{second:.0} s"));
+        let digits = if of.duration_s < 10.0 { 2 } else { 0 };
+        sheet.text("tick mid", x, top + HIGH + 18.0, &format!("{second:.digits$} s"));
     }
     sheet.path("axis", &format!("M{LEFT:.1} {top:.1}v{HIGH}H{:.1}", LEFT + WIDE));
 }
@@ -60,15 +61,15 @@ fn latencies(of: &Outcome, sheet: &mut Sheet, top: f64) {
     legend(
         sheet,
         top - 14.0,
-        &[("fast", "fast replica"), ("slow", "slow replica"), ("move", "move")],
+        &[("fast", "fast replica"), ("slow", "slow replica"), ("migration", "migration")],
     );
     axes(of, sheet, top, &scale, ms);
-    for record in &of.moves {
+    for record in &of.migrations {
         let x = x(of, record.at_s);
         let note =
             format!("{}: {} -> {}. {}", record.replica, record.from, record.to, record.reason);
-        sheet.noted("move", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
-        sheet.noted("movefill", &format!("M{x:.1} {top:.1}l-4 -7h8z"), &note);
+        sheet.noted("migration", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
+        sheet.noted("migrationfill", &format!("M{x:.1} {top:.1}l-4 -7h8z"), &note);
     }
     let y = |value: f64| top + HIGH * (1.0 - scale.share(value));
     let point = |moment: &Moment, value: Option<f64>| Some((x(of, moment.second), y(value?)));
@@ -93,6 +94,15 @@ fn loads(of: &Outcome, sheet: &mut Sheet, top: f64) {
         let note = format!("{} {what}. {}", change.node, change.reason);
         sheet.noted("node", &format!("M{x:.1} {top:.1}v{HIGH}"), &note);
     }
+    let mut lines = if many {
+        vec![("hottest", "mean")]
+    } else {
+        vec![("load", "a node"), ("hottest", "the most loaded")]
+    };
+    if !of.node_changes.is_empty() {
+        lines.push(("node", "a node comes or goes"));
+    }
+    legend(sheet, top - 14.0, &lines);
     if many {
         band(of, sheet, &y);
         return;
@@ -110,7 +120,6 @@ fn loads(of: &Outcome, sheet: &mut Sheet, top: f64) {
         Some((x(of, moment.second), y(f64::from(most))))
     };
     sheet.line("line hottest", of.moments.iter().map(hottest));
-    legend(sheet, top - 14.0, &[("load", "a node"), ("hottest", "the most loaded")]);
 }
 
 fn band(of: &Outcome, sheet: &mut Sheet, y: &dyn Fn(f64) -> f64) {

@@ -2,7 +2,7 @@
 
 use comporta_sim::published::{Reading, Workload, cost, experiment};
 use comporta_sim::rates::{Arrivals, Rates};
-use comporta_sim::scenario::{Operator, Window};
+use comporta_sim::scenario::{Operator, Scenario, Window};
 use comporta_sim::{Outcome, run};
 
 use crate::line;
@@ -103,6 +103,70 @@ fn a_sliding_window_sends_as_often_as_it_slides() {
     scenario.operators[1].window = Some(Window { size: 20, slide: 5 });
     // 1,005 events: windows end with the 20th, 25th, … 1,005th.
     assert_eq!(run(&scenario).unwrap().processed, 198);
+}
+
+/// `x` and `y` take from the source, and `join` from both; all have two replicas.
+fn diamond() -> Scenario {
+    let mut scenario = line(2, &[0, 1], 100.0, 0.001);
+    scenario.operators[0].rates = Some(Rates::steady(100.0).then(20.0, 0.0, 0.0));
+    scenario.duration = 30.0;
+    scenario.operators.truncate(1);
+    let operator =
+        |name, inputs| Operator { cost: 0.002, ..Operator::new(name, vec![1, 2], inputs) };
+    scenario.operators.push(operator("x", vec![0]));
+    scenario.operators.push(Operator { cost: 0.001, ..operator("y", vec![0]) });
+    scenario.operators.push(operator("join", vec![1, 2]));
+    scenario
+}
+
+#[test]
+fn two_events_that_one_led_to_along_two_ways_both_arrive_once() {
+    let mut scenario = diamond();
+    scenario.operators.push(Operator::new("sink", vec![0], vec![3]));
+    let outcome = run(&scenario).unwrap();
+    assert!(outcome.offered > 1_500);
+    assert_eq!(outcome.processed, 2 * outcome.offered);
+    // And where such ways part and meet again.
+    let after = |name: &str, inputs| Operator::new(name, vec![1, 2], inputs);
+    scenario.operators.truncate(4);
+    scenario.operators.extend([after("v", vec![3]), after("w", vec![3]), after("all", vec![4, 5])]);
+    scenario.operators.push(Operator::new("sink", vec![0], vec![6]));
+    assert_eq!(run(&scenario).unwrap().processed, 4 * outcome.offered);
+}
+
+#[test]
+fn a_window_counts_the_events_of_all_inputs() {
+    let mut scenario = diamond();
+    scenario.operators[3].window = Some(Window { size: 50, slide: 50 });
+    scenario.operators.push(Operator::new("sink", vec![0], vec![3]));
+    let outcome = run(&scenario).unwrap();
+    assert_eq!(outcome.processed, 2 * outcome.offered / 50);
+}
+
+#[test]
+fn a_window_ends_although_an_event_before_it_was_lost() {
+    // A quarter is lost before the window, the events that would end it by their numbers among them.
+    let mut scenario = line(1, &[0], 100.0, 0.0);
+    scenario.duration = 100.0;
+    scenario.operators[1].fails = 0.25;
+    let window = Window { size: 10, slide: 10 };
+    let gather = Operator { window: Some(window), ..Operator::new("gather", vec![1], vec![1]) };
+    scenario.operators.insert(2, gather);
+    scenario.operators[3].inputs = vec![2];
+    let outcome = run(&scenario).unwrap();
+    assert!(outcome.failed > 2_000);
+    assert_eq!(outcome.processed, (outcome.offered - outcome.failed) / 10);
+}
+
+#[test]
+fn an_event_that_a_sink_fails_is_not_processed() {
+    let mut scenario = line(1, &[0], 100.0, 0.0);
+    scenario.operators[0].rates = Some(Rates::steady(100.0).then(20.0, 0.0, 0.0));
+    scenario.duration = 30.0;
+    scenario.operators[2].fails = 0.5;
+    let outcome = run(&scenario).unwrap();
+    assert!(outcome.failed > 500);
+    assert_eq!(outcome.processed + outcome.failed, outcome.offered);
 }
 
 #[test]

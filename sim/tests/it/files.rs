@@ -82,3 +82,13 @@ fn strategies_and_check_answer_without_running() {
     let told = sim(&["check", &path]);
     assert_eq!(text(&told.stdout), "a thousand nodes: 1000 nodes, 6000 operators, 60 s\n");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_reported_and_is_exit_code_1() {
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_comporta-sim"));
+    let output = command.arg("strategies").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nothing can be printed"), "{}", text(&output.stderr));
+}

@@ -4,8 +4,9 @@
 
 mod queues;
 mod events;
-mod moves;
+mod migrations;
 mod resources;
+mod policies;
 mod manager;
 mod files;
 

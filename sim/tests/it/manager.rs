@@ -2,7 +2,7 @@
 
 use comporta_sim::published::{Reading, Workload, cost, experiment};
 use comporta_sim::rates::{Arrivals, Rates};
-use comporta_sim::scenario::{Node, Operator, Scenario};
+use comporta_sim::scenario::{Node, Operator, Scenario, Window};
 use comporta_sim::{Outcome, run};
 
 use crate::line;
@@ -15,25 +15,25 @@ fn published(strategy: &str, change: impl Fn(&mut Scenario)) -> Outcome {
     run(&scenario).unwrap()
 }
 
-fn moves(outcome: &Outcome) -> Vec<(String, String, String)> {
-    let text = |record: &comporta_sim::MoveRecord| {
+fn migrations(outcome: &Outcome) -> Vec<(String, String, String)> {
+    let text = |record: &comporta_sim::Migration| {
         (record.replica.clone(), record.from.clone(), record.to.clone())
     };
-    outcome.moves.iter().map(text).collect()
+    outcome.migrations.iter().map(text).collect()
 }
 
 #[test]
 fn clocks_that_differ_by_an_hour_change_no_decision() {
     for strategy in ["adaptive", "cost-aware"] {
         let right = published(strategy, |_| {});
-        assert!(!right.moves.is_empty());
+        assert!(!right.migrations.is_empty());
         for hour in [3600.0, -3600.0] {
             let wrong = published(strategy, |scenario| {
                 for (at, node) in scenario.nodes.iter_mut().enumerate() {
                     node.clock_ahead = hour * at as f64;
                 }
             });
-            assert_eq!(moves(&right), moves(&wrong), "{strategy}, {hour}");
+            assert_eq!(migrations(&right), migrations(&wrong), "{strategy}, {hour}");
         }
     }
 }
@@ -42,10 +42,10 @@ fn clocks_that_differ_by_an_hour_change_no_decision() {
 fn a_silent_node_neither_gives_nor_takes_once_a_period_has_passed() {
     for strategy in ["adaptive", "random", "cost-aware"] {
         let outcome = published(strategy, |scenario| scenario.nodes[4].silent_from = Some(20.0));
-        let later = outcome.moves.iter().filter(|record| record.at_s > 31.0);
+        let later = outcome.migrations.iter().filter(|record| record.at_s > 31.0);
         let touched = later.filter(|record| record.from == "vm6" || record.to == "vm6").count();
         assert_eq!(touched, 0, "{strategy}");
-        assert!(!outcome.moves.is_empty());
+        assert!(!outcome.migrations.is_empty());
     }
 }
 
@@ -68,22 +68,26 @@ fn crowded(strategy: &str, change: impl Fn(&mut Operator)) -> Scenario {
 }
 
 #[test]
-fn an_operator_that_wants_too_much_of_a_disk_is_moved() {
+fn an_operator_that_wants_too_much_of_a_disk_is_migrated() {
     // 6.56 ms at the disk: both want 0.5 of it at first, then 1.3.
     for strategy in ["adaptive", "random", "cost-aware"] {
         let outcome = run(&crowded(strategy, |worker| worker.writes = 256e3)).unwrap();
-        assert!(!outcome.moves.is_empty(), "{strategy}");
-        assert!(outcome.moves.iter().all(|record| record.from == "a"), "{:?}", moves(&outcome));
+        assert!(!outcome.migrations.is_empty(), "{strategy}");
+        assert!(
+            outcome.migrations.iter().all(|record| record.from == "a"),
+            "{:?}",
+            migrations(&outcome)
+        );
     }
 }
 
 #[test]
-fn a_round_is_not_held_while_a_move_is_under_way() {
+fn a_round_is_not_held_while_a_migration_is_under_way() {
     let outcome = published("adaptive(d=0.25)", |scenario| scenario.create = 25.0);
-    let times: Vec<f64> = outcome.moves.iter().map(|record| record.at_s).collect();
+    let times: Vec<f64> = outcome.migrations.iter().map(|record| record.at_s).collect();
     assert!(times.len() >= 2, "{times:?}");
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 25.0), "{times:?}");
-    // Of fourteen, each move but the last takes two at least.
+    // Of fourteen, each migration but the last takes two at least.
     assert!(outcome.rounds <= 14 - 2 * (times.len() as u64 - 1), "{} rounds", outcome.rounds);
 }
 
@@ -127,8 +131,12 @@ fn an_empty_node_that_is_silent_takes_nothing() {
         let mut scenario = crowded(strategy, |worker| worker.cost = 0.025);
         scenario.nodes[2].silent_from = Some(0.0);
         let outcome = run(&scenario).unwrap();
-        assert!(!outcome.moves.is_empty(), "{strategy}");
-        assert!(outcome.moves.iter().all(|record| record.to != "b"), "{:?}", moves(&outcome));
+        assert!(!outcome.migrations.is_empty(), "{strategy}");
+        assert!(
+            outcome.migrations.iter().all(|record| record.to != "b"),
+            "{:?}",
+            migrations(&outcome)
+        );
     }
 }
 
@@ -151,7 +159,7 @@ fn chatty_operators_are_brought_together() {
 /// A change to a sound scenario, and a part of what is told of it.
 type Refused = (fn(&mut Scenario), &'static str);
 
-const REFUSED: [Refused; 7] = [
+const REFUSED: [Refused; 18] = [
     (|scenario| scenario.nodes[1].memory_taken = 2e9, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].memory_taken = -1.0, "others leave it some of its memory"),
     (|scenario| scenario.nodes[1].seek = -0.004, "`seek` is not negative"),
@@ -162,7 +170,37 @@ const REFUSED: [Refused; 7] = [
         "no rate is negative",
     ),
     (|scenario| scenario.operators[0].rates = Some(Rates::steady(-1.0)), "no rate is negative"),
+    (|scenario| scenario.nodes[1].clock_rate = 0.0, "its clock goes 0.5 to 2"),
+    (|scenario| scenario.nodes[1].download = Some(0.0), "network are more than 0"),
+    (|scenario| scenario.operators[2].inputs = vec![1, 1], "it takes from an operator once"),
+    (|scenario| scenario.operators[0].cost = 0.001, "a source sends, and does nothing else"),
+    (
+        |scenario| scenario.operators[2].window = Some(Window { size: 2, slide: 2 }),
+        "no operator takes what its windows send",
+    ),
+    (ways_that_double, "65536 ways from sources"),
+    (|scenario| scenario.period = 1e-10, "`period` is at least 1 s"),
+    (
+        |scenario| scenario.operators[0].rates = Some(Rates::steady(1e300)),
+        "events a second at most",
+    ),
+    (|scenario| scenario.nodes[1].name = "ends".to_owned(), "another node has this name"),
+    (|scenario| scenario.operators[1].name = "sink".to_owned(), "another operator has this name"),
+    (|scenario| scenario.nodes[1].policy = Some("seda".into()), "a node of the model has not"),
 ];
+
+/// Two operators that take from two, forty times.
+fn ways_that_double(scenario: &mut Scenario) {
+    let mut inputs = vec![1];
+    for pair in 0..40 {
+        let at = scenario.operators.len();
+        for name in ["x", "y"] {
+            let operator = Operator::new(format!("{name}{pair}"), vec![1], inputs.clone());
+            scenario.operators.push(operator);
+        }
+        inputs = vec![at, at + 1];
+    }
+}
 
 #[test]
 fn a_scenario_that_cannot_be_run_is_refused_with_what_is_wrong() {

@@ -26,6 +26,14 @@ fn a_message_takes_two_interfaces_and_the_latency_between() {
 }
 
 #[test]
+fn a_node_may_receive_more_slowly_than_it_sends() {
+    let mut scenario = line(1, &[0], 10.0, 0.0);
+    scenario.nodes[1].download = Some(1e4); // 200 bytes: 20 ms
+    let outcome = even(&mut scenario);
+    assert!((outcome.total.p50_ms - 20.0).abs() < 0.1, "{:?}", outcome.total);
+}
+
+#[test]
 fn replicas_of_one_node_reach_each_other_without_the_network() {
     let mut scenario = line(1, &[0], 10.0, 0.0);
     scenario.network_latency = 0.003;
@@ -103,4 +111,28 @@ fn a_replica_handles_no_more_at_once_than_it_may() {
     assert!(even(&mut scenario).fast.max_ms > 1_000.0);
     scenario.operators[1].parallel = Some(2);
     assert!(even(&mut scenario).fast.max_ms < 20.0);
+}
+
+#[test]
+fn what_would_never_end_is_not_waited_for() {
+    let changes: [fn(&mut Scenario); 4] = [
+        |scenario| scenario.nodes[1].network = 1e-300,
+        |scenario| scenario.nodes[1].speed = 1e-300,
+        |scenario| scenario.operators[1].cost = 1e300,
+        |scenario| (scenario.nodes[1].disk, scenario.operators[1].writes) = (1e-300, 1.0),
+    ];
+    for change in changes {
+        let mut scenario = line(1, &[0], 10.0, 0.001);
+        change(&mut scenario);
+        assert_eq!(even(&mut scenario).processed, 0);
+    }
+}
+
+#[test]
+fn nodes_are_there_for_the_last_part_of_a_second_too() {
+    for duration in [0.5, 20.0, 20.25] {
+        let mut scenario = line(1, &[0], 10.0, 0.001);
+        scenario.duration = duration;
+        assert!((run(&scenario).unwrap().node_seconds - 2.0 * duration).abs() < 1e-9);
+    }
 }

@@ -1,11 +1,12 @@
 //! The adaptive strategy as published (section 3.2.3): replicas whose latency grew are candidates, the
-//! one that grew most first, of equal ones the one that was moved longest ago; each goes to a node that the target rule
+//! one that grew most first, of equal ones the one that was migrated longest ago; each goes to a node that the target rule
 //! allows, until `l_mig` have found one.
 
 use comporta_model::plan::{Offer, ParamKind, ParamSpec};
 
 use super::DISSERTATION;
 use crate::decision::Reason;
+use crate::equal::is_equal;
 use crate::registry::Entry;
 use crate::round::Round;
 use crate::strategy::Strategy;
@@ -13,17 +14,17 @@ use crate::target;
 use crate::view::{ReplicaId, View};
 use crate::worsening::worsening;
 
-/// Moves those whose latency grew.
+/// Migrates those whose latency grew.
 #[derive(Clone, Copy, Debug)]
 pub struct Adaptive {
     sensitivity: f64,
-    moves_max: usize,
+    migrations_max: usize,
 }
 
-/// How many moves a round may have, for all strategies that move.
-pub(super) const MOVES_MAX: ParamSpec = ParamSpec {
+/// How many migrations a round may have, for all strategies that migrate.
+pub(super) const MIGRATIONS_MAX: ParamSpec = ParamSpec {
     name: "l_mig",
-    about: "moves that a round has at most; one of a thousand is as good as none",
+    about: "migrations that a round has at most; one of a thousand is as good as none",
     kind: ParamKind::Count(1, 1_000_000),
     default: "1",
 };
@@ -32,7 +33,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "adaptive",
         aliases: &[],
-        about: "moves the replica whose latency grew most to a node that is less loaded in every way",
+        about: "migrates the replica whose latency grew most to a node that is less loaded in every way",
         cites: DISSERTATION,
         params: &[
             ParamSpec {
@@ -41,17 +42,17 @@ pub(super) fn entry() -> Entry {
                 kind: ParamKind::Number(0.0, 1000.0),
                 default: "0.25",
             },
-            MOVES_MAX,
+            MIGRATIONS_MAX,
         ],
     };
     Entry::new(offer, |choice, _| Adaptive::new(choice.number("d"), choice.count("l_mig")))
 }
 
 impl Adaptive {
-    /// With this sensitivity, and so many moves a round at most.
+    /// With this sensitivity, and so many migrations a round at most.
     #[must_use]
-    pub fn new(sensitivity: f64, moves_max: usize) -> Self {
-        Adaptive { sensitivity, moves_max }
+    pub fn new(sensitivity: f64, migrations_max: usize) -> Self {
+        Adaptive { sensitivity, migrations_max }
     }
 
     /// Replicas whose latency grew, with `s`, in the order in which they are tried.
@@ -63,22 +64,24 @@ impl Adaptive {
             .map(|(id, replica)| (s(replica), id))
             .filter(|(s, _)| *s > 0.0)
             .collect();
-        // `None`, never moved, is before every time.
-        let moved = |id: ReplicaId| view.replicas[id.0].moved;
-        candidates.sort_by(|(s, x), (t, y)| t.total_cmp(s).then(moved(*x).cmp(&moved(*y))));
+        candidates.sort_by(|(s, _), (t, _)| t.total_cmp(s));
+        // `None`, never migrated, is before every time.
+        for tied in candidates.chunk_by_mut(|(s, _), (t, _)| is_equal(*s, *t)) {
+            tied.sort_by_key(|(_, id)| (view.replicas[id.0].migrated, *id));
+        }
         candidates
     }
 }
 
 impl Strategy for Adaptive {
-    fn moves_max(&self) -> usize {
-        self.moves_max
+    fn migrations_max(&self) -> usize {
+        self.migrations_max
     }
 
     fn decide(&mut self, view: &View, round: &mut Round<'_>) {
         let candidates = self.candidates(view);
         for (rank, (s, replica)) in candidates.iter().enumerate() {
-            if round.moves_left() == 0 {
+            if round.migrations_left() == 0 {
                 return;
             }
             let Some((node, resource)) = target::choose(view, round, *replica) else { continue };
@@ -96,7 +99,7 @@ impl Strategy for Adaptive {
                 ),
                 effect: format!("{} leaves {from} for {to}", view.replicas[replica.0].name),
             };
-            round.move_to(*replica, node, reason).expect("a target was chosen that may take it");
+            round.migrate(*replica, node, reason).expect("a target was chosen that may take it");
         }
     }
 }

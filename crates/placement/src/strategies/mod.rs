@@ -2,8 +2,8 @@
 //!
 //! 1. [`Adaptive`]: as published; candidates by how much their latency grew.
 //! 2. [`Random`]: candidates by chance, targets by the same rule.
-//! 3. [`NoMoves`]: nothing is ever moved.
-//! 4. [`CostAware`]: ours; what a move gains against what it costs.
+//! 3. [`NoMigrations`]: nothing is ever migrated.
+//! 4. [`CostAware`]: ours; what a migration gains against what it costs.
 
 mod adaptive;
 mod random;
@@ -12,7 +12,7 @@ mod cost_aware;
 
 pub use adaptive::Adaptive;
 pub use cost_aware::CostAware;
-pub use none::NoMoves;
+pub use none::NoMigrations;
 pub use random::Random;
 
 use crate::registry::Entry;

@@ -8,23 +8,23 @@ use crate::round::Round;
 use crate::strategy::Strategy;
 use crate::view::View;
 
-/// Moves nothing.
+/// Migrates nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoMoves;
+pub struct NoMigrations;
 
 pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "none",
         aliases: &["base"],
-        about: "nothing is ever moved",
+        about: "nothing is ever migrated",
         cites: DISSERTATION,
         params: &[],
     };
-    Entry::new(offer, |_, _| NoMoves)
+    Entry::new(offer, |_, _| NoMigrations)
 }
 
-impl Strategy for NoMoves {
-    fn moves_max(&self) -> usize {
+impl Strategy for NoMigrations {
+    fn migrations_max(&self) -> usize {
         0
     }
 

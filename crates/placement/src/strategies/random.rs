@@ -6,7 +6,7 @@ use comporta_model::plan::Offer;
 use comporta_stats::Dice;
 
 use super::DISSERTATION;
-use super::adaptive::MOVES_MAX;
+use super::adaptive::MIGRATIONS_MAX;
 use crate::decision::Reason;
 use crate::registry::Entry;
 use crate::round::Round;
@@ -14,44 +14,44 @@ use crate::strategy::Strategy;
 use crate::target;
 use crate::view::{ReplicaId, View};
 
-/// Moves whatever chance picks.
+/// Migrates whatever chance picks.
 #[derive(Clone, Debug)]
 pub struct Random {
     dice: Dice,
-    moves_max: usize,
+    migrations_max: usize,
 }
 
 pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "random",
         aliases: &[],
-        about: "moves replicas that chance picks, by the target rule of `adaptive`",
+        about: "migrates replicas that chance picks, by the target rule of `adaptive`",
         cites: DISSERTATION,
-        params: &[MOVES_MAX],
+        params: &[MIGRATIONS_MAX],
     };
     Entry::new(offer, |choice, seed| Random::new(seed, choice.count("l_mig")))
 }
 
 impl Random {
-    /// By the chances of this seed, with so many moves a round at most.
+    /// By the chances of this seed, with so many migrations a round at most.
     #[must_use]
-    pub fn new(seed: u64, moves_max: usize) -> Self {
-        Random { dice: Dice::new(seed), moves_max }
+    pub fn new(seed: u64, migrations_max: usize) -> Self {
+        Random { dice: Dice::new(seed), migrations_max }
     }
 }
 
 impl Strategy for Random {
-    fn moves_max(&self) -> usize {
-        self.moves_max
+    fn migrations_max(&self) -> usize {
+        self.migrations_max
     }
 
     fn decide(&mut self, view: &View, round: &mut Round<'_>) {
-        let movable = view.replicas().filter(|(_, replica)| !replica.pinned);
+        let all = view.replicas().filter(|(_, replica)| !replica.pinned);
         let mut candidates: Vec<ReplicaId> =
-            movable.map(|(id, _)| id).filter(|_| self.dice.below(2) == 0).collect();
+            all.map(|(id, _)| id).filter(|_| self.dice.below(2) == 0).collect();
         self.dice.shuffle(&mut candidates);
         for replica in candidates {
-            if round.moves_left() == 0 {
+            if round.migrations_left() == 0 {
                 return;
             }
             let Some((node, resource)) = target::choose(view, round, replica) else { continue };
@@ -64,7 +64,7 @@ impl Strategy for Random {
                 ),
                 effect: format!("{} leaves {from} for {to}", view.replicas[replica.0].name),
             };
-            round.move_to(replica, node, reason).expect("a target was chosen that may take it");
+            round.migrate(replica, node, reason).expect("a target was chosen that may take it");
         }
     }
 }

@@ -46,22 +46,22 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_decided_can_be_carried_out_and_repeats(mut mock in clusters(), seed in 0..9_u64, moves in 1..6_usize) {
+    fn what_is_decided_can_be_carried_out_and_repeats(mut mock in clusters(), seed in 0..9_u64, migrations in 1..6_usize) {
         for name in ["adaptive", "random", "none", "cost-aware"] {
             let mut choice = Choice::new(name);
             if name != "none" {
-                choice = choice.with("l_mig", moves);
+                choice = choice.with("l_mig", migrations);
             }
             let view = mock.seen();
             let once = decide(&mut *Registry::new().make(&choice, seed).unwrap(), &view);
             let again = decide(&mut *Registry::new().make(&choice, seed).unwrap(), &view);
             prop_assert_eq!(&once, &again);
-            let moved: Vec<_> = once.iter().filter_map(|decision| match decision.action {
-                Action::Move { replica, from, to } => Some((replica, from, to)),
+            let migrated: Vec<_> = once.iter().filter_map(|decision| match decision.action {
+                Action::Migrate { replica, from, to } => Some((replica, from, to)),
                 _ => None,
             }).collect();
-            prop_assert!(moved.len() <= moves);
-            for (replica, from, to) in &moved {
+            prop_assert!(migrated.len() <= migrations);
+            for (replica, from, to) in &migrated {
                 prop_assert_eq!(view.replicas[replica.0].node, *from);
                 prop_assert!(!view.replicas[replica.0].pinned);
                 prop_assert_eq!(view.nodes[to.0].state, NodeState::Active);

@@ -17,6 +17,8 @@ const DELAY_MS: u64 = 2;
 struct Cluster {
     monitor: Monitor,
     ahead: [u64; 3],
+    /// What it is behind besides, in microseconds.
+    behind_us: [u64; 3],
 }
 
 impl Cluster {
@@ -27,11 +29,17 @@ impl Cluster {
         }
         monitor.add_replica("s", OperatorId(0), NodeId(0), true);
         monitor.add_replica("w", OperatorId(1), NodeId(1), false);
-        Cluster { monitor, ahead }
+        Cluster { monitor, ahead, behind_us: [0; 3] }
     }
 
     fn stamp(&self, node: usize, ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms) + Duration::from_secs(self.ahead[node])
+        let us = 1000 * ms + 1_000_000 * self.ahead[node] - self.behind_us[node];
+        Time::ZERO + Duration::from_micros(us)
+    }
+
+    /// What the clock of a node is ahead.
+    fn shown_ms(&self, node: usize) -> f64 {
+        1e3 * self.ahead[node] as f64 - self.behind_us[node] as f64 / 1e3
     }
 
     /// The messages of a second, in which events took so long between source and sink.
@@ -42,7 +50,7 @@ impl Cluster {
             let latency = MeasuredLatency {
                 from: NodeId(0),
                 to: NodeId(1),
-                mean_ms: latency_ms + 1e3 * (self.ahead[1] as f64 - self.ahead[0] as f64),
+                mean_ms: latency_ms + self.shown_ms(1) - self.shown_ms(0),
                 events: 100.0,
             };
             let message = ControlMessage {
@@ -53,6 +61,7 @@ impl Cluster {
                 usage: Usage::new().with(Resource::Cpu, 1.0),
                 arrived: 100.0,
                 handled: 90.0,
+                emitted: 45.0,
                 state_bytes: 0.0,
                 node_usage: Usage::new().with(Resource::Cpu, 1.5),
                 cpus: Vec::new(),
@@ -86,8 +95,8 @@ fn clocks_that_differ_by_an_hour_change_no_latency() {
         let expected = [5.0, 10.0, 15.0, 20.0, 25.0];
         let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6;
         assert!(latencies.iter().zip(&expected).all(close), "{ahead:?} {latencies:?}");
-        let moves = decide(&mut Adaptive::new(0.25, 1), &cluster.view(5));
-        assert_eq!(moves.len(), 1, "{ahead:?}");
+        let migrations = decide(&mut Adaptive::new(0.25, 1), &cluster.view(5));
+        assert_eq!(migrations.len(), 1, "{ahead:?}");
     }
 }
 
@@ -99,6 +108,43 @@ fn a_clock_that_is_set_back_is_learnt_anew() {
     (4..=20).for_each(|second| cluster.second(second, 5.0));
     let latencies = cluster.view(20).replicas[1].latencies_ms();
     assert!((latencies.last().unwrap() - 5.0).abs() < 1e-6, "{latencies:?}");
+}
+
+#[test]
+fn a_clock_that_drifts_for_an_hour_changes_no_decision() {
+    let mut cluster = Cluster::new([0; 3]);
+    let latency =
+        |cluster: &mut Cluster| *cluster.view(3600).replicas[1].latencies_ms().last().unwrap();
+    (1..=3600).for_each(|second| {
+        // Node 1 is slow by 100 µs a second.
+        cluster.behind_us[1] = 100 * second;
+        cluster.second(second, 50.0);
+    });
+    assert!((latency(&mut cluster) - 50.0).abs() < 7.0, "{}", latency(&mut cluster));
+}
+
+#[test]
+fn a_clock_that_is_set_is_never_taken_for_latency() {
+    for ahead in [[30, 0, 0], [30, 60, 0]] {
+        let mut cluster = Cluster::new([30; 3]);
+        (1..=20).for_each(|second| cluster.second(second, 5.0));
+        cluster.ahead = ahead;
+        for second in 21..=40 {
+            cluster.second(second, 5.0);
+            let latencies = cluster.view(second).replicas[1].latencies_ms();
+            assert!(latencies.iter().all(|ms| (ms - 5.0).abs() < 1e-6), "{second}: {latencies:?}");
+        }
+        assert!(cluster.view(40).replicas[1].latencies_ms().len() >= 9);
+    }
+}
+
+#[test]
+fn a_flow_is_what_was_sent_on_not_what_was_handled() {
+    let mut cluster = Cluster::new([0; 3]);
+    cluster.monitor.connect(OperatorId(0), OperatorId(1), 20.0);
+    cluster.second(1, 5.0);
+    let flow = cluster.view(1).flows[0];
+    assert_eq!((flow.events_per_s, flow.bytes_per_s), (45.0, 900.0));
 }
 
 #[test]
@@ -160,17 +206,17 @@ fn a_view_holds_the_seconds_of_one_period_and_the_costs_of_all_time() {
 }
 
 #[test]
-fn a_move_forgets_what_was_heard_at_the_old_place() {
+fn a_migration_forgets_what_was_heard_at_the_old_place() {
     let mut cluster = Cluster::new([0; 3]);
     (1..=5).for_each(|second| cluster.second(second, 5.0));
-    cluster.monitor.move_begins();
-    assert_eq!(cluster.view(5).moving, 1);
+    cluster.monitor.migration_begins();
+    assert_eq!(cluster.view(5).migrating, 1);
     let now = Time::ZERO + Duration::from_secs(6);
-    cluster.monitor.move_ends(now, ReplicaId(1), NodeId(2), 7.0);
-    cluster.second(6, 5.0); // sent before it moved: says node 1
+    cluster.monitor.migration_ends(now, ReplicaId(1), NodeId(2), 7.0);
+    cluster.second(6, 5.0); // sent before it migrated: says node 1
     let view = cluster.view(6);
     let worker = &view.replicas[1];
-    assert_eq!((view.moving, worker.node, worker.moved), (0, NodeId(2), Some(now)));
+    assert_eq!((view.migrating, worker.node, worker.migrated), (0, NodeId(2), Some(now)));
     assert!(worker.seconds.is_empty());
     assert_eq!(worker.backlog, 7.0);
 }
@@ -186,6 +232,7 @@ fn a_message_with_amounts_that_are_no_amounts_is_dropped() {
         usage: Usage::new(),
         arrived: 1.0,
         handled: 1.0,
+        emitted: 1.0,
         state_bytes: 0.0,
         node_usage: Usage::new(),
         cpus: Vec::new(),

@@ -25,23 +25,23 @@ fn crowded() -> Mock {
 }
 
 #[test]
-fn what_a_full_node_hides_is_seen_and_moved_until_loads_are_even() {
+fn what_a_full_node_hides_is_seen_and_migrated_until_loads_are_even() {
     let mock = crowded();
     let decisions = mock.decide(&mut ours());
-    assert_eq!(mock.moves(&decisions), ["v: a -> b", "w: a -> b"]);
+    assert_eq!(mock.migrations(&decisions), ["v: a -> b", "w: a -> b"]);
     assert!(decisions[0].reason.signal.contains("a is wanted for 1.25"), "{:?}", decisions[0]);
     assert!(decisions[1].reason.effect.contains("0.75"), "{:?}", decisions[1]);
 }
 
 #[test]
-fn state_that_costs_more_to_copy_than_the_move_gains_stays() {
+fn state_that_costs_more_to_copy_than_the_migration_gains_stays() {
     let mut mock = crowded();
     // 125 MB/s: 100 GB take 800 s.
     for name in ["v", "w", "x", "y", "z"] {
         mock.replica_mut(name).state_bytes = 1e11;
     }
     mock.replica_mut("y").state_bytes = 1e6;
-    assert_eq!(mock.moves(&mock.decide(&mut ours())), ["y: a -> b"]);
+    assert_eq!(mock.migrations(&mock.decide(&mut ours())), ["y: a -> b"]);
 }
 
 #[test]
@@ -49,12 +49,29 @@ fn chatty_operators_come_together_where_nothing_speaks_against_it() {
     let mut mock = Mock::new(["a", "b", "c"])
         .replica("x", "X", "a")
         .replica("y", "Y", "b")
-        .flow("X", "Y", 1e6);
+        .flow("X", "Y", 100.0, 1e4);
     mock.use_cpu("x", 0.1).use_cpu("y", 0.1);
     let decisions = mock.decide(&mut ours());
-    assert_eq!(mock.moves(&decisions), ["x: a -> b"]);
+    assert_eq!(mock.migrations(&decisions), ["x: a -> b"]);
     mock.apply(&decisions);
     assert!(mock.decide(&mut ours()).is_empty(), "and stay");
+}
+
+#[test]
+fn a_replica_goes_to_the_neighbour_that_sends_it_most() {
+    // Nine of ten events of x come from the one on c, and all arrive at x.
+    let mut mock = Mock::new(["a", "b", "c"])
+        .replica("x", "X", "a")
+        .replica("few", "F", "b")
+        .replica("many", "M", "c")
+        .flow("F", "X", 10.0, 100.0)
+        .flow("M", "X", 90.0, 100.0);
+    for name in ["few", "many"] {
+        mock.replica_mut(name).pinned = true;
+        mock.use_cpu(name, 0.1);
+    }
+    mock.use_cpu("x", 0.1);
+    assert_eq!(mock.migrations(&mock.decide(&mut ours())), ["x: a -> c"]);
 }
 
 #[test]
@@ -69,7 +86,7 @@ fn a_node_whose_memory_does_not_fit_gives_some_away() {
     let mut mock = Mock::new(["a", "b"]).replica("x", "X", "a").replica("y", "Y", "a");
     mock.use_of("x", Resource::Memory, 1.5e9).use_of("y", Resource::Memory, 1.2e9);
     let decisions = mock.decide(&mut ours());
-    assert_eq!(decisions.len(), 1, "{:?}", mock.moves(&decisions));
+    assert_eq!(decisions.len(), 1, "{:?}", mock.migrations(&decisions));
 }
 
 #[test]
@@ -81,7 +98,7 @@ fn a_node_is_asked_for_when_the_cluster_is_full_and_only_one_at_a_time() {
     }
     mock.use_cpu("x", 3.5);
     let asked = mock.decide(&mut ours());
-    assert_eq!(mock.moves(&asked), ["+b"]);
+    assert_eq!(mock.migrations(&asked), ["+b"]);
     mock.node_mut("b").state = NodeState::Starting;
     assert!(mock.decide(&mut ours()).is_empty());
 }
@@ -93,9 +110,9 @@ fn a_node_is_emptied_and_released_where_the_others_can_do_its_work() {
     mock.node_mut("b").elastic = true;
     let mut strategy = ours();
     let decisions = mock.decide(&mut strategy);
-    assert_eq!(mock.moves(&decisions), ["y: b -> a"]);
+    assert_eq!(mock.migrations(&decisions), ["y: b -> a"]);
     mock.apply(&decisions);
-    assert_eq!(mock.moves(&mock.decide(&mut strategy)), ["-b"]);
+    assert_eq!(mock.migrations(&mock.decide(&mut strategy)), ["-b"]);
 }
 
 #[test]

@@ -383,6 +383,11 @@ impl Mock {
         &self.explained
     }
 
+    /// The same, and begins anew.
+    pub fn take_explained(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.explained)
+    }
+
     /// Every call that was refused, and why.
     #[must_use]
     pub fn refused(&self) -> &[String] {

@@ -52,7 +52,7 @@ impl Elastic {
         });
     }
 
-    /// After the moves that save delay: empties the node that was chosen, or asks for one.
+    /// After the migrations that save delay: empties the node that was chosen, or asks for one.
     pub(super) fn decide(&mut self, view: &View, round: &mut Round<'_>, loads: &mut Loads) {
         match self.emptying {
             Some(emptying) => self.empty(view, round, loads, emptying),
@@ -85,10 +85,10 @@ impl Elastic {
                 "{} leaves {name}, which can then be released",
                 view.replicas[replica.0].name
             );
-            if round.move_to(replica, to, reason(what)).is_err() {
+            if round.migrate(replica, to, reason(what)).is_err() {
                 return;
             }
-            loads.move_to(replica, to);
+            loads.migrate(replica, to);
         }
     }
 
@@ -106,7 +106,9 @@ impl Elastic {
             view.nodes().find(|(_, node)| node.state == NodeState::Standby && node.elastic);
         let Some((id, node)) = standby else { return };
         let reason = Reason {
-            signal: format!("{name} is wanted for {share:.2} of itself after this round's moves"),
+            signal: format!(
+                "{name} is wanted for {share:.2} of itself after this round's migrations"
+            ),
             rule: format!("a node is asked for above {}", self.full),
             effect: format!("{} joins", node.name),
         };
@@ -119,7 +121,7 @@ fn try_without(view: &View, loads: &Loads, node: NodeId, full: f64) -> Option<Em
     let mut tried = loads.clone();
     for (id, _) in view.replicas().filter(|(_, replica)| replica.node == node) {
         let to = target(view, None, &tried, id, full).filter(|_| !view.replicas[id.0].pinned)?;
-        tried.move_to(id, to);
+        tried.migrate(id, to);
     }
     let others = view
         .nodes()
@@ -142,7 +144,7 @@ fn target(
         let mut others = view.replicas().filter(|(other, _)| *other != replica);
         let apart =
             others.all(|(other, seen)| seen.operator != operator || loads.place(other) != id);
-        apart && round.is_none_or(|round| round.may_move(replica, id).is_ok())
+        apart && round.is_none_or(|round| round.may_migrate(replica, id).is_ok())
     };
     view.nodes()
         .filter(|(id, node)| *id != here && node.state == NodeState::Active && !node.reserved)

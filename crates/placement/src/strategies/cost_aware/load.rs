@@ -1,5 +1,5 @@
 //! The loads of nodes as they would be if every replica had what it demands, and what that costs in
-//! delay. Moves are tried here before they are drafted.
+//! delay. Migrations are tried here before they are drafted.
 //!
 //! The delay of an event on a node is that of queueing for each of four resources in turn: `t·ρ/(1-ρ)` up to a
 //! load of `KNEE`, and beyond it a line. Past its capacity a resource falls behind by `ρ - 1` seconds each second, so
@@ -34,11 +34,11 @@ struct NodeLoad {
     rate: f64,
 }
 
-/// Who sends to a replica or receives from it.
+/// An operator that sends to another or receives from it.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     operator: OperatorId,
-    /// Events a second.
+    /// Events a second between a replica of the one and each of the other.
     rate: f64,
 }
 
@@ -86,12 +86,8 @@ impl Loads {
             }
         }
         let mut peers: HashMap<OperatorId, Vec<Peer>> = HashMap::new();
-        let rate_into = |to: OperatorId| {
-            let all = replicas_of.get(&to).map_or(&[][..], Vec::as_slice);
-            all.iter().map(|id| demands[id.0].rate).fold(0.0, f64::max)
-        };
         for flow in &view.flows {
-            let rate = rate_into(flow.to);
+            let rate = flow.events_per_s;
             peers.entry(flow.from).or_default().push(Peer { operator: flow.to, rate });
             peers.entry(flow.to).or_default().push(Peer { operator: flow.from, rate });
         }
@@ -129,7 +125,7 @@ impl Loads {
         node.usage.map_or(0.0, |usage| node.rate * delay_s(&node.capacity, &usage, node.rate))
     }
 
-    /// Event-seconds of delay that a move would save each second, less what would be lost on the network.
+    /// Event-seconds of delay that a migration would save each second, less what would be lost on the network.
     pub(super) fn saving(&self, replica: ReplicaId, to: NodeId) -> f64 {
         let demand = &self.demands[replica.0];
         let after = |node: NodeId, usage: Usage, rate: f64| {
@@ -161,11 +157,13 @@ impl Loads {
         all.map(|id| self.places[id.0]).collect()
     }
 
-    /// Event-seconds that a move costs, once: events that arrive while the state is copied wait for half of that on
+    /// Event-seconds that a migration costs, once: events that arrive while the state is copied wait for half of that on
     /// average, and all of them for a message more. Before that the replica works on, so what it has queued costs nothing.
     pub(super) fn price(&self, replica: ReplicaId, to: NodeId) -> f64 {
         let from = self.places[replica.0];
-        let network = self.nodes[from.0].capacity.network.min(self.nodes[to.0].capacity.network);
+        let (out, into) =
+            (self.nodes[from.0].capacity.network_out, self.nodes[to.0].capacity.network_in);
+        let network = out.min(into);
         let copied_s = self.state_bytes[replica.0] / network.max(1.0) + self.network_latency_s;
         self.demands[replica.0].rate * copied_s * (copied_s / 2.0 + self.network_latency_s)
     }
@@ -175,8 +173,8 @@ impl Loads {
         saving * HORIZON_S
     }
 
-    /// Moves a replica, here alone.
-    pub(super) fn move_to(&mut self, replica: ReplicaId, to: NodeId) {
+    /// Migrates a replica, here alone.
+    pub(super) fn migrate(&mut self, replica: ReplicaId, to: NodeId) {
         let demand = self.demands[replica.0];
         let from = std::mem::replace(&mut self.places[replica.0], to);
         let a = &mut self.nodes[from.0];

@@ -1,7 +1,7 @@
-//! Ours: moves what gains more than it costs.
+//! Ours: migrates what gains more than it costs.
 //!
 //! The loads of nodes are predicted from what replicas demand, not from what full nodes let them have
-//! (`load`). Of all moves from the most loaded nodes to the least loaded, and to nodes where a connected
+//! (`load`). Of all migrations from the most loaded nodes to the least loaded, and to nodes where a connected
 //! operator runs, the one that saves most delay is drafted, if that is worth more than copying the state costs; and again, on the loads as they would
 //! then be. Then nodes are asked for or released (`elastic`).
 //!
@@ -25,13 +25,13 @@ use crate::view::{NodeId, NodeState, ReplicaId, View};
 const FROM_MAX: usize = 16;
 /// Nodes that they may go to, the least full first.
 const TO_MAX: usize = 16;
-/// What a move must save of the delay of the two nodes: below that it is noise.
+/// What a migration must save of the delay of the two nodes: below that it is noise.
 const SAVING_MIN: f64 = 0.1;
 
-/// Moves what gains more than it costs.
+/// Migrates what gains more than it costs.
 #[derive(Clone, Debug)]
 pub struct CostAware {
-    moves_max: usize,
+    migrations_max: usize,
     elastic: Elastic,
 }
 
@@ -39,12 +39,12 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "cost-aware",
         aliases: &["cost"],
-        about: "moves what saves more delay than copying its state costs; asks for nodes and releases them",
+        about: "migrates what saves more delay than copying its state costs; asks for nodes and releases them",
         cites: "ours; after the future work that section 5.2 of the dissertation names",
         params: &[
             ParamSpec {
                 name: "l_mig",
-                about: "moves that a round has at most",
+                about: "migrations that a round has at most",
                 kind: ParamKind::Count(1, 1_000_000),
                 default: "4",
             },
@@ -60,7 +60,7 @@ pub(super) fn entry() -> Entry {
     Entry::new(offer, |choice, _| CostAware::new(choice.count("l_mig"), choice.number("full")))
 }
 
-/// A move that was looked at.
+/// A migration that was looked at.
 #[derive(Clone, Copy, Debug)]
 struct Prospect {
     replica: ReplicaId,
@@ -71,13 +71,13 @@ struct Prospect {
 }
 
 impl CostAware {
-    /// With so many moves a round at most, and elastic nodes asked for at this load.
+    /// With so many migrations a round at most, and elastic nodes asked for at this load.
     #[must_use]
-    pub fn new(moves_max: usize, full: f64) -> Self {
-        CostAware { moves_max, elastic: Elastic::new(full) }
+    pub fn new(migrations_max: usize, full: f64) -> Self {
+        CostAware { migrations_max, elastic: Elastic::new(full) }
     }
 
-    /// The move that gains most, if there is one that gains.
+    /// The migration that gains most, if there is one that gains.
     fn best(&self, view: &View, round: &Round<'_>, loads: &Loads) -> Option<Prospect> {
         let (from, to) = self.ends(view, loads);
         let mut best: Option<Prospect> = None;
@@ -88,7 +88,7 @@ impl CostAware {
             }
             let near = loads.nodes_near(replica);
             for &node in to.iter().chain(&near) {
-                if !self.elastic.may_receive(node) || round.may_move(replica, node).is_err() {
+                if !self.elastic.may_receive(node) || round.may_migrate(replica, node).is_err() {
                     continue;
                 }
                 let saving = loads.saving(replica, node);
@@ -122,21 +122,21 @@ impl CostAware {
 }
 
 impl Strategy for CostAware {
-    fn moves_max(&self) -> usize {
-        self.moves_max
+    fn migrations_max(&self) -> usize {
+        self.migrations_max
     }
 
     fn decide(&mut self, view: &View, round: &mut Round<'_>) {
         let mut loads = Loads::new(view);
         self.elastic.begin(view, &loads);
-        while round.moves_left() > 0 {
-            let Some(move_) = self.best(view, round, &loads) else { break };
-            let from = loads.place(move_.replica);
+        while round.migrations_left() > 0 {
+            let Some(prospect) = self.best(view, round, &loads) else { break };
+            let from = loads.place(prospect.replica);
             let share = |node| loads.fullest(node).unwrap_or(f64::NAN);
-            let before = (share(from), share(move_.to));
-            loads.move_to(move_.replica, move_.to);
+            let before = (share(from), share(prospect.to));
+            loads.migrate(prospect.replica, prospect.to);
             let share = |node| loads.fullest(node).unwrap_or(f64::NAN);
-            let (a, b) = (&view.nodes[from.0].name, &view.nodes[move_.to.0].name);
+            let (a, b) = (&view.nodes[from.0].name, &view.nodes[prospect.to.0].name);
             let reason = Reason {
                 signal: format!(
                     "{a} is wanted for {:.2} of itself, {b} for {:.2}",
@@ -144,19 +144,21 @@ impl Strategy for CostAware {
                 ),
                 rule: format!(
                     "saves {:.3} event-seconds of delay a second, worth {:.2} over the horizon; copying {:.0} bytes costs {:.2}",
-                    move_.saving,
-                    move_.worth,
-                    view.replicas[move_.replica.0].state_bytes,
-                    move_.price
+                    prospect.saving,
+                    prospect.worth,
+                    view.replicas[prospect.replica.0].state_bytes,
+                    prospect.price
                 ),
                 effect: format!(
                     "{} leaves {a} at {:.2} and {b} at {:.2}",
-                    view.replicas[move_.replica.0].name,
+                    view.replicas[prospect.replica.0].name,
                     share(from),
-                    share(move_.to)
+                    share(prospect.to)
                 ),
             };
-            round.move_to(move_.replica, move_.to, reason).expect("the move was found possible");
+            round
+                .migrate(prospect.replica, prospect.to, reason)
+                .expect("the migration was found possible");
         }
         self.elastic.decide(view, round, &mut loads);
     }

@@ -1,4 +1,4 @@
-//! The five steps of a move (section 3.2.2). Replica x goes from node a to node b, as y.
+//! The five steps of a migration (section 3.2.2). Replica x goes from node a to node b, as y.
 //!
 //! 1. y is created on b; what is sent to x is sent to y too.
 //! 2. y queues; x works on, until it is done with all that y was not sent.
@@ -32,10 +32,10 @@ enum Step {
 
 /// A replica that is on its way.
 #[derive(Debug)]
-pub(super) struct Moving {
+pub(super) struct Migrating {
     step: Step,
     to: u32,
-    /// Its place in the record of moves.
+    /// Its place in the record of migrations.
     record: usize,
     /// The first message that y was sent too.
     first: u32,
@@ -50,7 +50,7 @@ pub(super) struct Moving {
     window_may_end: bool,
 }
 
-impl Moving {
+impl Migrating {
     pub(super) fn is_paused(&self) -> bool {
         matches!(self.step, Step::Paused | Step::Copying)
     }
@@ -79,8 +79,8 @@ impl Moving {
 
 impl Model<'_> {
     /// Step 1 begins.
-    pub(super) fn begin_move(&mut self, at: u32, to: u32, record: usize) {
-        self.replicas[at as usize].moving = Some(Box::new(Moving {
+    pub(super) fn begin_migration(&mut self, at: u32, to: u32, record: usize) {
+        self.replicas[at as usize].migrating = Some(Box::new(Migrating {
             step: Step::Creating,
             to,
             record,
@@ -91,7 +91,7 @@ impl Model<'_> {
             came: HashSet::new(),
             window_may_end: false,
         }));
-        self.monitor.move_begins();
+        self.monitor.migration_begins();
         let time = self.now + ns(self.scenario.create + self.scenario.network_latency);
         self.calendar.set(time, Happening::Created { replica: at });
     }
@@ -102,8 +102,8 @@ impl Model<'_> {
         let (first, epoch) = (replica.tickets, replica.epoch);
         let old =
             replica.in_flight + replica.queue.len() as u32 + replica.running + replica.waiting;
-        let moving = replica.moving.as_mut().expect("what is created was asked for");
-        (moving.step, moving.first, moving.old) = (Step::Queueing, first, old);
+        let migrating = replica.migrating.as_mut().expect("what is created was asked for");
+        (migrating.step, migrating.first, migrating.old) = (Step::Queueing, first, old);
         if old == 0 {
             self.caught_up(at, epoch);
         }
@@ -113,16 +113,16 @@ impl Model<'_> {
     pub(super) fn old_one_done(&mut self, at: u32, ticket: u32) {
         let replica = &mut self.replicas[at as usize];
         let epoch = replica.epoch;
-        let Some(moving) = &mut replica.moving else { return };
-        match moving.step {
+        let Some(migrating) = &mut replica.migrating else { return };
+        match migrating.step {
             Step::Creating => {}
-            Step::Queueing if ticket < moving.first => {
-                moving.old -= 1;
-                if moving.old == 0 {
+            Step::Queueing if ticket < migrating.first => {
+                migrating.old -= 1;
+                if migrating.old == 0 {
                     self.caught_up(at, epoch);
                 }
             }
-            Step::Queueing if moving.old == 0 => self.try_pause(at),
+            Step::Queueing if migrating.old == 0 => self.try_pause(at),
             Step::Queueing => {}
             Step::Paused => self.try_copy(at),
             Step::Copying => {}
@@ -138,9 +138,9 @@ impl Model<'_> {
 
     pub(super) fn impatient(&mut self, at: u32, epoch: u32) {
         let replica = &mut self.replicas[at as usize];
-        if let Some(moving) = replica.moving.as_mut().filter(|_| replica.epoch == epoch) {
-            moving.window_may_end = true;
-            if moving.step == Step::Queueing {
+        if let Some(migrating) = replica.migrating.as_mut().filter(|_| replica.epoch == epoch) {
+            migrating.window_may_end = true;
+            if migrating.step == Step::Queueing {
                 self.try_pause(at);
             }
         }
@@ -153,12 +153,12 @@ impl Model<'_> {
         let window = self.operators[replica.operator as usize].window;
         let tumbles = window.is_some_and(|window| window.size == window.slide);
         let is_open = tumbles && replica.in_window > 0;
-        let moving = replica.moving.as_mut().expect("what is paused moves");
-        if is_open && !moving.window_may_end {
+        let migrating = replica.migrating.as_mut().expect("what is paused migrates");
+        if is_open && !migrating.window_may_end {
             return;
         }
-        moving.step = Step::Paused;
-        self.recorder.moves[moving.record].paused_s = Some(now as f64 / super::NS);
+        migrating.step = Step::Paused;
+        self.recorder.migrations[migrating.record].paused_s = Some(now as f64 / super::NS);
         self.try_copy(at);
     }
 
@@ -171,10 +171,10 @@ impl Model<'_> {
             return;
         }
         let from = replica.node;
-        let moving = replica.moving.as_mut().expect("what is copied moves");
-        moving.step = Step::Copying;
-        let (to, record) = (moving.to, moving.record);
-        self.recorder.moves[record].bytes = bytes;
+        let migrating = replica.migrating.as_mut().expect("what is copied migrates");
+        migrating.step = Step::Copying;
+        let (to, record) = (migrating.to, migrating.record);
+        self.recorder.migrations[record].bytes = bytes;
         let arrives = self.carry(from, to, bytes);
         self.calendar.set(arrives, Happening::Copied { replica: at });
     }
@@ -183,36 +183,39 @@ impl Model<'_> {
     pub(super) fn copied(&mut self, at: u32) {
         let now = self.clock(0.0);
         let replica = &mut self.replicas[at as usize];
-        let moving = replica.moving.take().expect("what was copied moves");
+        let migrating = replica.migrating.take().expect("what was copied migrates");
         let operator = &self.operators[replica.operator as usize];
-        let said = &self.scenario.operators[replica.operator as usize];
+        let given = &self.scenario.operators[replica.operator as usize];
         let queued = replica.queue.len() as f64 * operator.input_bytes;
-        let held = said.memory + said.state + f64::from(replica.in_window) * operator.input_bytes;
+        let held = given.memory + given.state + f64::from(replica.in_window) * operator.input_bytes;
         self.nodes[replica.node as usize].memory_used -= queued + held;
-        self.nodes[moving.to as usize].memory_used += queued + held;
+        self.nodes[migrating.to as usize].memory_used += queued + held;
         // What x did in this second is not what y does, and the manager forgets it too.
         replica.counters = Counters { since: self.now, ..Counters::default() };
-        replica.node = moving.to;
+        let from = std::mem::replace(&mut replica.node, migrating.to);
         replica.parallel =
-            said.parallel.unwrap_or(self.scenario.nodes[moving.to as usize].cores) as u32;
+            given.parallel.unwrap_or(self.scenario.nodes[migrating.to as usize].cores) as u32;
         replica.epoch += 1;
-        replica.in_flight = moving.in_flight;
+        replica.in_flight = migrating.in_flight;
         replica.is_ready = false;
         let backlog = replica.queue.len() as f64;
-        self.recorder.moves[moving.record].ended_s = Some(self.now as f64 / super::NS);
-        let (id, to) = (ReplicaId(at as usize), NodeId(moving.to as usize));
-        self.monitor.move_ends(now, id, to, backlog);
+        self.recorder.migrations[migrating.record].ended_s = Some(self.now as f64 / super::NS);
+        let (id, to) = (ReplicaId(at as usize), NodeId(migrating.to as usize));
+        self.monitor.migration_ends(now, id, to, backlog);
         // Of what came to both, x's copy counts; what came to y alone arrives now.
-        replica.came_before = moving.came;
-        replica.in_flight += moving.kept.len() as u32;
+        replica.came_before = Some(Box::new(migrating.came)).filter(|came| !came.is_empty());
+        replica.in_flight += migrating.kept.len() as u32;
         let epoch = replica.epoch;
-        for message in moving.kept {
+        self.nodes[from as usize].ready.retain(|ready| *ready != at);
+        self.start_policy(from as usize);
+        self.start_policy(migrating.to as usize);
+        for message in migrating.kept {
             self.arrive(at, epoch, message);
         }
         self.make_ready(at);
     }
 
-    /// Bytes that a move of a replica would copy now.
+    /// Bytes that a migration of a replica would copy now.
     pub(super) fn state_bytes(&self, at: u32) -> f64 {
         let replica = &self.replicas[at as usize];
         let operator = &self.operators[replica.operator as usize];

@@ -1,4 +1,4 @@
-//! Moves: the five steps, and that nothing is lost in them.
+//! Migrations: the five steps, and that nothing is lost in them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use comporta_sim::{Outcome, run_with};
 
 use crate::line;
 
-/// Moves whatever it can, in every round, anywhere.
+/// Migrates whatever it can, in every round, anywhere.
 struct Restless(usize);
 
 fn reason() -> Reason {
@@ -21,7 +21,7 @@ fn reason() -> Reason {
 }
 
 impl Strategy for Restless {
-    fn moves_max(&self) -> usize {
+    fn migrations_max(&self) -> usize {
         3
     }
 
@@ -29,16 +29,16 @@ impl Strategy for Restless {
         for (replica, _) in view.replicas() {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let to = NodeId((self.0 >> 33) % view.nodes.len());
-            let _ = round.move_to(replica, to, reason());
+            let _ = round.migrate(replica, to, reason());
         }
     }
 }
 
-/// Moves the one replica that is not pinned to the last node, in the first round.
+/// Migrates the one replica that is not pinned to the last node, in the first round.
 struct Once(AtomicUsize);
 
 impl Strategy for Once {
-    fn moves_max(&self) -> usize {
+    fn migrations_max(&self) -> usize {
         1
     }
 
@@ -47,7 +47,7 @@ impl Strategy for Once {
             return;
         };
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
-            round.move_to(replica, NodeId(view.nodes.len() - 1), reason()).unwrap();
+            round.migrate(replica, NodeId(view.nodes.len() - 1), reason()).unwrap();
         }
     }
 }
@@ -56,7 +56,7 @@ impl Strategy for Once {
 struct Watched(Once, Arc<Mutex<Vec<View>>>);
 
 impl Strategy for Watched {
-    fn moves_max(&self) -> usize {
+    fn migrations_max(&self) -> usize {
         1
     }
 
@@ -66,7 +66,7 @@ impl Strategy for Watched {
     }
 }
 
-/// What the manager was shown, of a run in which the first replica moves in the first round.
+/// What the manager was shown, of a run in which the first replica migrates in the first round.
 fn views(scenario: Scenario) -> Vec<View> {
     let views = Arc::new(Mutex::new(Vec::new()));
     let shown = Arc::clone(&views);
@@ -87,15 +87,20 @@ fn run_as<S: Strategy + 'static>(
 }
 
 fn strategies_offer() -> Offer {
-    let _ = strategies::NoMoves;
+    let _ = strategies::NoMigrations;
     let registry = Registry::new();
     let none = registry.entries().find(|entry| entry.offer.name == "none");
     none.map(|entry| entry.offer).unwrap()
 }
 
 #[test]
-fn moves_at_any_time_lose_no_event_and_handle_none_twice() {
-    for (replicas, seed) in [(&[0][..], 1), (&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 2], 4)] {
+fn migrations_at_any_time_lose_no_event_and_handle_none_twice() {
+    for (replicas, seed, policy) in [
+        (&[0][..], 1, None),
+        (&[0, 1], 2, None),
+        (&[0, 1, 2], 3, Some("cohort")),
+        (&[0, 2], 4, Some("lrb")),
+    ] {
         let mut scenario = line(4, replicas, 300.0, 0.003);
         scenario.seed = seed;
         scenario.network_latency = 0.02; // much is on its way
@@ -103,18 +108,18 @@ fn moves_at_any_time_lose_no_event_and_handle_none_twice() {
         scenario.create = 0.3;
         scenario.operators[0].rates = Some(Rates::steady(300.0).then(200.0, 0.0, 0.0));
         scenario.duration = 260.0;
-        // A second operator behind, which moves too.
+        // A second operator behind, which migrates too.
         scenario.operators.insert(
             2,
             Operator { cost: 0.002, state: 1e6, ..Operator::new("after", vec![1, 3], vec![1]) },
         );
         scenario.operators[3].inputs = vec![2];
         for node in &mut scenario.nodes {
-            node.network = 1e7;
+            (node.network, node.policy) = (1e7, policy.map(Into::into));
         }
         let outcome = run_as(scenario, || Restless(0));
-        let ended = outcome.moves.iter().filter(|record| record.ended_s.is_some()).count();
-        assert!(ended > 50, "{ended} moves");
+        let ended = outcome.migrations.iter().filter(|record| record.ended_s.is_some()).count();
+        assert!(ended > 50, "{ended} migrations");
         assert_eq!(outcome.processed, outcome.offered, "{replicas:?}");
         assert_eq!(outcome.total.count, outcome.offered, "{replicas:?}");
     }
@@ -128,7 +133,7 @@ fn copying_state_takes_as_long_as_the_link_needs() {
     scenario.operators[1].state = 5e7;
     scenario.nodes[1].network = 1e7; // 5 s
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
-    let [record] = outcome.moves.as_slice() else { panic!("{:?}", outcome.moves) };
+    let [record] = outcome.migrations.as_slice() else { panic!("{:?}", outcome.migrations) };
     let (paused, ended) = (record.paused_s.unwrap(), record.ended_s.unwrap());
     // Decided after 10 s, created half a second later, paused within a few events.
     assert!((paused - 10.55).abs() < 0.05, "{paused}");
@@ -137,7 +142,7 @@ fn copying_state_takes_as_long_as_the_link_needs() {
 }
 
 #[test]
-fn what_a_move_copies_is_not_taken_for_events() {
+fn what_a_migration_copies_is_not_taken_for_events() {
     for network in [1e8, 1e7] {
         // 0.5 s, within one second; 5 s, over several.
         let mut scenario = line(2, &[0], 100.0, 0.001);
@@ -147,7 +152,7 @@ fn what_a_move_copies_is_not_taken_for_events() {
         scenario.nodes[1].network = network;
         let views = views(scenario);
         let worker = &views.last().unwrap().replicas[1];
-        assert!(worker.moved.is_some());
+        assert!(worker.migrated.is_some());
         assert!(worker.backlog <= 2.0, "one is on its way at most: {}", worker.backlog);
         let event = worker.per_event.unwrap();
         for resource in [Resource::Received, Resource::Sent] {
@@ -167,35 +172,39 @@ fn a_replica_works_off_what_its_successor_was_not_sent_before_it_pauses() {
     scenario.operators[1].parallel = Some(1);
     scenario.duration = 60.0;
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
-    let paused = outcome.moves[0].paused_s.unwrap();
+    let paused = outcome.migrations[0].paused_s.unwrap();
     assert!((paused - 10.55 - 5.3).abs() < 0.2, "{paused}");
 }
 
 #[test]
-fn a_tumbling_window_is_moved_at_its_end_without_state() {
+fn a_tumbling_window_is_migrated_at_its_end_without_state() {
     let mut scenario = line(2, &[0], 100.0, 0.001);
     scenario.operators[0].arrivals = Arrivals::Even;
     scenario.operators[1].window = Some(Window { size: 300, slide: 300 });
     scenario.duration = 60.0;
     let outcome = run_as(scenario.clone(), || Once(AtomicUsize::new(0)));
-    assert_eq!(outcome.moves[0].bytes, 0.0);
-    assert!((outcome.moves[0].paused_s.unwrap() - 12.0).abs() < 0.1, "{:?}", outcome.moves[0]);
+    assert_eq!(outcome.migrations[0].bytes, 0.0);
+    assert!(
+        (outcome.migrations[0].paused_s.unwrap() - 12.0).abs() < 0.1,
+        "{:?}",
+        outcome.migrations[0]
+    );
     // A sliding one always has state.
     scenario.operators[1].window = Some(Window { size: 300, slide: 100 });
     let outcome = run_as(scenario.clone(), || Once(AtomicUsize::new(0)));
-    assert!(outcome.moves[0].bytes >= 200.0 * 200.0, "{:?}", outcome.moves[0]);
-    // One that does not end in time is moved with what it has.
+    assert!(outcome.migrations[0].bytes >= 200.0 * 200.0, "{:?}", outcome.migrations[0]);
+    // One that does not end in time is migrated with what it has.
     scenario.operators[1].window = Some(Window { size: 30_000, slide: 30_000 });
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
-    assert!(outcome.moves[0].bytes > 200.0 * 2_000.0, "{:?}", outcome.moves[0]);
+    assert!(outcome.migrations[0].bytes > 200.0 * 2_000.0, "{:?}", outcome.migrations[0]);
 }
 
 #[test]
-fn a_move_that_the_run_ends_in_is_recorded_without_an_end() {
+fn a_migration_that_the_run_ends_in_is_recorded_without_an_end() {
     let mut scenario = line(2, &[0], 10.0, 0.001);
     scenario.duration = 10.2;
     let outcome = run_as(scenario, || Once(AtomicUsize::new(0)));
-    assert_eq!(outcome.moves[0].ended_s, None);
+    assert_eq!(outcome.migrations[0].ended_s, None);
 }
 
 #[test]
@@ -207,4 +216,18 @@ fn memory_that_others_hold_is_counted_once() {
     let node = &views(scenario)[0].nodes[1];
     let free = node.capacity.memory - node.usage.unwrap()[Resource::Memory];
     assert_eq!(free, 5e8);
+}
+
+#[test]
+fn latencies_are_right_by_a_clock_that_has_drifted_by_far_more() {
+    // The worker's latency is from a moment on `ends` to one on b, whose clock is slow by 100 µs a second.
+    let mut scenario = line(2, &[0], 20.0, 0.001);
+    scenario.duration = 1_000.0;
+    scenario.nodes[2].clock_rate = 0.9999;
+    scenario.operators[2].nodes = vec![2];
+    let views = views(scenario);
+    let worker = &views.last().unwrap().replicas[1];
+    let latencies = worker.latencies_ms();
+    assert_eq!(latencies.len(), 10);
+    assert!(latencies.iter().all(|ms| (ms - 1.0).abs() < 6.1), "{latencies:?}");
 }
