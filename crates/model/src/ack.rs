@@ -3,8 +3,8 @@
 //! Invariant of a group: its count reaches zero once, after the last event it covers settled.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(shuttle)]
 use shuttle::sync::atomic::AtomicU64; // its interleavings are explored with the runtime's
@@ -70,20 +70,32 @@ pub struct AckGroup {
     failed: AtomicU64,
     shed: AtomicU64,
     cancelled: AtomicU64,
-    waiting: Box<dyn Awaits>,
+    waiting: Waiting,
+}
+
+/// Who waits for a group.
+enum Waiting {
+    One(Box<dyn Awaits>),
+    /// Several groups, for what was made of events of all of them: one event of each. Taken out when they
+    /// have been told, so that a long chain of groups is not dropped by recursion.
+    All(Mutex<Vec<Arc<AckGroup>>>),
 }
 
 impl AckGroup {
     /// A group held open by its creator, who calls [`settle`](Self::settle) once with one
     /// `Handled` event when everything of it has been emitted.
     pub fn open(number: u64, waiting: impl Awaits + 'static) -> Arc<Self> {
+        AckGroup::new(number, Waiting::One(Box::new(waiting)))
+    }
+
+    fn new(number: u64, waiting: Waiting) -> Arc<Self> {
         Arc::new(AckGroup {
             number,
             pending: AtomicU64::new(1),
             failed: AtomicU64::new(0),
             shed: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
-            waiting: Box::new(waiting),
+            waiting,
         })
     }
 
@@ -104,15 +116,64 @@ impl AckGroup {
             Fate::Shed => self.shed.fetch_add(n, AcqRel),
             Fate::Cancelled => self.cancelled.fetch_add(n, AcqRel),
         };
-        if self.pending.fetch_sub(n, AcqRel) == n {
-            self.waiting.settled(Settled {
-                group: self.number,
-                failed: self.failed.load(Acquire),
-                shed: self.shed.load(Acquire),
-                cancelled: self.cancelled.load(Acquire),
-            });
+        let mut settling = self.ended(n).into_iter().flatten().collect::<Vec<_>>();
+        while let Some((group, settled)) = settling.pop() {
+            group.note(&settled);
+            settling.extend(group.ended(1).into_iter().flatten());
         }
     }
+
+    /// `n` of its events ended. If they were the last, whoever waits is told, or returned if it is groups.
+    fn ended(&self, n: u64) -> Option<impl Iterator<Item = (Arc<AckGroup>, Settled)> + use<>> {
+        if self.pending.fetch_sub(n, AcqRel) != n {
+            return None;
+        }
+        let settled = self.settled();
+        match &self.waiting {
+            Waiting::One(waiting) => {
+                waiting.settled(settled);
+                None
+            }
+            Waiting::All(groups) => {
+                let groups = std::mem::take(&mut *lock(groups));
+                Some(groups.into_iter().map(move |group| (group, settled)))
+            }
+        }
+    }
+
+    fn settled(&self) -> Settled {
+        Settled {
+            group: self.number,
+            failed: self.failed.load(Acquire),
+            shed: self.shed.load(Acquire),
+            cancelled: self.cancelled.load(Acquire),
+        }
+    }
+
+    /// What has ended elsewhere counts here.
+    fn note(&self, settled: &Settled) {
+        self.failed.fetch_add(settled.failed, AcqRel);
+        self.shed.fetch_add(settled.shed, AcqRel);
+        self.cancelled.fetch_add(settled.cancelled, AcqRel);
+    }
+
+    fn is_stopped(self: &Arc<Self>) -> bool {
+        let mut group = self.clone();
+        loop {
+            let first = match &group.waiting {
+                Waiting::One(waiting) => return waiting.is_stopped(),
+                Waiting::All(groups) => lock(groups).first().cloned(),
+            };
+            match first {
+                Some(first) => group = first,
+                None => return false, // it has settled
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for AckGroup {
@@ -124,32 +185,16 @@ impl fmt::Debug for AckGroup {
     }
 }
 
-/// Several groups that wait for what was made of events of all of them: one event of each.
-struct Joined(Vec<Arc<AckGroup>>);
-
-impl Awaits for Joined {
-    fn settled(&self, settled: Settled) {
-        for group in &self.0 {
-            group.failed.fetch_add(settled.failed, AcqRel);
-            group.shed.fetch_add(settled.shed, AcqRel);
-            group.cancelled.fetch_add(settled.cancelled, AcqRel);
-            group.settle(1, Fate::Handled);
-        }
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.0.iter().any(|group| group.waiting.is_stopped())
-    }
-}
-
-/// What is owed for an event: whoever waits for it is told only when all that carries the obligation on has
-/// ended. [`Ev::hold`](crate::event::Ev::hold) gives it together with the event;
-/// [`Out::send_for`](crate::port::Out::send_for) carries it on; a clone is owed as well.
+/// What is owed for an event: its source hears of the event only when all that carries the obligation on
+/// has ended. [`Ev::hold`](crate::event::Ev::hold) gives it together with the event;
+/// [`Out::send_for`](crate::port::Out::send_for) carries it on to what was made of the event;
+/// [`settle`](Self::settle) says that the event has been dealt with. A clone is owed as well.
 ///
-/// Dropping it settles it: as handled, as failed while a panic unwinds, or as cancelled once the program
-/// was stopped. Where nobody waits for the event it is empty, and costs nothing.
+/// An obligation that is dropped counts as failed, so that an event that is lost is never acknowledged; or
+/// as cancelled, once the program was stopped. Where nobody waits for the event it is empty, and costs
+/// nothing.
 #[derive(Default)]
-#[must_use = "dropping an obligation settles it"]
+#[must_use = "an obligation that is dropped counts as failed"]
 pub struct Obligation(Option<Arc<AckGroup>>);
 
 impl Obligation {
@@ -169,15 +214,19 @@ impl Obligation {
         for obligation in obligations {
             if first.0.is_none() {
                 first = obligation;
-            } else if obligation.0.is_some() && !obligation.is_like(&first) {
+            } else if obligation.is_like(&first) {
+                obligation.settle(); // `first` is owed to the same
+            } else if obligation.0.is_some() {
                 others.push(obligation);
-            } // else dropped: `first` is owed to the same
+            }
         }
         if others.is_empty() {
             return first;
         }
-        let all = std::iter::once(first).chain(others);
-        let mut groups: Vec<_> = all.filter_map(|mut one| one.0.take()).collect();
+        let mut groups = Vec::with_capacity(others.len() + 1);
+        for mut one in std::iter::once(first).chain(others) {
+            groups.extend(one.0.take().into_iter().flat_map(dissolve));
+        }
         groups.sort_unstable_by_key(Arc::as_ptr);
         groups.dedup_by(|a, b| {
             let same = Arc::ptr_eq(a, b);
@@ -186,7 +235,7 @@ impl Obligation {
             }
             same
         });
-        Obligation(Some(AckGroup::open(0, Joined(groups))))
+        Obligation(Some(AckGroup::new(0, Waiting::All(Mutex::new(groups)))))
     }
 
     /// Whether the two are owed to the same.
@@ -204,10 +253,10 @@ impl Obligation {
         self.0.is_some()
     }
 
-    /// What came of the event has failed: whoever waits is told so.
-    pub fn fail(mut self) {
+    /// The event has been dealt with, and nothing else is owed for it here.
+    pub fn settle(mut self) {
         if let Some(group) = self.0.take() {
-            group.settle(1, Fate::Failed);
+            group.settle(1, Fate::Handled);
         }
     }
 
@@ -227,15 +276,28 @@ impl Clone for Obligation {
 impl Drop for Obligation {
     fn drop(&mut self) {
         if let Some(group) = self.0.take() {
-            let fate = if group.waiting.is_stopped() {
-                Fate::Cancelled
-            } else if std::thread::panicking() {
-                Fate::Failed
-            } else {
-                Fate::Handled
-            };
+            let fate = if group.is_stopped() { Fate::Cancelled } else { Fate::Failed };
             group.settle(1, fate);
         }
+    }
+}
+
+/// The groups that wait for one that stands for several, in its place, if nobody else knows of it: joined
+/// one by one, as a fold does, they must not become a chain.
+fn dissolve(group: Arc<AckGroup>) -> Vec<Arc<AckGroup>> {
+    match Arc::try_unwrap(group) {
+        Ok(group) => {
+            let settled = group.settled();
+            match group.waiting {
+                Waiting::All(groups) => {
+                    let groups = groups.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    groups.iter().for_each(|group| group.note(&settled));
+                    groups
+                }
+                Waiting::One(_) => vec![Arc::new(group)],
+            }
+        }
+        Err(shared) => vec![shared],
     }
 }
 
@@ -279,10 +341,10 @@ mod tests {
         let held = Obligation::of(Some(&group));
         group.settle(1, Fate::Handled);
         let copy = held.clone();
-        drop(held);
+        held.settle();
         assert!(told.lock().unwrap().is_empty());
-        copy.fail();
-        assert_eq!(told.lock().unwrap()[0].failed, 1);
+        drop(copy);
+        assert_eq!(told.lock().unwrap()[0].failed, 1, "it was dropped, and not dealt with");
     }
 
     #[test]
@@ -294,8 +356,8 @@ mod tests {
         let all = Obligation::all(owed.into_iter().chain([Obligation::default()]));
         assert!(told.lock().unwrap().is_empty());
         let carried = all.clone();
-        drop(all);
-        carried.fail();
+        all.settle();
+        drop(carried);
         let mut told = told.lock().unwrap().clone();
         told.sort_unstable_by_key(|told| told.group);
         assert_eq!(
@@ -312,8 +374,44 @@ mod tests {
         group.settle(1, Fate::Handled);
         let all = Obligation::all(owed);
         assert!(Arc::ptr_eq(all.group().unwrap(), &group));
-        drop(all);
+        all.settle();
         assert_eq!(told.lock().unwrap().len(), 1);
+        assert!(told.lock().unwrap()[0].is_clean());
+    }
+
+    const MANY: u64 = 100_000;
+
+    #[test]
+    fn obligations_joined_one_by_one_are_one_for_all() {
+        let told = Told::default();
+        let mut folded = Obligation::default();
+        for number in 0..MANY / 100 {
+            let group = group(number, &told);
+            let held = Obligation::of(Some(&group));
+            group.settle(1, Fate::Handled);
+            folded = Obligation::all([folded, held]);
+        }
+        assert!(told.lock().unwrap().is_empty());
+        folded.settle();
+        assert_eq!(told.lock().unwrap().len() as u64, MANY / 100);
+    }
+
+    #[test]
+    fn a_long_chain_of_groups_settles_and_is_dropped_without_recursion() {
+        let told = Told::default();
+        let groups = [group(1, &told), group(2, &told)];
+        let mut chain = Obligation::of(Some(&groups[0]));
+        let mut known = Vec::new();
+        for _ in 0..MANY {
+            chain = Obligation::all([chain, Obligation::of(Some(&groups[1]))]);
+            known.extend(chain.group().cloned()); // so that it is not dissolved
+        }
+        groups.iter().for_each(|group| group.settle(1, Fate::Handled));
+        assert!(!chain.group().unwrap().is_stopped());
+        chain.settle();
+        known.reverse();
+        drop(known);
+        assert_eq!(told.lock().unwrap().len(), 2);
     }
 
     #[test]

@@ -370,8 +370,7 @@ pub(crate) fn join(
     }
 }
 
-/// What is owed for several events together: the earliest deadline, and all who wait. Dropping the
-/// obligation settles what was not carried on.
+/// What is owed for several events together: the earliest deadline, and all who wait.
 pub fn all_of(duties: &Column<Duty>) -> (Option<Time>, Obligation) {
     let deadline = duties.runs().filter_map(|(duty, _)| duty.deadline).min();
     let owed = duties.runs().map(|(duty, _)| Obligation::of(duty.ack.as_ref()));

@@ -147,8 +147,10 @@ impl<'a, T> Ev<'a, T> {
     }
 
     /// Moves the event out, as [`take`](Self::take) does, together with what is owed for it: a source that
-    /// waits for the event to be acknowledged waits until the obligation is dropped, and until what it was
-    /// [carried on](crate::port::Out::send_for) to has been handled.
+    /// waits for the event to be acknowledged waits until the obligation is
+    /// [settled](crate::ack::Obligation::settle), and until what it was
+    /// [carried on](crate::port::Out::send_for) to has been handled. A held event that is dropped has
+    /// failed.
     #[inline]
     #[must_use]
     pub fn hold(self) -> Held<T> {

@@ -95,10 +95,13 @@ impl<T> Out<T> {
         self.filling.push(Some(event));
     }
 
-    /// Sends an event for what a handler [held](crate::event::Ev::hold): whoever waits for that waits for
-    /// this. If the handler fails, so has what it held.
+    /// Sends an event that was made of what a handler [held](crate::event::Ev::hold): whoever waits for that
+    /// waits for this too. Its deadline is that of the event that is being handled.
+    ///
+    /// If the handler fails afterwards, the event is withdrawn, and all that the obligation covers has
+    /// failed, whether or not the handler is tried again.
     pub fn send_for(&mut self, obligation: Obligation, event: T) {
-        if obligation.is_owed() {
+        if obligation.is_owed() && !self.flooded {
             self.held.push((self.len(), obligation));
         }
         self.send(event);
@@ -124,9 +127,9 @@ impl<T> Out<T> {
     /// Sends up to `max` events of an iterator. Returns how many there were.
     #[inline]
     pub fn send_all(&mut self, events: &mut impl Iterator<Item = T>, max: usize) -> usize {
-        let before = self.len();
+        let mut sent = 0; // not by `len`: what an event sends beyond `emit_max` is not kept
         loop {
-            let left = max - (self.len() - before);
+            let left = max - sent;
             if left == 0 {
                 return max;
             }
@@ -139,8 +142,10 @@ impl<T> Out<T> {
             let room = left.min(self.filling.capacity() - self.filling.len());
             let filled = self.filling.len();
             self.filling.extend(events.by_ref().take(room).map(Some));
-            if self.filling.len() - filled < room {
-                return self.len() - before;
+            let more = self.filling.len() - filled;
+            sent += more;
+            if more < room {
+                return sent;
             }
         }
     }
@@ -266,10 +271,9 @@ impl<T> Out<T> {
         while self.runs.last().is_some_and(|run| run.start >= self.mark) {
             self.runs.pop();
         }
-        while self.duties.pop_if(|(from, _)| *from >= self.mark).is_some() {}
-        while let Some((_, obligation)) = self.held.pop_if(|(at, _)| *at >= self.mark) {
-            obligation.fail();
-        }
+        // One that holds from the mark on holds for what is sent next.
+        while self.duties.pop_if(|(from, _)| *from > self.mark).is_some() {}
+        while self.held.pop_if(|(at, _)| *at >= self.mark).is_some() {} // dropped: it has failed
         if let Some((_, turns)) = &self.turns {
             turns.last.store(NO_PORT, Relaxed);
         }
@@ -277,7 +281,9 @@ impl<T> Out<T> {
 
     /// What is sent from now on is for an event that owes this, and not what its visit says.
     pub fn set_duty(&mut self, duty: &Duty) {
-        self.duties.push((self.len(), duty.clone()));
+        if self.duties.last().is_none_or(|(_, last)| last != duty) {
+            self.duties.push((self.len(), duty.clone()));
+        }
     }
 
     /// What is sent with the next chunks owes this, event by event.

@@ -633,6 +633,6 @@ where
     }
 
     fn allowance(&self, out: &Out<I>) -> usize {
-        out.allowance()
+        out.allowance().saturating_sub(out.len())
     }
 }

@@ -22,8 +22,9 @@ pub(crate) struct RunState {
     pub(crate) live: usize,
     /// Threads that have not ended.
     pub(crate) threads: usize,
-    /// So many of them are in sources that were left.
-    pub(crate) left: usize,
+    /// So many of them are in sources that were left; below zero for the moment until one that returned at
+    /// once is counted.
+    pub(crate) left: isize,
     pub(crate) quit: bool,
     /// Sources and inputs were closed: the end that follows is a drain's.
     pub(crate) closed: bool,
@@ -119,7 +120,8 @@ impl Core {
         let mut effects = Effects::default();
         for node in self.nodes() {
             let left = node.leave(self, &mut effects);
-            self.run.lock().left += usize::from(left);
+            self.run.lock().left += isize::from(left);
+            self.changed.notify_all();
         }
         self.watch(self.clock.now());
         self.dispatch(effects);

@@ -316,7 +316,7 @@ impl Running {
     fn summarise(self, ended: Ended) -> Summary {
         let core = &self.core;
         core.stop();
-        core.wait_until(Some(GRACE), |run| run.threads <= run.left);
+        core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
         core.farewell();
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);

@@ -48,7 +48,10 @@ struct Owed(VecDeque<(Obligation, usize)>);
 impl Owed {
     fn push(&mut self, obligation: Obligation) {
         match self.0.back_mut() {
-            Some((last, n)) if last.is_like(&obligation) => *n += 1, // one is owed for them all
+            Some((last, n)) if last.is_like(&obligation) => {
+                *n += 1;
+                obligation.settle(); // one is owed for them all
+            }
             _ => self.0.push_back((obligation, 1)),
         }
     }
@@ -91,9 +94,13 @@ impl<T> ByCount<T> {
             // They move on where they lie: this is what makes tumbling windows cheap.
             std::mem::replace(&mut self.held, VecDeque::with_capacity(held)).into()
         } else {
+            // The copies first: a `Clone` that panics leaves all as it was.
+            let staying = self.held.range(leaving..);
+            let copies: Vec<T> =
+                self.copy.iter().flat_map(|copy| staying.clone().map(copy)).collect();
             let mut events = Vec::with_capacity(held);
             events.extend(self.held.drain(..leaving));
-            events.extend(self.copy.iter().flat_map(|copy| self.held.iter().map(copy)));
+            events.extend(copies);
             events
         };
         let (start, len) = (self.start, events.len() as i64);

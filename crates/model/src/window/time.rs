@@ -161,19 +161,23 @@ impl<T, F> ByTime<T, F> {
             if start + size > watermark {
                 return;
             }
-            self.next = start + step;
-            let after = self.held.split_off(&(self.next, 0));
+            let next = start + step;
+            // The copies first: a `Clone` that panics leaves all as it was.
+            let mut copies = Vec::new();
+            if let Some(copy) = self.copy {
+                let staying = self.held.range((next, 0)..(start + size, 0));
+                copies.extend(staying.map(|(_, Held { event, obligation })| Held {
+                    event: copy(event),
+                    obligation: obligation.clone(),
+                }));
+            }
+            self.next = next;
+            let after = self.held.split_off(&(next, 0));
             let leaving = std::mem::replace(&mut self.held, after);
             let (mut events, mut owed) = (Vec::with_capacity(leaving.len()), Vec::new());
-            for Held { event, obligation } in leaving.into_values() {
+            for Held { event, obligation } in leaving.into_values().chain(copies) {
                 events.push(event);
                 owed.extend(Some(obligation).filter(Obligation::is_owed));
-            }
-            if let Some(copy) = self.copy {
-                for (_, Held { event, obligation }) in self.held.range(..(start + size, 0)) {
-                    events.push(copy(event));
-                    owed.extend(Some(obligation).filter(|owed| owed.is_owed()).cloned());
-                }
             }
             out.send_for(Obligation::all(owed), Window { start, end: start + size, events });
         }

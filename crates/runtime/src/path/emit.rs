@@ -56,7 +56,7 @@ impl<T: Send + 'static> Link<T> {
         if let Some(tap) = &self.tap {
             let _ = user::call(|| out.for_each(|event| tap(event)));
         }
-        let (columns, _held) = out.take_duties(&send.meta.duty);
+        let (columns, held) = out.take_duties(&send.meta.duty);
         let (mut filled, mut last) = out.take();
         let mut waits = false;
         match self.wires.as_slice() {
@@ -81,6 +81,7 @@ impl<T: Send + 'static> Link<T> {
                 waits = deliver_all(outlets, send);
             }
         }
+        held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
         if send.fills && last.capacity() == 0 {
             last = send.visit.cache.take();
         }
@@ -410,11 +411,12 @@ fn flush_in_turn<P: Ports>(
     let shared = &send.meta.duty;
     let mut stage = Stage { links, shared, runs: Vec::new(), held: Vec::new() };
     ports.each(&mut stage);
-    let Stage { links, mut runs, held: _held, .. } = stage;
+    let Stage { links, mut runs, held, .. } = stage;
     runs.sort_unstable_by_key(|run| run.turn);
     for run in &runs {
         ports.each(&mut SendRun { links, bundles, send: &mut send, run });
     }
+    held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
     send.sent
 }
 

@@ -330,17 +330,18 @@ impl<S: Source> SourceNode<S> {
 
     /// Room was granted.
     fn resume(&self, core: &Arc<Core>, visit: &mut Visit) {
-        let (mut task, stop) = {
+        let (mut task, hears) = {
             let mut state = self.state.lock();
             if state.phase != Phase::InLine {
                 return; // the program was stopped
             }
             let Some(task) = state.task.take() else { return };
             state.phase = Phase::Running;
-            (task, state.stop)
+            (task, state.stop || !state.settled.is_empty())
         };
         let in_line = task.links.resume(core, visit);
-        let goes_on = in_line == InLine::No && task.left == Pull::More && !stop;
+        // A source that is always in line is to hear what has settled all the same.
+        let goes_on = in_line == InLine::No && task.left == Pull::More && !hears;
         if goes_on && task.schedule.is_none() {
             self.pull(core, task, visit);
         } else {

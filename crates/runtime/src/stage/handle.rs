@@ -285,10 +285,11 @@ impl<H: Handler> Instance<H> {
         if H::IN_PLACE
             && let Some(handler) = &mut self.handler
         {
-            let (slots, columns) = chunk.parts_mut();
-            if let Some((duty, _)) = columns.duties().and_then(|duties| duties.first()) {
+            let (duty, _) = chunk.first_duty();
+            if chunk.columns().duties().is_some() || *duty != Duty::default() {
                 self.ports.each(&mut Owes(duty));
             }
+            let (slots, _) = chunk.parts_mut();
             for event in slots.iter_mut().filter_map(Option::take) {
                 handler.pass_one(event, &mut self.ports);
             }
@@ -395,6 +396,7 @@ impl<H: Handler> Stage<H> {
                 Next::Stop => break None,
             }
         };
+        instance.kept.drain(..).for_each(user::discard);
         let (done, at) = (progress.done(), progress.at);
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { batch, duty, together, done, at, retry_after };
@@ -509,7 +511,7 @@ impl<H: Handler> Stage<H> {
     /// Makes a handler anew after a panic.
     fn reset(&self, core: &Core, instance: &mut Instance<H>) {
         match self.make_handler(&instance.cx) {
-            Ok(handler) => user::discard(instance.handler.replace(handler)),
+            Ok(handler) => user::discard(instance.handler.replace(handler)), // what it held has failed
             Err(error) => core.report(format!(
                 "an instance of `{}` could not be made anew after a panic: {error}",
                 self.rules.name

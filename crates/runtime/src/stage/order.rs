@@ -102,6 +102,7 @@ impl<P: Ports> Order<P> {
         for (_, Deposit { ports, of }) in deposits {
             held += of.tally.ended();
             of.spent.settle(Fate::Cancelled);
+            of.together.settle(); // its events have been told of
             effects.discard(ports);
         }
         effects.discard(links);
@@ -129,8 +130,9 @@ impl<H: Handler> Stage<H> {
     #[must_use]
     pub(super) fn deposit(&self, instance: &mut Instance<H>, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
+        let spare = order.0.lock().spare.pop();
+        let fresh = spare.unwrap_or_else(H::Ports::new);
         let mut state = order.0.lock();
-        let fresh = state.spare.pop().unwrap_or_else(H::Ports::new);
         let ports = std::mem::replace(&mut instance.ports, fresh);
         state.deposits.insert(ticket, Deposit { ports, of });
         if ticket != state.next || state.busy {
@@ -177,7 +179,7 @@ impl<H: Handler> Stage<H> {
             let Deposited { tally, meta, spent, together, enqueued } = of;
             visit.end.get_or_insert_with(|| core.clock.now());
             let sent = own.flush(core, &mut ports, &meta, true, visit);
-            drop(together); // what was sent carries it on
+            together.settle(); // what was sent carries it on
             let waits = own.in_line() != InLine::No;
             let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
             let mut guard = self.state.lock();

@@ -76,10 +76,11 @@ impl<H: Handler> Stage<H> {
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
                 let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
                 self.settle(core, instance, left, settling, visit);
-                drop(together); // what was sent carries it on
+                together.settle(); // what was sent carries it on
             }
             // What it has done so far waits with what is to be tried again.
             Some(_) if instance.pending.is_some() => {
+                together.settle(); // by and by its events are
                 let mut guard = self.state.lock();
                 self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
                 self.changed(core, &mut guard, &mut visit.effects);
