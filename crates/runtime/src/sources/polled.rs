@@ -16,6 +16,7 @@ use crate::sync::{Condvar, Mutex, wait};
 type Next<T> = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<T>> + Send>;
 
 /// A source that is polled; see `stream` and `tokio_receiver`.
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Polled<T> {
     next: Next<T>,
     signal: Arc<Signal>,
