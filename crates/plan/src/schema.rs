@@ -481,7 +481,7 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         show: |validated| validated.admission.as_ref().map(Setting::show).unwrap_or_default(),
     },
     field!("rate", rate from rate, "of a source: events a second it sends at most"),
-    field!("stub", stub from stub, "swallow its events in its place; it is not even made"),
+    field!("stub", stub from stub, "a stub stands in for it: it is not made, and its events are dropped"),
 ];
 
 /// Of one end of a connector that a plan says something of.

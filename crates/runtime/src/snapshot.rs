@@ -72,6 +72,13 @@ impl Counts {
     }
 }
 
+/// The word for the reason.
+impl fmt::Display for Shed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// One stage at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Counts the words of a text: four stages, and a command line for nothing.
+//! Counts the words of a text: four stages, and a command line for free.
 //! `count` is the program, `text` is what it reads; this file joins its arguments to it.
 
 mod text;

@@ -33,8 +33,8 @@ fn map_and_try_map_send_what_they_return_and_an_error_costs_its_event() {
 
 #[test]
 fn filter_and_filter_map_send_on_what_they_keep() {
-    assert_eq!(sent(|app| app.filter("verb", |n: &u64| n % 5 == 0)), (vec![0, 5], 0, 10));
-    let halves = sent(|app| app.filter_map("verb", |n: u64| (n % 4 == 0).then_some(n / 2)));
+    assert_eq!(sent(|app| app.filter("verb", |n: &u64| n.is_multiple_of(5))), (vec![0, 5], 0, 10));
+    let halves = sent(|app| app.filter_map("verb", |n: u64| n.is_multiple_of(4).then_some(n / 2)));
     assert_eq!(halves, (vec![0, 2, 4], 0, 10));
 }
 

@@ -106,10 +106,11 @@ part! {
         ///
         /// The n-th event is due n / rate seconds after the first, whether the program can take it
         /// or not, and how long it is in the program counts from then: an event that a full queue
-        /// kept outside is late. What the source itself did not have in time is due when it has it.
+        /// kept outside is late. An event that the source itself did not have in time is due when
+        /// the source has it.
         rate: f64,
-        /// A stub stands in for it: it is not made, and its events are swallowed and count as
-        /// handled. It is there as it is by default.
+        /// Whether a stub stands in for it: the stage is not made, and its events are dropped and
+        /// count as handled. None does by default.
         stub: bool,
         /// Of a source or an input: how much what it sends matters to admission, the higher the
         /// more; 0 by default.

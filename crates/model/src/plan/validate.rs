@@ -438,8 +438,8 @@ impl Plan {
     ) -> StageSettings {
         let none = StagePlan::default();
         let own = self.stages.get(&*spec.name).unwrap_or(&none);
-        // A value for every stage does not hold for a stage that cannot have it; what is said of one
-        // stage by name does not.
+        // A value for every stage does not hold for a stage that cannot have it; a value of the
+        // stage itself that it cannot have is a mistake.
         let mut every = match spec.kind {
             Kind::Stage => StagePlan { tier: None, deadline: None, ..every.clone() },
             Kind::Source => StagePlan {

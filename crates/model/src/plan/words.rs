@@ -1,6 +1,7 @@
 //! The words of a plan: what happens at a full queue, how often a failing event is tried, what
 //! becomes of the state after a panic.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::Advice;
@@ -27,6 +28,24 @@ impl WhenFull {
         (WhenFull::DropNewest, "drop-newest"),
         (WhenFull::DropOldest, "drop-oldest"),
     ];
+}
+
+/// The word that plans use.
+impl fmt::Display for WhenFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(f, WhenFull::ALL, *self)
+    }
+}
+
+/// The word that plans use.
+impl fmt::Display for OnPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(f, OnPanic::ALL, *self)
+    }
+}
+
+fn shown<T: PartialEq>(f: &mut fmt::Formatter<'_>, all: &[(T, &str)], word: T) -> fmt::Result {
+    all.iter().filter(|(known, _)| *known == word).try_for_each(|(_, name)| f.pad(name))
 }
 
 /// How often an event that failed is tried again, and how long the instance waits before.
@@ -133,6 +152,14 @@ mod tests {
             Retry::new(4, Duration::from_millis(50)).backoff_max(Duration::from_millis(150));
         let waits: Vec<_> = (1..=4).map(|n| retry.wait_after(n).map(|d| d.as_millis())).collect();
         assert_eq!(waits, [Some(50), Some(100), Some(150), None]);
+    }
+
+    #[test]
+    fn words_are_shown_as_plans_spell_them() {
+        assert_eq!(
+            format!("{} {:>7}", WhenFull::DropNewest, OnPanic::Reset),
+            "drop-newest   reset"
+        );
     }
 
     #[test]

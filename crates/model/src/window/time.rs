@@ -116,8 +116,8 @@ impl<T: Clone, F> ByTime<T, F> {
 }
 
 impl<T, F> ByTime<T, F> {
-    /// How long a window stays open for late events: it closes when an event arrives whose time is the
-    /// window's end plus `lateness` or later. Zero by default.
+    /// Sets how long a window waits for events that come late: it closes when an event comes whose
+    /// time is its end plus `lateness`, or later. Zero by default.
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         ByTime { lateness, ..self }

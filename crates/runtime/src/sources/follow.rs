@@ -46,6 +46,7 @@ pub fn follow(path: impl AsRef<Path>) -> Follow {
 }
 
 /// See [`follow`].
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Follow {
     path: PathBuf,
     open: Option<Open>,
@@ -69,21 +70,18 @@ struct Open {
 
 impl Follow {
     /// Begins at the end of the file that is there, if one is: what stands in it is left out.
-    #[must_use]
     pub fn from_end(mut self) -> Self {
         self.from_end = true;
         self
     }
 
     /// Sets how long it waits at the end of the file before it looks again; 200 ms otherwise.
-    #[must_use]
     pub fn look_every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 
     /// Sets how many bytes a line may have, without its end, and what becomes of a longer one.
-    #[must_use]
     pub fn max_len(mut self, bytes: usize, long: LongLine) -> Self {
         self.line.set_max(bytes, long);
         self

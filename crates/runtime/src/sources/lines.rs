@@ -48,6 +48,7 @@ pub fn lines_of<R: Read + Send + 'static>(name: impl Into<PathBuf>, reader: R) -
 }
 
 /// See [`lines`].
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Lines<R> {
     reader: BufReader<R>,
     line: Line,
@@ -71,7 +72,6 @@ impl<R> Lines<R> {
     /// assert_eq!(summary.snapshot.stage("end").unwrap().counts.handled, 2);
     /// # Ok::<(), comporta_runtime::StartError>(())
     /// ```
-    #[must_use]
     pub fn max_len(mut self, bytes: usize, long: LongLine) -> Self {
         (self.line.max, self.line.long) = (bytes, long);
         self

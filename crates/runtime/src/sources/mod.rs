@@ -46,6 +46,7 @@ pub fn paced<I: Iterator>(per_second: f64, events: I) -> Paced<I> {
 
 /// See [`paced`].
 #[derive(Debug)]
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Paced<I> {
     events: I,
     gap_ns: f64,
@@ -88,6 +89,7 @@ pub fn every(gap: Duration) -> Ticks {
 
 /// See [`every`].
 #[derive(Debug)]
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Ticks {
     gap: Duration,
     start: Option<Time>,

@@ -16,6 +16,7 @@ use crate::sync::{Condvar, Mutex, wait};
 type Next<T> = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<T>> + Send>;
 
 /// A source that is polled; see `stream` and `tokio_receiver`.
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Polled<T> {
     next: Next<T>,
     signal: Arc<Signal>,
@@ -134,7 +135,8 @@ mod tests {
         let mut pulls = Vec::new();
         let mut out = Out::default();
         loop {
-            let left = source.pull(&mut out, Demand::new(events, Time::ZERO, 1)).unwrap();
+            let left = source.pull(&mut out, Demand::new(events, Time::ZERO, 1));
+            let left = left.expect("what is polled never fails");
             pulls.push(out.drain().collect());
             if left == Pull::End {
                 return pulls;
@@ -169,8 +171,8 @@ mod tests {
     #[test]
     fn a_channel_of_tokio_is_read_to_its_end_without_a_runtime_of_tokio() {
         let (sender, receiver) = tokio::sync::mpsc::channel(2);
-        let sends =
-            std::thread::spawn(move || (0..100).for_each(|n| sender.blocking_send(n).unwrap()));
+        let sends = move || (0..100).for_each(|n| sender.blocking_send(n).unwrap());
+        let sends = crate::sync::spawn("sends".to_owned(), sends).unwrap();
         let all: Vec<u32> = pulled(tokio_receiver(receiver), 7).into_iter().flatten().collect();
         sends.join().unwrap();
         assert!(all.into_iter().eq(0..100));

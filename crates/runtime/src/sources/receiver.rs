@@ -31,6 +31,7 @@ pub fn receiver<T: Send + 'static>(receiver: mpsc::Receiver<T>) -> Receiver<T> {
 
 /// See [`receiver`].
 #[derive(Debug)]
+#[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Receiver<T>(mpsc::Receiver<T>);
 
 impl<T: Send + 'static> Source for Receiver<T> {
