@@ -30,7 +30,7 @@ fn program(events: u64, sum: &Arc<AtomicU64>) -> App {
     let right = app.process("right", fails(1_100));
     let join = app.map("join", |n: u64| n);
     let sum = sum.clone();
-    let all = app.sink("all", move |n: u64| _ = sum.fetch_add(n, SeqCst));
+    let all = app.sink("sum", move |n: u64| _ = sum.fetch_add(n, SeqCst));
     let evens = app
         .sink("evens", |n: u64| if n.is_multiple_of(2) { Ok(()) } else { Err(Error::msg("odd")) });
     app.connect(numbers, split);
@@ -71,7 +71,7 @@ fn every_policy_loses_nothing() {
         assert_eq!(counts("right"), (split - right, right), "{choice}");
         let joined = 2 * split - left - right;
         assert_eq!(counts("join"), (joined, 0), "{choice}");
-        assert_eq!(counts("all"), (joined, 0), "{choice}");
+        assert_eq!(counts("sum"), (joined, 0), "{choice}");
         let (even, odd) = counts("evens");
         assert_eq!((even + odd, odd), (joined, events), "every odd number came twice: {choice}");
         let missing = |every: u64| (1..=events).filter(|n| n % every == 0).sum::<u64>();
