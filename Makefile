@@ -8,7 +8,7 @@ RUST_MIN := 1.95
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench doc deny tidy toolchain format lint docs tests examples models smoke
+.PHONY: help run test bench doc deny tidy msrv toolchain format lint docs tests features examples models smoke
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ help: ## this list
 run: toolchain ## build and run the main example: sessions, scans and alarms of a made-up web log
 	$(CARGO) run --release -p comporta-example-weblog
 
-test: toolchain format lint docs tests examples models smoke ## everything that must pass
+test: toolchain format lint docs tests features examples models smoke ## everything that must pass
 	@echo "all checks passed"
 
 bench: toolchain ## measure against peers, a few minutes
@@ -32,6 +32,10 @@ deny: toolchain ## licences and known faults of dependencies, if cargo-deny is t
 
 tidy: toolchain ## the rules of the house for source files
 	$(CARGO) run -q -p xtask -- tidy
+
+msrv: ## whether the oldest Rust that is promised builds it; rustup fetches that one
+	rustup toolchain install $(RUST_MIN) --profile minimal
+	$(CARGO) +$(RUST_MIN) check --workspace --all-targets
 
 # --- the parts of `test`, cheapest first
 
@@ -50,6 +54,13 @@ docs:
 # Doc-tests, the code blocks of README.md and the rules of the house (xtask) are among them.
 tests:
 	$(CARGO) test --workspace
+
+# Each feature alone, and what only features bring.
+features:
+	for feature in "" plan cli stream tokio; do \
+		$(CARGO) check -q -p comporta --no-default-features --features "$$feature" || exit 1; done
+	$(CARGO) test -q -p comporta-runtime --features stream,tokio --lib -- sources
+	$(CARGO) test -q -p comporta-runtime --features stream,tokio --doc -- sources
 
 # In release, as users run it: more events pass than a test in debug has time for.
 examples:

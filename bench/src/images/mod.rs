@@ -111,6 +111,7 @@ pub(crate) fn run(options: &Options) -> Report {
 }
 
 /// Prints the table and files its figures.
+// Long because a table is written column by column.
 fn tell(
     entrants: &[Entrant],
     series: &[Series<f64>],

@@ -248,6 +248,7 @@ fn measure(outcome: &Outcome, service: &Service, per_second: f64) -> Loaded {
     }
 }
 
+// Long because a table is written with the figures it files.
 fn tell_loads(
     service: &Service,
     taken: &[&'static Controller],

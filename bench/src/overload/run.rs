@@ -258,7 +258,7 @@ pub(crate) fn open(
     let summary = running.stop();
     let counts = summary.snapshot.stage("serve").expect("it is in the program").counts;
     outcome.shed += counts.shed_later();
-    outcome.full += counts.shed_at_door();
+    outcome.full += counts.shed_on_entry();
     outcome.handled = std::mem::take(&mut watch.handled.lock().expect("handlers do not panic"));
     outcome
 }

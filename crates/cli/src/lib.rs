@@ -152,6 +152,7 @@ enum Refusal {
 }
 
 /// Does what is asked of the program.
+// Long because each command that runs nothing is one arm.
 fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Refusal> {
     let compared;
     let said = match &verb {

@@ -22,7 +22,7 @@
 //! | to | see |
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
-//! | gather events | [Windows](#windows), [`windows`], [`batched`] |
+//! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
@@ -35,9 +35,22 @@
 //!
 //! # Stages
 //!
-//! A stage is a closure ([`App::map`], [`App::flat_map`], [`App::process`], [`App::sink`]) or a type
-//! with [`Stage`]. A type may keep state, and has a say when an instance begins and ends. The event
-//! is lent to it as an [`Ev`]: it reads it, or takes it.
+//! A stage is a closure or a type with [`Stage`].
+//!
+//! | verb | the closure | sends |
+//! |---|---|---|
+//! | [`map`](App::map), [`try_map`](App::try_map) | takes an event | what it returns |
+//! | [`filter`](App::filter), [`filter_map`](App::filter_map) | borrows it; takes it | the event; what it returns, if anything |
+//! | [`flat_map`](App::flat_map), [`try_flat_map`](App::try_flat_map) | takes an event | every item of what it returns |
+//! | [`inspect`](App::inspect), [`map_in_place`](App::map_in_place) | borrows it; changes it | the event |
+//! | [`process`](App::process) | takes an event and a port | what it sends |
+//! | [`sink`](App::sink) | takes an event | nothing |
+//!
+//! The `try_` verbs fail an event whose closure returns an error; in them `?` needs no annotation.
+//!
+//! A type may keep state, and has a say when an instance begins and ends. The event is lent to it as
+//! an [`Ev`]: it reads it, takes it, or [holds](Ev::hold) it beyond the call, with what is owed for it to a
+//! source that waits for its acknowledgement.
 //!
 //! ```
 //! use comporta::{App, Cx, Ev, Out, Plan, Ports, Result, Stage};
@@ -144,8 +157,8 @@
 //! # Sources and inputs
 //!
 //! A source is pulled when there is room for its events: any iterator, one of [`sources`], or your
-//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside the program; it says
-//! so when there is no room.
+//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside of the
+//! program; it waits for room, or gives the event back.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan};
@@ -158,7 +171,7 @@
 //! app.connect(double, show);
 //!
 //! let running = app.start(&Plan::new())?;
-//! sender.send(20)?; // waits for room; `try_send` gives the event back, `send_async` is a future
+//! sender.send(20)?; // waits for room; `try_send` gives the event back, `send_async` is a future, `send_timeout` waits so long
 //! sender.send(21)?;
 //! drop(sender); // no more handles: the input ends, and after it the program
 //! let summary = running.wait();
@@ -331,6 +344,8 @@
 //! can be retried and replayed only if its stage says [`retain`](StageRef::retain). A closure always
 //! takes its event; where the plan says that it is retried, a copy is kept by itself, if the events
 //! can be copied (not behind a local connector).
+//! An error may say that no other try would mend it ([`Error::permanent`]), or how long to wait
+//! ([`Error::retry_after`]).
 //!
 //! [`App::on_failure`] reports every event that fails while the program runs. A program run by `main`
 //! (feature `cli`) writes them to a file, `run --failures FILE`, a line of JSON each, and feeds them
@@ -390,7 +405,7 @@
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
 pub use comporta_model::ack::{Obligation, Settled};
-pub use comporta_model::error::{Error, Outcome, Result};
+pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::plan::{
@@ -405,8 +420,8 @@ pub use comporta_model::window as windows;
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, FailedEvent, Failure,
-    Latency, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageOf, StageRef,
-    StageSnapshot, StartError, Summary, sources, testing,
+    Latency, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot, StageFailures,
+    StageOf, StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

@@ -3,9 +3,39 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 /// Whatever went wrong in a handler, a factory or a program's `build`.
 pub struct Error(Box<dyn StdError + Send + Sync + 'static>);
+
+/// What an error says of another try, where the plan would make one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Nothing: it is tried again as the plan says.
+    #[default]
+    Usual,
+    /// No other try would do better: the event fails at once.
+    Permanent,
+    /// It is tried again after this wait, rather than the plan's; never after more than the plan's
+    /// longest.
+    After(Duration),
+}
+
+/// An error with advice. Inside of the box, so that `Result` stays as small as it is.
+#[derive(Debug)]
+struct Advised {
+    error: Box<dyn StdError + Send + Sync + 'static>,
+    advice: Advice,
+}
+
+impl fmt::Display for Advised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl StdError for Advised {}
 
 /// The result of a handler: `Ok(())`, or any error by `?`.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -16,10 +46,57 @@ impl Error {
         Error(message.to_string().into())
     }
 
-    /// The error inside, if it is an `E`.
+    /// An error that no other try would mend, such as a line that cannot be parsed: a plan's `retry`
+    /// skips it.
+    ///
+    /// ```
+    /// # use comporta_model::error::{Error, Result};
+    /// fn parse(text: &str) -> Result<u64> {
+    ///     Ok(text.parse().map_err(Error::permanent)?)
+    /// }
+    /// # assert_eq!(parse("x").unwrap_err().to_string(), "invalid digit found in string");
+    /// ```
+    pub fn permanent(error: impl Into<Error>) -> Self {
+        error.into().advised(Advice::Permanent)
+    }
+
+    /// An error that says how long to wait before the next try, as a service that is busy does. The
+    /// plan still says how often an event is tried, and the longest wait.
+    pub fn retry_after(error: impl Into<Error>, wait: Duration) -> Self {
+        error.into().advised(Advice::After(wait))
+    }
+
+    fn advised(self, advice: Advice) -> Self {
+        Error(Box::new(Advised { error: self.into_inner(), advice }))
+    }
+
+    /// Returns what the error says of another try.
+    #[must_use]
+    pub fn advice(&self) -> Advice {
+        self.0.downcast_ref::<Advised>().map_or(Advice::Usual, |advised| advised.advice)
+    }
+
+    fn inner(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        self.0.downcast_ref::<Advised>().map_or(&*self.0, |advised| &*advised.error)
+    }
+
+    fn into_inner(self) -> Box<dyn StdError + Send + Sync + 'static> {
+        match self.0.downcast::<Advised>() {
+            Ok(advised) => advised.error,
+            Err(error) => error,
+        }
+    }
+
+    /// Returns what caused the error inside, as [`std::error::Error::source`] does.
+    #[must_use]
+    pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner().source()
+    }
+
+    /// Returns the error inside, if it is an `E`.
     #[must_use]
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
-        self.0.downcast_ref()
+        self.inner().downcast_ref()
     }
 }
 
@@ -29,11 +106,23 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     }
 }
 
+impl From<Error> for Box<dyn StdError + Send + Sync> {
+    fn from(error: Error) -> Self {
+        error.into_inner()
+    }
+}
+
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Self {
+        error.into_inner()
+    }
+}
+
 impl fmt::Display for Error {
-    /// The message, and after it every cause: `open words.txt: no such file`.
+    /// The message, and after it every cause: `open words.txt: no such file`. `{:#}` is the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
+        write!(f, "{}", self.inner())?;
+        let mut cause = self.inner().source();
         while let Some(inner) = cause {
             write!(f, ": {inner}")?;
             cause = inner.source();
@@ -49,6 +138,12 @@ impl fmt::Debug for Error {
 }
 
 /// What a handler may return: `()`, or a `Result<(), E>` of any error.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "this returns `{Self}`",
+    note = "return `()`, or a `Result<(), E>` whose error converts into `comporta::Error`",
+    note = "handlers are not async: send what a task produces into an input (`App::input`, `Sender::send_async`), or make a source of a stream (`sources::stream`)"
+)]
 pub trait Outcome {
     /// The one form the runtime looks at.
     #[doc(hidden)]
@@ -81,5 +176,38 @@ mod tests {
         let error = parse().unwrap_err();
         assert_eq!(error.to_string(), "invalid digit found in string");
         assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
+    }
+
+    #[test]
+    fn advice_travels_with_an_error_and_hides_nothing_of_it() {
+        let parse = || "x".parse::<u32>();
+        let error = Error::permanent(parse().unwrap_err());
+        assert_eq!(
+            (error.advice(), error.to_string().as_str()),
+            (Advice::Permanent, "invalid digit found in string")
+        );
+        assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
+        let wait = Duration::from_secs(2);
+        let again = Error::retry_after(error, wait); // the last word counts
+        assert_eq!(again.advice(), Advice::After(wait));
+        assert!(Box::<dyn StdError>::from(again).is::<std::num::ParseIntError>());
+        assert_eq!(Error::msg("plain").advice(), Advice::Usual);
+        assert_eq!(size_of::<Result>(), size_of::<Box<dyn StdError>>());
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("open words.txt")]
+    struct Open(#[source] std::io::Error);
+
+    #[test]
+    fn an_error_shows_its_cause_and_goes_on_as_any_other() {
+        let error = Error::from(Open(std::io::Error::other("no such file")));
+        assert_eq!(
+            format!("{error} {error:#}"),
+            "open words.txt: no such file open words.txt: no such file"
+        );
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("no such file"));
+        let boxed: Box<dyn StdError + Send + Sync> = error.into();
+        assert!(boxed.is::<Open>());
     }
 }

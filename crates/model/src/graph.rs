@@ -2,10 +2,15 @@
 //! `Graph::check` gives every fault at once, or the `Topology` the runtime builds on.
 //! Long because of its tests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How many characters the name of a program or a stage may have.
+pub const NAME_MAX: usize = 128;
+/// How many characters of a longer one a message shows.
+const NAME_BEGIN: usize = 32;
 
 /// A stage of a graph, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +110,8 @@ pub struct Connector {
     pub route: Route,
     /// The events cannot leave the process.
     pub local: bool,
+    /// There may be another with one end, of the same port and to the same stage.
+    pub again: bool,
 }
 
 /// Stages joined by connectors.
@@ -118,6 +125,8 @@ pub struct Graph {
     pub connectors: Vec<Connector>,
     /// Mistakes seen while it was built, reported by [`check`](Self::check).
     pub faults: Vec<GraphFault>,
+    /// What was seen while it was built, works, and may surprise.
+    pub warnings: Vec<GraphWarning>,
 }
 
 /// A mistake in a graph.
@@ -166,6 +175,14 @@ pub enum GraphFault {
         /// The name.
         name: Arc<str>,
     },
+    /// A name that is too long to be shown.
+    #[error("the name `{begin}...` has {length} characters: use at most {NAME_MAX}")]
+    LongName {
+        /// How it begins.
+        begin: String,
+        /// Its length.
+        length: usize,
+    },
     /// A stage without producers.
     #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]
     Unfed {
@@ -177,6 +194,16 @@ pub enum GraphFault {
     NoEnd {
         /// The port, as `stage.port`.
         from: String,
+    },
+    /// Everything would be sent there twice.
+    #[error(
+        "`{from}` is connected to `{to}` twice, so that every event would arrive there twice: connect it once, or use `connect_again` if that is meant"
+    )]
+    ConnectedTwice {
+        /// The port, as `stage.port`.
+        from: String,
+        /// The stage.
+        to: Arc<str>,
     },
     /// A handle of another app.
     #[error("a handle of another app was used in `{app}`: connect only stages of one app")]
@@ -222,6 +249,8 @@ pub enum GraphWarning {
     Cycle(Vec<Arc<str>>),
     /// What is sent there is discarded and counted.
     Unconnected(String),
+    /// `flat_map` over a `Result` drops its errors.
+    FlatMapOfResult(Arc<str>),
 }
 
 impl fmt::Display for GraphWarning {
@@ -235,12 +264,17 @@ impl fmt::Display for GraphWarning {
             GraphWarning::Unconnected(port) => {
                 write!(f, "the port `{port}` is not connected: what is sent there is discarded")
             }
+            GraphWarning::FlatMapOfResult(name) => write!(
+                f,
+                "`{name}` is a `flat_map` over a `Result`: errors are dropped, and their events count as handled; use `try_map` or `try_flat_map`"
+            ),
         }
     }
 }
 
 /// What a valid graph looks like to the runtime.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Topology {
     /// For each stage, its component: stages that reach each other share one.
     pub component: Vec<usize>,
@@ -279,6 +313,7 @@ impl Graph {
         copies: impl Fn(StageId, usize) -> bool,
     ) -> Result<Topology, Vec<GraphFault>> {
         let mut faults = self.faults.clone();
+        faults.extend(too_long(&self.name));
         if self.name.chars().any(char::is_control) {
             faults.push(GraphFault::BadAppName { name: self.name.clone() });
         }
@@ -308,7 +343,9 @@ impl Graph {
             if *times == 2 {
                 faults.push(GraphFault::SameName { name: name.clone() });
             }
-            if !is_name(&name) {
+            if let Some(fault) = too_long(&name) {
+                faults.push(fault);
+            } else if !is_name(&name) {
                 faults.push(GraphFault::BadName { name: name.clone() });
             }
             if reserved(&name).is_some() {
@@ -341,10 +378,20 @@ impl Graph {
     ) {
         let mut times: Vec<((StageId, usize), usize)> = Vec::new();
         let mut seen: HashMap<(StageId, usize), usize> = HashMap::new();
+        let mut ends = HashSet::new();
         for connector in &self.connectors {
             let from = (connector.from, connector.port);
             if connector.to.is_empty() {
                 faults.push(GraphFault::NoEnd { from: self.port_name(from.0, from.1) });
+            }
+            if let [to] = *connector.to
+                && connector.route == Route::One
+                && !ends.insert((from, to))
+                && !connector.again
+            {
+                let to = self.stages[to.index()].name.clone();
+                let from = self.port_name(from.0, from.1);
+                faults.push(GraphFault::ConnectedTwice { from, to });
             }
             let at = *seen.entry(from).or_insert(times.len());
             match times.get_mut(at) {
@@ -380,6 +427,7 @@ impl Graph {
             })
             .collect();
         warnings.extend(self.unconnected().map(GraphWarning::Unconnected));
+        warnings.extend(self.warnings.iter().cloned());
         let depth = depths(&next, &component, &members);
         Topology { component, cyclic, depth, warnings }
     }
@@ -406,6 +454,13 @@ impl Graph {
                 .map(move |(port, _)| self.port_name(StageId(stage), port))
         })
     }
+}
+
+/// Refuses a name that nobody could read in a table or a message.
+fn too_long(name: &str) -> Option<GraphFault> {
+    let length = name.chars().count();
+    let begin = || name.chars().take(NAME_BEGIN).collect();
+    (length > NAME_MAX).then(|| GraphFault::LongName { begin: begin(), length })
 }
 
 fn is_name(name: &str) -> bool {
@@ -506,9 +561,11 @@ mod tests {
                     to: vec![StageId(to)],
                     route: Route::One,
                     local: false,
+                    again: false,
                 })
                 .collect(),
             faults: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -548,9 +605,36 @@ mod tests {
         bad.stages[1].batched = Some((0, Duration::ZERO));
         let faults = bad.check(|_, _| false).unwrap_err();
         let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        assert_eq!(lines.len(), 4, "{lines:#?}");
+        assert_eq!(lines.len(), 5, "{lines:#?}");
         assert!(lines[0].contains("two stages are called `s0`"));
         assert!(lines[2].contains("nothing sends to the stage `s2`"));
-        assert!(lines[3].contains("connected 2 times"));
+        assert!(lines[3].contains("`s0` is connected to `s0` twice"), "{lines:#?}");
+        assert!(lines[4].contains("connected 2 times"));
+    }
+
+    #[test]
+    fn a_port_is_joined_to_a_stage_twice_only_if_that_is_asked_for() {
+        let mut joined = graph(&[(0, 1), (0, 2), (0, 1)], 3);
+        let fault = GraphFault::ConnectedTwice { from: "s0".into(), to: "s1".into() };
+        assert_eq!(joined.check(|_, _| true).unwrap_err(), [fault]);
+        joined.connectors[2].again = true;
+        assert!(joined.check(|_, _| true).is_ok());
+        joined.connectors[2].again = false;
+        joined.connectors[2].route = Route::RoundRobin; // ends that take turns may be named often
+        assert!(joined.check(|_, _| true).is_ok());
+    }
+
+    #[test]
+    fn a_name_has_a_length_that_can_be_shown() {
+        let mut named = graph(&[(0, 1)], 2);
+        named.stages[1].name = "x".repeat(NAME_MAX).into();
+        assert!(named.check(|_, _| true).is_ok());
+        named.stages[1].name = "\u{fc}".repeat(100_000).into();
+        named.name = "y".repeat(NAME_MAX + 1).into();
+        let faults = named.check(|_, _| true).unwrap_err();
+        let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].ends_with("has 129 characters: use at most 128"), "{lines:?}");
+        assert!(lines[1].len() < 200 && lines[1].contains("has 100000 characters"), "{lines:?}");
     }
 }

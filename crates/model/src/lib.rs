@@ -9,6 +9,7 @@
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |
+//! | [`verbs`] | closures that filter, or may fail |
 //! | [`window`] | stages that gather events by count or by event time |
 //! | [`source`] | where events come from |
 //! | [`graph`] | stages joined by connectors; what makes a graph valid |
@@ -23,6 +24,7 @@ pub mod column;
 pub mod chunk;
 pub mod port;
 pub mod stage;
+pub mod verbs;
 pub mod window;
 pub mod source;
 pub mod graph;

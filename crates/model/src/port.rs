@@ -2,9 +2,11 @@
 //! `Out<T>` is a stage's only port, or a field of a struct with `#[derive(Ports)]`.
 //! It collects what one visit emits; the runtime hands it on when the visit ends, and withdraws
 //! what a failed event had emitted.
+//! Long because a port, its handle and the structs of ports are read together.
 //! Invariant: events before `mark` belong to events already handled; those after it can be withdrawn.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -453,6 +455,19 @@ impl<T> Clone for Port<T> {
     }
 }
 impl<T> Copy for Port<T> {}
+
+impl<T> PartialEq for Port<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.of, self.index) == (other.of, other.index)
+    }
+}
+impl<T> Eq for Port<T> {}
+
+impl<T> Hash for Port<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.of, self.index).hash(state);
+    }
+}
 
 impl<T> fmt::Debug for Port<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -429,6 +429,16 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("retry.tries", tries from retry.tries, "how often an event is tried in all"),
     field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles"),
     field!("retry.backoff_max", backoff_max from retry.backoff_max, "the longest wait"),
+    Field {
+        key: "retry.jitter",
+        about: "whether each wait is shortened by chance, to no less than half",
+        set: |part, node, text| {
+            part.jitter = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.jitter.is_some(),
+        show: |validated| if validated.retry.jitter { String::new() } else { false.show() },
+    },
     field!("emit_max", emit_max from emit_max, "events one event may emit before it fails"),
     Field {
         key: "failures_max",

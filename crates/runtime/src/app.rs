@@ -7,7 +7,7 @@ use std::any::{Any, type_name};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use comporta_model::chunk::ChunkQueue;
 use comporta_model::column::Columns;
-use comporta_model::error::{Outcome, Result};
+use comporta_model::error::Result;
 use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
@@ -23,12 +23,13 @@ use comporta_model::graph::{
 use comporta_model::plan::{Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
-use comporta_model::stage::{Cx, Handler, IntoStage, Many, Mapped, One, Stage, Sunk, Updated};
+use comporta_model::stage::{Cx, Handler, IntoStage, Stage};
 use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 
 use crate::core::Core;
 use crate::env::{Clock, cpus};
 use crate::failed_event::{AnyCodec, Codec, OnFailure};
+use crate::log;
 use crate::node::Node;
 use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
@@ -56,7 +57,7 @@ use crate::wiring::Declared;
 ///
 /// /// A part of a graph is built by a function.
 /// fn odd_squares(app: &App, numbers: impl AsPort<u64>) -> Port<u64> {
-///     let odd = app.flat_map("odd", |n: u64| (n % 2 == 1).then_some(n));
+///     let odd = app.filter("odd", |n: &u64| n % 2 == 1);
 ///     let square = app.map("square", |n: u64| n * n);
 ///     app.connect(numbers, odd);
 ///     app.connect(odd, square);
@@ -132,6 +133,26 @@ impl<I, P: Ports> Clone for StageRef<'_, I, P> {
     }
 }
 impl<I, P: Ports> Copy for StageRef<'_, I, P> {}
+
+impl<I, P: Ports> PartialEq for StageRef<'_, I, P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+impl<I, P: Ports> Eq for StageRef<'_, I, P> {}
+
+impl<I, P: Ports> Hash for StageRef<'_, I, P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
+
+/// The name of the stage.
+impl<I, P: Ports> fmt::Display for StageRef<'_, I, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.app.inner.borrow().graph.stages[self.key.stage.index()].name)
+    }
+}
 
 impl<I, P: Ports> Deref for StageRef<'_, I, P> {
     type Target = P::Refs;
@@ -225,7 +246,7 @@ impl App {
     pub fn stage<M, S>(&self, name: impl Into<String>, stage: S) -> StageOf<'_, S::Handler>
     where
         S: IntoStage<M>,
-        S::Handler: Clone + Sync,
+        S::Handler: Replicate,
     {
         let model = stage.into_handler();
         let group = model.group();
@@ -245,65 +266,8 @@ impl App {
         self.add_stage(name.into(), None, Box::new(move |cx| Ok(factory(cx)?.into_handler())))
     }
 
-    /// A stage that takes an event and sends any number through one port.
-    pub fn process<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
-    where
-        I: Send + 'static,
-        O: Send + 'static,
-        R: Outcome + 'static,
-        F: FnMut(I, &mut Out<O>) -> R + Clone + Send + Sync + 'static,
-    {
-        self.stage(name, call)
-    }
-
-    /// A stage that takes an event and sends one.
-    pub fn map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
-    where
-        I: Send + 'static,
-        O: Send + 'static,
-        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
-    {
-        self.plain(name, Mapped::<F, I, O, One>::new(call))
-    }
-
-    /// A stage that changes events in place and sends them on: the cheapest kind, since whole
-    /// chunks travel on without being copied.
-    pub fn map_in_place<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
-    where
-        I: Send + 'static,
-        R: Outcome + 'static,
-        F: FnMut(&mut I) -> R + Clone + Send + Sync + 'static,
-    {
-        let model = Updated::<F, I, R>::new(call);
-        self.add_stage(name.into(), None, Box::new(move |_| Ok(model.clone())))
-    }
-
-    /// A stage that takes an event and sends all that an iterator gives: a `Vec`, an `Option`, ...
-    pub fn flat_map<I, O, F>(
-        &self,
-        name: impl Into<String>,
-        call: F,
-    ) -> StageRef<'_, I, Out<O::Item>>
-    where
-        I: Send + 'static,
-        O: IntoIterator + 'static,
-        O::Item: Send + 'static,
-        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
-    {
-        self.plain(name, Mapped::<F, I, O, Many>::new(call))
-    }
-
-    /// A stage that takes an event and sends nothing.
-    pub fn sink<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, ()>
-    where
-        I: Send + 'static,
-        R: Outcome + 'static,
-        F: FnMut(I) -> R + Clone + Send + Sync + 'static,
-    {
-        self.plain(name, Sunk::<F, I, R>::new(call))
-    }
-
-    fn plain<S: Stage + Clone + Sync>(
+    /// A stage of a verb: its instances are copies of `stage`.
+    pub(crate) fn plain<S: Stage + Clone + Sync>(
         &self,
         name: impl Into<String>,
         stage: S,
@@ -374,9 +338,20 @@ impl App {
     }
 
     /// Joins a port to a stage. The event type can be copied and serialised, so that any plan may
-    /// separate the two.
+    /// separate the two. A type that borrows, such as `&str`, cannot be read back (the compiler finds
+    /// its `Deserialize` "not general enough"): send one that owns, such as `String`.
+    ///
+    /// A port joined to several stages sends a copy to each. Joined to one stage twice it would send
+    /// everything there twice, which is a mistake of the graph unless it is
+    /// [asked for](Self::connect_again).
     pub fn connect<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
         self.join(from.as_port(), [to], Way::First, Some(Codec::new()));
+    }
+
+    /// Joins a port once more to a stage it is joined to: the stage then gets another copy of every
+    /// event.
+    pub fn connect_again<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
+        self.join(from.as_port(), [to], Way::Again, Some(Codec::new()));
     }
 
     /// Joins a port to a stage that must share its process: any `Send` type, such as a socket.
@@ -604,6 +579,8 @@ impl App {
     ) -> std::result::Result<Arc<Core>, StartError> {
         let topology = self.topology()?;
         let settings = self.settings(plan)?;
+        let name = self.inner.borrow().graph.name.clone();
+        topology.warnings.iter().for_each(|warning| log::warn(&name, warning));
         let Inner { graph, entries, wiring, registry, admissions, on_failure, .. } =
             self.inner.into_inner();
         let named = (registry, admissions);
@@ -620,7 +597,7 @@ impl App {
         Ok(core)
     }
 
-    fn add_stage<H: Handler>(
+    pub(crate) fn add_stage<H: Handler>(
         &self,
         name: String,
         group: Option<(usize, Duration)>,
@@ -649,6 +626,11 @@ impl App {
         inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
         inner.entries.push(Entry { build: Box::new(build), extras: Extras::default() });
         StageKey { app: self.identity(), stage }
+    }
+
+    /// Notes something that works but may surprise; [`check`](Self::check) returns it.
+    pub(crate) fn warn(&self, warning: GraphWarning) {
+        self.inner.borrow_mut().graph.warnings.push(warning);
     }
 
     fn identity(&self) -> u64 {
@@ -682,8 +664,9 @@ impl App {
             return;
         }
         let to: Vec<StageId> = ends.iter().map(|end| end.stage).collect();
+        let again = matches!(way, Way::Again);
         let (route, edge_route) = match way {
-            Way::First => (Route::One, route::Route::First),
+            Way::First | Way::Again => (Route::One, route::Route::First),
             Way::RoundRobin => {
                 (Route::RoundRobin, route::Route::RoundRobin(Arc::new(AtomicUsize::new(1))))
             }
@@ -700,15 +683,28 @@ impl App {
         let edge = Edge { to: to.clone(), route: edge_route, copy };
         inner.wiring.edges.entry(at).or_default().push(Box::new(edge));
         let (stage, local) = (from.of.stage, copy.is_none());
-        inner.graph.connectors.push(Connector { from: stage, port: from.index, to, route, local });
+        let connector = Connector { from: stage, port: from.index, to, route, local, again };
+        inner.graph.connectors.push(connector);
     }
 }
+
+/// What [`App::stage`] asks of a stage: its instances are copies. Everything that is `Clone` and `Sync`
+/// has it.
+#[diagnostic::on_unimplemented(
+    message = "a plan cannot make instances of this stage: `{Self}` is not `Clone` and `Sync`",
+    note = "derive `Clone` for the stage, or have each instance made: `app.stage_with(name, |_| Ok(MyStage::new()))`"
+)]
+pub trait Replicate: Clone + Sync {}
+#[diagnostic::do_not_recommend]
+impl<T: Clone + Sync> Replicate for T {}
 
 /// A handle to a stage run by `H`.
 pub type StageOf<'a, H> = StageRef<'a, <H as Handler>::Item, <H as Handler>::Ports>;
 
 enum Way<T> {
     First,
+    /// As `First`, and there may be another of the same port and stage.
+    Again,
     RoundRobin,
     ByKey(route::KeyFn<T>),
 }

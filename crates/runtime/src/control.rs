@@ -1,7 +1,7 @@
 //! Changing how a program runs while it runs. What is said here goes with the plan: a policy may
 //! change it again, and the next one begins with it.
 
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::fmt;
 
 use comporta_model::graph::StageId;
@@ -59,6 +59,15 @@ pub enum ControlError {
     Threads(String),
     /// A policy said it while it was called: it acts through the control it is handed.
     ByPolicy,
+    /// The events of a stage were asked for as another type.
+    WrongType {
+        /// The stage.
+        stage: String,
+        /// What it takes.
+        takes: &'static str,
+        /// What was asked for.
+        asked: &'static str,
+    },
 }
 
 impl fmt::Display for ControlError {
@@ -73,11 +82,21 @@ impl fmt::Display for ControlError {
             ControlError::ByPolicy => {
                 f.write_str("a policy acts through the control it is handed, while it is called")
             }
+            ControlError::WrongType { stage, takes, asked } => {
+                write!(f, "`{stage}` takes `{takes}`, not `{asked}`")
+            }
         }
     }
 }
 
-impl std::error::Error for ControlError {}
+impl std::error::Error for ControlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ControlError::Plan(fault) => fault.source(), // the fault itself is what is shown
+            _ => None,
+        }
+    }
+}
 
 impl From<PlanFault> for ControlError {
     fn from(fault: PlanFault) -> Self {
@@ -326,20 +345,22 @@ impl Control {
         Ok(self.core.node(self.stage(stage)?.0).failures())
     }
 
-    /// Takes out the failed events of a stage with the events that are still there. Empty if `T`
-    /// is not what the stage takes.
+    /// Takes out the failed events of a stage with the events that are still there.
     ///
     /// # Errors
-    /// For an unknown stage.
+    /// For an unknown stage, one without a queue, or a `T` that is not what the stage takes. Nothing
+    /// is taken then.
     pub fn take_failures<T: 'static>(
         &self,
         stage: &str,
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
-        let node = self.core.node(self.stage(stage)?.0);
-        Ok(node
-            .take_failures(TypeId::of::<T>())
-            .downcast()
-            .map_or_else(|_| Vec::new(), |taken| *taken))
+        let id = self.queue(stage)?;
+        let taken = self.core.node(id.0).take_failures(TypeId::of::<T>()).downcast();
+        taken.map(|taken| *taken).map_err(|_| ControlError::WrongType {
+            stage: stage.to_owned(),
+            takes: self.core.graph.stages[id.index()].takes,
+            asked: type_name::<T>(),
+        })
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there

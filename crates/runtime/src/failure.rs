@@ -20,6 +20,8 @@ pub enum Reason {
     Flood(usize),
 }
 
+impl std::error::Error for Reason {}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,6 +48,15 @@ pub struct Failure {
     /// Whether the event itself is still there, so that it can be replayed. It is not when the
     /// handler took it and the stage does not retain.
     pub replayable: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.attempts {
+            0 | 1 => write!(f, "{}", self.reason),
+            attempts => write!(f, "{} ({attempts} tries)", self.reason),
+        }
+    }
 }
 
 pub(crate) struct Failed<T> {

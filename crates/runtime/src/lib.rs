@@ -2,7 +2,7 @@
 //!
 //! | part | where |
 //! |---|---|
-//! | what a program is made of | [`App`], `app` |
+//! | what a program is made of | [`App`], `app`; a stage from a closure, `verbs` |
 //! | one event's walk, a hop per file | `path`, and in the middle `stage` |
 //! | the one way into user code, and what is handed over before | `user`, `effects` |
 //! | what all parts share; how stages are joined; the end of a run | `core`, `node`, `wiring`, `run_state` |
@@ -23,6 +23,7 @@ mod sync;
 mod env;
 mod log;
 mod app;
+mod verbs;
 mod start_error;
 mod core;
 mod node;
@@ -58,7 +59,7 @@ pub mod testing;
 #[cfg(all(test, shuttle))]
 mod models;
 
-pub use app::{App, StageOf, StageRef};
+pub use app::{App, Replicate, StageOf, StageRef};
 pub use control::{Control, ControlError};
 pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
@@ -67,7 +68,7 @@ pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
-pub use running::{Ended, Running, Summary};
+pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
 pub use stage::permits::Shed;
 pub use start_error::StartError;

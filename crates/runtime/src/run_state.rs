@@ -27,6 +27,8 @@ pub(crate) struct RunState {
     pub(crate) quit: bool,
     /// Sources and inputs were closed: the end that follows is a drain's.
     pub(crate) closed: bool,
+    /// A source ended because it failed.
+    pub(crate) source_failed: bool,
     /// The program was stopped.
     pub(crate) stopped: bool,
     /// What is to be called at the end.
@@ -132,6 +134,12 @@ impl Core {
         } else {
             run.problems_more += 1;
         }
+    }
+
+    /// A source failed, and has ended.
+    pub(crate) fn source_failed(&self, name: &str, message: &str) {
+        self.run.lock().source_failed = true;
+        self.report(format!("the source `{name}` failed: {message}"));
     }
 
     pub(crate) fn run_state(&self) -> MutexGuard<'_, RunState> {

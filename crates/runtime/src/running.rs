@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::control::Control;
 use crate::core::Core;
 use crate::effects::Effects;
+use crate::failure::{Failure, Reason};
 use crate::policy_host::InstallError;
 use crate::run_state::RunState;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, StageSnapshot};
 use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex};
 use crate::user;
@@ -30,6 +31,9 @@ pub struct Running {
 pub enum Ended {
     /// Every source ended and every event settled.
     Complete,
+    /// As [`Complete`](Self::Complete), but a source ended because it failed: there may have been more
+    /// events. [`Summary::problems`] says why.
+    SourceFailed,
     /// A handler called `quit`.
     Quit,
     /// It was drained: sources were closed, and what was in it settled.
@@ -42,6 +46,7 @@ pub enum Ended {
 
 /// What a run did.
 #[must_use]
+#[non_exhaustive]
 pub struct Summary {
     /// How it came to its end.
     pub ended: Ended,
@@ -51,6 +56,8 @@ pub struct Summary {
     pub problems: Vec<String>,
     /// Stages whose handlers had not returned when the run was given up.
     pub stuck: Vec<String>,
+    /// What failed, and why, for each stage of which any event did.
+    pub failures: Vec<StageFailures>,
     result: Option<Box<dyn Any + Send>>,
 }
 
@@ -69,6 +76,69 @@ impl Summary {
     }
 }
 
+/// The events of a stage that failed, by their reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageFailures {
+    /// The stage.
+    pub stage: String,
+    /// How many of its events failed for good.
+    pub failed: u64,
+    /// How many further tries were made.
+    pub retried: u64,
+    /// Each reason of the failures that are still kept, in the order first seen, and how often.
+    pub reasons: Vec<(Reason, u64)>,
+}
+
+impl StageFailures {
+    fn of(stage: &StageSnapshot, failures: Vec<Failure>) -> Self {
+        let mut reasons: Vec<(Reason, u64)> = Vec::new();
+        for failure in failures {
+            match reasons.iter_mut().find(|(known, _)| *known == failure.reason) {
+                Some((_, times)) => *times += 1,
+                None => reasons.push((failure.reason, 1)),
+            }
+        }
+        let counts = &stage.counts;
+        let (failed, retried) = (counts.failed, counts.retried);
+        StageFailures { stage: stage.name.clone(), failed, retried, reasons }
+    }
+}
+
+/// How many reasons of a stage are shown.
+const REASONS_SHOWN: usize = 3;
+
+impl fmt::Display for StageFailures {
+    /// A line for the stage, and one for each of the first reasons.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "failed: {} events of `{}`", self.failed, self.stage)?;
+        match self.retried {
+            0 => writeln!(f)?,
+            retried => writeln!(f, ", after {retried} further tries")?,
+        }
+        for (reason, times) in self.reasons.iter().take(REASONS_SHOWN) {
+            writeln!(f, "  {times} times: {reason}")?;
+        }
+        match self.reasons.len().saturating_sub(REASONS_SHOWN) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} other reasons"),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ended::Complete => "complete",
+            Ended::SourceFailed => "ended by a source that failed",
+            Ended::Quit => "quit",
+            Ended::Drained => "drained",
+            Ended::TimedOut => "not drained in time",
+            Ended::Stopped => "stopped",
+        })
+    }
+}
+
 impl fmt::Debug for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Summary")
@@ -81,15 +151,20 @@ impl fmt::Debug for Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.ended {
-            Ended::Complete => "complete",
-            Ended::Quit => "quit",
-            Ended::Drained => "drained",
-            Ended::TimedOut => "not drained in time",
-            Ended::Stopped => "stopped",
-        };
-        writeln!(f, "{}: {how} after {:.3?}", self.snapshot.app, self.snapshot.elapsed)?;
+        writeln!(f, "{}: {} after {:.3?}", self.snapshot.app, self.ended, self.snapshot.elapsed)?;
         write!(f, "{}", self.snapshot)?;
+        self.failures.iter().try_for_each(|failures| write!(f, "{failures}"))?;
+        for stage in &self.snapshot.stages {
+            let held = stage.queued + stage.in_flight + stage.outboxed;
+            if held > 0 {
+                let (queued, outboxed) = (stage.queued, stage.outboxed);
+                writeln!(
+                    f,
+                    "left: `{}` held {held} events, {queued} queued and {outboxed} outboxed",
+                    stage.name
+                )?;
+            }
+        }
         for problem in &self.problems {
             writeln!(f, "problem: {problem}")?;
         }
@@ -245,6 +320,10 @@ impl Running {
         core.farewell();
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);
+        let failing = snapshot.stages.iter().zip(core.nodes());
+        let failing = failing.filter(|(stage, _)| stage.counts.failed > 0);
+        let failures =
+            failing.map(|(stage, node)| StageFailures::of(stage, node.failures())).collect();
         let mut run = core.run_state();
         let mut problems = std::mem::take(&mut run.problems);
         if run.problems_more > 0 {
@@ -253,9 +332,10 @@ impl Running {
         let ended = match ended {
             _ if run.quit => Ended::Quit,
             Ended::Complete if run.closed => Ended::Drained,
+            Ended::Complete if run.source_failed => Ended::SourceFailed,
             _ => ended,
         };
-        Summary { ended, snapshot, problems, stuck, result: run.result.take() }
+        Summary { ended, snapshot, problems, stuck, failures, result: run.result.take() }
     }
 }
 

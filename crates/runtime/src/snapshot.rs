@@ -61,7 +61,7 @@ impl Counts {
 
     /// Shed before they arrived.
     #[must_use]
-    pub fn shed_at_door(&self) -> u64 {
+    pub fn shed_on_entry(&self) -> u64 {
         self.shed.iter().sum::<u64>() - self.shed_late
     }
 
@@ -149,7 +149,7 @@ impl StageSnapshot {
     pub fn adds_up(&self) -> bool {
         let c = &self.counts;
         let held = (self.queued + self.in_flight + self.outboxed) as u64;
-        c.offered == c.refused + c.shed_at_door() + c.arrived
+        c.offered == c.refused + c.shed_on_entry() + c.arrived
             && c.arrived == c.handled + c.shed_later() + c.failed + c.cancelled + held
     }
 }
@@ -240,7 +240,7 @@ impl fmt::Display for Snapshot {
         let row = |stage: &StageSnapshot| {
             let c = &stage.counts;
             let left = c.cancelled + (stage.queued + stage.in_flight + stage.outboxed) as u64;
-            let shed = c.shed_at_door() + c.shed_later();
+            let shed = c.shed_on_entry() + c.shed_later();
             let numbers = [c.arrived, c.handled, c.emitted, shed, c.failed, left];
             let [arrived, handled, emitted, shed, failed, left] = numbers.map(|n| n.to_string());
             let service = format!("{:.3?}", stage.service());

@@ -227,6 +227,7 @@ impl<'s> Model<'s> {
         });
     }
 
+    // Long because every field of a replica is set once.
     fn add_operator(&mut self, at: usize) {
         let said = &self.scenario.operators[at];
         let is_sink = self.scenario.is_sink(at);

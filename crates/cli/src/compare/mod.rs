@@ -86,6 +86,7 @@ struct Comparison {
 
 impl Asked {
     /// Checks what is asked for against the program; nothing runs yet.
+    // Long because each flag becomes one field, and is checked where it does.
     pub(crate) fn new(app: &App, files: &PlanSpec, args: CompareArgs) -> Result<Self, Refusal> {
         let graph = app.graph();
         let own = app.plan();

@@ -231,6 +231,7 @@ fn line(run: &Run<'_>) -> String {
 fn ended(ended: Ended) -> &'static str {
     match ended {
         Ended::Complete => "complete",
+        Ended::SourceFailed => "source_failed",
         Ended::Quit => "quit",
         Ended::Drained => "drained",
         Ended::TimedOut => "timed_out",

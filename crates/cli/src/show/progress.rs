@@ -135,7 +135,7 @@ fn row(pace: &Pace, shape: &Shape, at: usize, room: Room) -> Vec<Cell> {
 
 fn trouble(stage: &StageSnapshot, room: Room) -> Cell {
     let counts = &stage.counts;
-    let shed = counts.shed_at_door() + counts.shed_later();
+    let shed = counts.shed_on_entry() + counts.shed_later();
     let told = [(counts.failed, "failed"), (shed, "shed")];
     let told: Vec<_> = told.iter().filter(|(n, _)| *n > 0).collect();
     let text = told.iter().map(|(n, what)| format!("{} {what}", thousands(*n)));

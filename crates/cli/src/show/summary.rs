@@ -65,6 +65,7 @@ fn how(report: &Report) -> String {
     };
     let end = match report.ended {
         Ended::Complete => "complete",
+        Ended::SourceFailed => "ended by a source that failed",
         Ended::Quit => "quit",
         Ended::Drained => "drained",
         Ended::TimedOut => "not drained in time",
@@ -115,7 +116,7 @@ fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
     let blank = || Cell::default();
     let service = stage.service();
     let service = if service.is_zero() { String::new() } else { span(service) };
-    let shed = counts.shed_at_door() + counts.shed_later();
+    let shed = counts.shed_on_entry() + counts.shed_later();
     // Where events enter there is no queue, so nothing arrives.
     let queue = stage.capacity > 0;
     vec![

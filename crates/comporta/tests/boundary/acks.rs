@@ -202,7 +202,7 @@ fn what_a_group_of_several_pulls_led_to_is_told_as_it_ended() {
             TestRuntime::new(app, &Plan::new().threads(1).stage("picky", small)).unwrap();
         runtime.run_until_idle();
         let counts = stage(&runtime.snapshot(), "picky").counts;
-        assert_eq!((counts.handled, counts.failed, counts.shed_at_door()), (1, 1, 1));
+        assert_eq!((counts.handled, counts.failed, counts.shed_on_entry()), (1, 1, 1));
         runtime.close();
         assert!(runtime.run());
         let told = told.lock().unwrap();

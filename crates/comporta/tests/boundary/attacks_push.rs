@@ -204,7 +204,7 @@ fn both_copies_of_an_event_enter_a_queue_of_one_place() {
         let (sender, port) = app.input::<u64>("in");
         let work = app.sink("work", |_: u64| ());
         app.connect(port, work);
-        app.connect(port, work);
+        app.connect_again(port, work);
         let running = app.start(&plan.stage("work", |s| s.capacity(1))).unwrap();
         sender.try_send(1).unwrap();
         until("both are handled", || handled(&running, "work") == 2);

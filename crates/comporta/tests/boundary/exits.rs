@@ -1,13 +1,15 @@
 //! The ways out of a visit, a push and a call of a policy: whichever is taken, nothing is left behind
 //! that another waits for.
 
-use crate::bounded::{Gate, STUCK_AFTER, comes_true, ends, stage, watched};
+use crate::bounded::{Gate, STUCK_AFTER, comes_true, ends, stage, until, watched};
 use comporta::testing::TestRuntime;
-use comporta::{App, Demand, Out, Plan, Pull, Result, Settled, Source, WhenFull, batched};
+use comporta::{
+    App, Demand, Out, Plan, Pull, Result, SendError, Settled, Source, WhenFull, batched,
+};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -65,6 +67,40 @@ fn a_push_that_was_given_up_leaves_its_room_to_others() {
         runtime.hold("sink");
         let fit = (0..100).take_while(|n| sender.try_send(*n).is_ok()).count();
         assert_eq!(fit, 16, "an empty queue of 16 places takes so many");
+    });
+}
+
+/// Remembers that it was woken.
+#[derive(Default)]
+struct Remembers(AtomicBool);
+impl Wake for Remembers {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_send_that_was_granted_room_before_a_stop_and_goes_on_after_it_is_cancelled() {
+    watched("granted", || {
+        let app = App::new("granted");
+        let (sender, port) = app.input::<u64>("in");
+        let gate = Gate::default();
+        let way = gate.way();
+        app.connect(port, app.sink("sink", move |_: u64| way.pass()));
+        let plan = Plan::new().threads(1).stage("sink", |s| s.capacity(1).batch(1));
+        let running = app.start(&plan).unwrap();
+        sender.send(0).unwrap();
+        gate.wait_for(1, "the first is handled");
+        sender.send(1).unwrap();
+        let woken = Arc::new(Remembers::default());
+        let waker = Waker::from(woken.clone());
+        let mut waits = Box::pin(sender.send_async(2));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        gate.open();
+        until("room is granted", || woken.0.load(SeqCst));
+        let summary = running.stop();
+        let result = waits.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(result, std::task::Poll::Ready(Err(SendError::Cancelled)), "{summary}");
     });
 }
 

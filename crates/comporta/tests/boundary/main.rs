@@ -16,7 +16,8 @@
 //! | `batch` | groups of stages made by a factory |
 //! | `stopping` | stops, drains and starts that the system refuses |
 //! | `test_runtime` | the test runtime |
-//! | `acks` | the fate of every event, told once |
+//! | `acks` | the fate of every event, reported once |
+//! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
@@ -37,6 +38,7 @@ mod batch;
 mod stopping;
 mod test_runtime;
 mod acks;
+mod obligations;
 mod found;
 mod attacks;
 mod attacks_push;

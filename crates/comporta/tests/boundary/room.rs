@@ -38,7 +38,7 @@ fn held_burst(plan: &Plan, label: &str) -> (comporta::Running, comporta::Sender<
     let settled = || {
         let snapshot = running.snapshot();
         let (burst, sink) = (stage(&snapshot, "burst"), stage(&snapshot, "sink"));
-        let ended = sink.counts.handled + sink.counts.shed_at_door();
+        let ended = sink.counts.handled + sink.counts.shed_on_entry();
         burst.idle == 1 && ended == 1_100
     };
     until(&format!("{label}: the burst is over"), settled);
@@ -80,11 +80,11 @@ fn a_queue_that_rejects_and_is_empty_takes_what_others_send_while_a_handler_runs
             until(label, || {
                 let snapshot = running.snapshot();
                 let sink = stage(&snapshot, "sink");
-                sink.counts.handled + sink.counts.shed_at_door() == 1_100 + n + 1
+                sink.counts.handled + sink.counts.shed_on_entry() == 1_100 + n + 1
             });
         }
         let snapshot = running.snapshot();
-        let shed = stage(&snapshot, "sink").counts.shed_at_door();
+        let shed = stage(&snapshot, "sink").counts.shed_on_entry();
         assert_eq!(shed, 0, "{label}: of 20, with the queue empty");
         drop(others);
         gate.open();

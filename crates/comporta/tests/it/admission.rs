@@ -94,7 +94,7 @@ fn under_overload_every_controller_sheds_under_its_name_and_keeps_the_queue_shor
         (0..1_000).for_each(|_| line.tick(3));
         assert!(line.most < 500, "{admission}: {}", line.most);
         let (c, seen) = line.end();
-        let shed = c.shed_at_door() + c.shed_later();
+        let shed = c.shed_on_entry() + c.shed_later();
         assert_eq!((c.offered, c.shed(reason)), (3_000, shed), "{admission}");
         assert!((1_500..2_400).contains(&shed), "{admission}: {shed}");
         assert_eq!((c.handled + shed, c.handled as usize), (3_000, seen.len()), "{admission}");
@@ -107,7 +107,7 @@ fn a_light_load_is_let_in_by_every_controller() {
         let mut line = Line::new(admission);
         (0..1_000).for_each(|at| line.tick(at % 2));
         let (c, seen) = line.end();
-        assert_eq!((c.handled, c.shed_at_door() + c.shed_later()), (500, 0), "{admission}");
+        assert_eq!((c.handled, c.shed_on_entry() + c.shed_later()), (500, 0), "{admission}");
         assert!(seen.is_sorted(), "{admission}");
     }
 }
@@ -266,7 +266,7 @@ fn a_controller_can_be_changed_while_events_flow_and_is_shown() {
     (0..100).for_each(|_| line.tick(3));
     let (c, _) = line.end();
     assert!(c.shed(Shed::Capacity) > 150 && c.shed(Shed::TokenBucket) > 200, "{c:?}");
-    assert_eq!(c.handled + c.shed_at_door(), 900);
+    assert_eq!(c.handled + c.shed_on_entry(), 900);
     let refusals = [
         (
             control.set_admission("work", "capasity"),

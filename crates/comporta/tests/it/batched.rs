@@ -113,7 +113,7 @@ fn a_failing_group_costs_all_its_events() {
 #[test]
 fn a_failing_group_is_tried_again_as_it_was() {
     let groups = Groups { fail: 2, ..Groups::default() };
-    let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 50 * MS)));
+    let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 50 * MS).jitter(false)));
     let (mut runtime, sender) = pushed(&groups, 3, MS, &plan);
     (0..6).for_each(|n| sender.send(n).unwrap());
     runtime.advance(1_000 * MS);
@@ -143,7 +143,7 @@ fn a_group_that_was_taken_can_be_tried_again_where_there_are_copies() {
         } else {
             app.connect(port, work);
         }
-        let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS)));
+        let plan = Plan::new().stage("work", |s| s.retry(Retry::new(2, MS).jitter(false)));
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         (0..3u64).for_each(|n| sender.send(n).unwrap());
         runtime.advance(100 * MS);

@@ -57,7 +57,7 @@ fn drop_newest_keeps_what_came_first() {
     runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 1, 2, 3]);
     let c = counts(&runtime, "slow");
-    assert_eq!((c.offered, c.arrived, c.shed(Shed::Newest), c.shed_at_door()), (10, 4, 6, 6));
+    assert_eq!((c.offered, c.arrived, c.shed(Shed::Newest), c.shed_on_entry()), (10, 4, 6, 6));
 }
 
 #[test]

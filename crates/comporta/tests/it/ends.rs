@@ -608,7 +608,7 @@ fn a_source_that_fails_or_panics_ends_and_is_reported() {
         let sink = app.sink("sink", see);
         app.connect(source, sink);
         let summary = app.run(&Plan::new().threads(1)).unwrap();
-        assert_eq!(summary.ended, Ended::Complete);
+        assert_eq!(summary.ended, Ended::SourceFailed);
         assert_eq!(taken(&seen), [1, 2], "what it sent before it failed is handled");
         let [problem] = summary.problems.as_slice() else { panic!("{:?}", summary.problems) };
         assert!(problem.starts_with("the source `source` failed: ") && problem.contains(why));

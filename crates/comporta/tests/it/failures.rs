@@ -113,7 +113,8 @@ fn failures_are_taken_with_their_events_and_only_by_their_type() {
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     assert!(runtime.run());
     let control = runtime.control();
-    assert!(control.take_failures::<String>("work").unwrap().is_empty());
+    let wrong = control.take_failures::<String>("work").unwrap_err();
+    assert_eq!(wrong.to_string(), "`work` takes `u64`, not `alloc::string::String`");
     let events: Vec<_> =
         control.take_failures::<u64>("work").unwrap().into_iter().map(|(_, n)| n).collect();
     assert_eq!(events, [Some(2), Some(3)], "asking for another type took them");
@@ -227,7 +228,7 @@ fn a_retry_waits_twice_as_long_each_time_and_a_single_instance_keeps_order() {
         let seen = line(&app, 0..5, work.clone());
         let plan = Plan::new()
             .every(|s| s.batch(batch))
-            .stage("work", |s| s.retry(Retry::new(4, 50 * MS)));
+            .stage("work", |s| s.retry(Retry::new(4, 50 * MS).jitter(false)));
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         assert!(runtime.run());
         let expected = [
@@ -252,7 +253,7 @@ fn when_its_tries_run_out_an_event_is_set_aside_with_their_number() {
     let app = App::new("used-up");
     let work = Tried::new(|n, _| n % 2 == 1);
     let seen = line(&app, 0..5, work.clone());
-    let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 10 * MS)));
+    let plan = Plan::new().stage("work", |s| s.retry(Retry::new(3, 10 * MS).jitter(false)));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     assert!(runtime.run());
     assert_eq!(taken(&seen), [0, 2, 4]);
@@ -432,4 +433,65 @@ fn a_handler_that_panics_once_in_a_hundred_costs_those_events_only_at_full_speed
     assert_eq!(work.failures_kept, 1_000);
     let failed: u64 = (0..events / 100).map(|hundred| hundred * 100 + 7).sum();
     assert_eq!(sum.load(Relaxed), events * (events - 1) / 2 - failed);
+}
+
+#[test]
+fn a_summary_says_what_failed_and_why() {
+    let app = App::new("why");
+    let numbers = app.source("numbers", || 0..10_u64);
+    let check = app.try_map("check", |n: u64| match n {
+        3 | 4 => Err(Error::msg("too small")),
+        5..10 => Err(Error::msg(format!("{n} is too large"))),
+        n => Ok(n),
+    });
+    app.connect(numbers, check);
+    app.connect(check, app.sink("end", |_: u64| {}));
+    let summary = app.run(&Plan::new().stage("check", |check| check.tries(2))).unwrap();
+    let [failures] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
+    assert_eq!((failures.failed, failures.retried, failures.reasons.len()), (7, 7, 6));
+    assert_eq!(failures.reasons[0], (Reason::Error("too small".to_owned()), 2));
+    let shown = summary.to_string();
+    let lines = "failed: 7 events of `check`, after 7 further tries\n  2 times: too small\n  \
+                 1 times: 5 is too large\n  1 times: 6 is too large\n  and 3 other reasons\n";
+    assert!(shown.contains(lines), "{shown}");
+}
+
+#[test]
+fn a_permanent_error_is_not_tried_again_and_one_that_says_how_long_is_waited_for() {
+    let app = App::new("advised");
+    let numbers = app.source("numbers", || 0..3_u64);
+    let tried = Arc::new(Mutex::new(Vec::new()));
+    let into = tried.clone();
+    let work = app.stage("work", Advised(into)).stateful();
+    app.connect(numbers, work);
+    let retry = Retry::new(3, 10 * MS);
+    let mut runtime =
+        TestRuntime::new(app, &Plan::new().stage("work", |s| s.retry(retry))).unwrap();
+    assert!(runtime.run());
+    let at = |(n, time): (u64, Time)| (n, time.as_nanos() / 1_000_000);
+    let tried: Vec<_> = taken(&tried).into_iter().map(at).collect();
+    let [(0, 0), (1, 0), (1, 700), (1, 1_400), (2, first), (2, second), (2, third)] = tried[..]
+    else {
+        panic!("{tried:?}")
+    };
+    assert_eq!(first, 1_400);
+    assert!((5..=10).contains(&(second - first)) && (10..=20).contains(&(third - second)));
+    let c = counts(&runtime, "work");
+    assert_eq!((c.failed, c.retried), (3, 4));
+}
+
+/// Fails for good at 0, says how long to wait at 1, and only fails at 2.
+#[derive(Clone)]
+struct Advised(Arc<Mutex<Vec<(u64, Time)>>>);
+impl Stage for Advised {
+    type In = u64;
+    type Ports = ();
+    fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+        self.0.lock().unwrap().push((*n, cx.now()));
+        Err(match *n {
+            0 => Error::permanent(Error::msg("never")),
+            1 => Error::retry_after(Error::msg("busy"), 700 * MS),
+            _ => Error::msg("again"),
+        })
+    }
 }

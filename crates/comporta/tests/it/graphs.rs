@@ -16,6 +16,7 @@ fn said(build: impl FnOnce(&App)) -> String {
 type Case = (&'static str, fn(&App), &'static str);
 
 #[test]
+// Long because it is a table of cases.
 fn bad_graphs_each_get_their_message() {
     let cases: [Case; 11] = [
         ("nothing in it", |_| {}, "the program `bad` has no stages"),

@@ -4,6 +4,7 @@
 
 mod seen;
 mod pipelines;
+mod verbs;
 mod graphs;
 mod ports;
 mod failures;

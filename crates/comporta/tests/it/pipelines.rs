@@ -145,7 +145,7 @@ fn each_rule_at_the_bound_accounts_for_every_event() {
         assert!(summary.snapshot.adds_up(), "{rule:?} {summary}");
         let c = stage(&summary.snapshot, "slow").counts;
         assert_eq!((c.offered, c.failed, c.cancelled), (20_000, 0, 0));
-        assert_eq!(c.handled + c.shed_at_door() + c.shed_later(), 20_000);
+        assert_eq!(c.handled + c.shed_on_entry() + c.shed_later(), 20_000);
         if rule == WhenFull::Block {
             assert_eq!(c.handled, 20_000);
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::mpsc;
 
 use comporta::testing::{TestRuntime, record};
-use comporta::{App, Cx, Ev, GraphFault, Out, Plan, Ports, Result, Stage, StartError};
+use comporta::{App, AsPort, Cx, Ev, GraphFault, Out, Plan, Ports, Result, Stage, StartError};
 
 use crate::seen::{collector, counts, taken};
 
@@ -370,4 +370,16 @@ fn a_recorder_sees_each_port_by_itself() {
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     assert!(runtime.run());
     assert_eq!((even.take(), odd.take()), (vec![0, 2, 4], vec![1, 3, 5]));
+}
+
+#[test]
+fn handles_are_equal_if_they_are_of_one_stage_or_port() {
+    use std::collections::HashSet;
+    let app = App::new("handles");
+    let first = app.map("first", |n: u64| n);
+    let other = app.map("other", |n: u64| n);
+    let ports = HashSet::from([first.as_port(), first.as_port(), other.as_port()]);
+    assert_eq!(ports.len(), 2);
+    let stages = HashSet::from([first.to_string(), other.to_string()]);
+    assert_eq!(stages, HashSet::from(["first".to_owned(), "other".to_owned()]));
 }

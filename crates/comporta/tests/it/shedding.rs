@@ -33,7 +33,7 @@ fn what_is_pushed_and_not_let_in_comes_back_with_the_reason() {
         assert_eq!(refused.to_string(), "the admission controller `capacity` refused it");
         assert_eq!(refused.into_event(), Some(3));
         let c = counts(&runtime, "work");
-        assert_eq!((c.offered, c.refused, c.arrived, c.shed_at_door()), (4, 2, 2, 0));
+        assert_eq!((c.offered, c.refused, c.arrived, c.shed_on_entry()), (4, 2, 2, 0));
         runtime.resume("work");
         runtime.run_until_idle();
         sender.send(4).unwrap();
@@ -91,7 +91,7 @@ fn try_send_gives_back_what_the_controller_would_not_let_in() {
         runtime.run_until_idle();
     }
     let c = counts(&runtime, "work");
-    assert_eq!((c.offered, c.arrived, c.shed_at_door()), (4, 4, 0));
+    assert_eq!((c.offered, c.arrived, c.shed_on_entry()), (4, 4, 0));
     assert_eq!(taken(&back), [4, 5, 6, 7, 8, 9]);
     runtime.resume("work");
     drop(sender);
@@ -150,7 +150,7 @@ fn who_pushed_is_not_refused_after_it_was_let_in() {
     drop(sender);
     assert!(runtime.run());
     let c = counts(&runtime, "work");
-    assert_eq!((entered, c.handled, c.refused, c.shed_at_door()), (5, 5, 5, 0));
+    assert_eq!((entered, c.handled, c.refused, c.shed_on_entry()), (5, 5, 5, 0));
 }
 
 /// `in` -> `many`, which makes ten of one -> `work`, held, with places for two, five to wait.
@@ -231,7 +231,7 @@ fn a_source_is_told_of_what_was_shed_at_the_door_and_of_what_was_shed_later() {
     // Of two, none is refused and one is shed later; of ten, five and one.
     assert_eq!(told, [(1, 1), (2, 6)]);
     let c = counts(&runtime, "work");
-    assert_eq!((c.shed(Shed::Admission), c.shed_at_door(), c.shed_later()), (7, 5, 2));
+    assert_eq!((c.shed(Shed::Admission), c.shed_on_entry(), c.shed_later()), (7, 5, 2));
 }
 
 /// Lets in five at once, and sheds the first of each lot.

@@ -1,4 +1,4 @@
-//! Where events come from: iterators, lines, timers, senders, and sources that are told when
+//! Where events come from: iterators, lines, timers, senders, and sources that hear when
 //! everything their events led to has settled.
 //! Long because the kinds of sources share their helpers.
 
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use comporta::sources::LongLine;
 use comporta::testing::{TestRuntime, record};
 use comporta::{
     App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, SendError, Settled, Source, Stage,
@@ -107,6 +108,74 @@ fn a_file_that_is_not_there_keeps_the_program_from_starting_and_is_named() {
     let StartError::Stage { name, message } = error else { panic!("{error}") };
     assert_eq!(name, "lines");
     assert!(message.starts_with("/nowhere/words.txt: "), "{message}");
+}
+
+#[test]
+fn a_line_that_is_too_long_fails_or_is_cut_or_skipped() {
+    let run = |long: LongLine| {
+        let text = b"four\nfive5\nsix666\r\nfour\r\nsevenseven";
+        let app = App::new("long");
+        let lines = app
+            .source("lines", move || sources::lines_of("text", Cursor::new(text)).max_len(4, long));
+        let sent = record(&app, lines);
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        assert!(runtime.run());
+        (sent.take(), runtime.problems())
+    };
+    let (sent, problems) = run(LongLine::Fail);
+    assert_eq!(sent, ["four"]);
+    assert_eq!(problems, ["the source `lines` failed: text: line 2 is longer than 4 bytes"]);
+    assert_eq!(run(LongLine::Cut).0, ["four", "five", "six6", "four", "seve"]);
+    assert_eq!(run(LongLine::Skip), (vec!["four".to_owned(), "four".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_file_is_followed_while_it_grows_is_rotated_and_is_cut_short() {
+    let folder = std::env::temp_dir().join(format!("comporta-follow-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (log, old) = (folder.join("log"), folder.join("log.1"));
+    let app = App::new("follow");
+    let path = log.clone();
+    let lines = app.source("lines", move || sources::follow(path));
+    let sent = record(&app, lines);
+    app.connect(lines, app.sink("end", |_: String| {}));
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    let mut seen = || {
+        runtime.advance(Duration::from_secs(1));
+        assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+        sent.take()
+    };
+    let append = |path: &std::path::Path, text: &str| {
+        use std::io::Write;
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    assert!(seen().is_empty(), "there is no file yet");
+    append(&log, "one\ntw");
+    assert_eq!(seen(), ["one"], "a line is sent when it has its end");
+    append(&log, "o\n");
+    assert_eq!(seen(), ["two"]);
+    std::fs::rename(&log, &old).unwrap();
+    append(&old, "three\nfour");
+    assert_eq!(seen(), ["three"], "there is no other of its name yet");
+    append(&log, "five\n");
+    assert_eq!(seen(), ["four", "five"], "what the old one holds comes first");
+    std::fs::write(&log, "6\n").unwrap();
+    assert_eq!(seen(), ["6"], "it was cut short");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_channel_of_the_standard_library_is_a_source() {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+    let app = App::new("channel");
+    let (seen, see) = collector();
+    app.connect(app.source("numbers", move || sources::receiver(receiver)), app.sink("sink", see));
+    let sends = thread(move || (0..1_000_u64).for_each(|n| sender.send(n).unwrap()));
+    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    sends.join().unwrap();
+    assert_eq!(summary.ended, Ended::Complete);
+    assert!(taken(&seen).into_iter().eq(0..1_000));
 }
 
 /// Notes when events come, in milliseconds.
@@ -440,6 +509,26 @@ fn dropping_a_push_that_was_granted_room_passes_it_on() {
     assert_eq!(taken(&seen), [0, 2]);
     assert_eq!(counts(&runtime, "sink").cancelled, 1);
     sender.try_send(3).unwrap();
+}
+
+#[test]
+fn a_send_that_finds_no_room_in_time_is_cancelled_and_counted() {
+    let app = App::new("late");
+    let (sender, port) = app.input::<u64>("in");
+    let gate = Gate::default();
+    let waits = gate.clone();
+    app.connect(port, app.sink("work", move |_: u64| waits.pass()));
+    let running = app.start(&Plan::new().stage("work", |work| work.capacity(1).batch(1))).unwrap();
+    sender.send_timeout(0, Duration::from_secs(30)).unwrap(); // there is room
+    gate.wait_for(1); // the handler has it, and stays
+    sender.send(1).unwrap();
+    assert_eq!(sender.send_timeout(2, MS), Err(SendError::TimedOut));
+    gate.open();
+    drop(sender);
+    let summary = running.wait();
+    let work = stage(&summary.snapshot, "work").counts;
+    assert_eq!((work.handled, work.cancelled), (2, 1), "{summary}");
+    assert!(summary.snapshot.adds_up(), "{summary}");
 }
 
 /// Gives groups of events, one a pull, and remembers what it was told of them.

@@ -176,7 +176,7 @@ impl<'a> Watch<'a> {
             let c = &snapshot.stages[node].counts;
             let autostart = u64::from(self.case.stage(node).is_some_and(|stage| stage.autostart));
             came += c.offered - c.refused - c.replayed - autostart;
-            lost += c.failed + c.shed_at_door() + c.shed_later() + autostart;
+            lost += c.failed + c.shed_on_entry() + c.shed_later() + autostart;
             handled_sum = handled_sum.wrapping_add(self.ledger.sites[node].handled.read().1);
         }
         // What was lost on the way may have been on the way to others too.
@@ -199,7 +199,7 @@ impl<'a> Watch<'a> {
             if !self.case.is_lossy(node) && !disabled {
                 let cyclic = self.case.in_cycle(node);
                 let excused = if cyclic { c.shed(Shed::Cycle) + c.shed(Shed::Ended) } else { 0 };
-                assert_eq!(c.shed_at_door() + c.shed_later(), excused, "shed: {seen:?}");
+                assert_eq!(c.shed_on_entry() + c.shed_later(), excused, "shed: {seen:?}");
             }
             if stage.fails + self.case.faults.drops == 0 && !self.copies_fail(node) {
                 assert_eq!(c.failed, 0, "failed: {seen:?}");

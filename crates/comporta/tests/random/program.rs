@@ -149,7 +149,7 @@ pub(crate) fn build<E: Event>(case: &Case, on_threads: bool) -> (App, Ledger, Op
         let port = ports[link.from][link.port];
         let to = link.to.iter().filter_map(|to| ends[*to]);
         match link.way {
-            Way::One => to.for_each(|to| app.connect(port, to)),
+            Way::One => to.for_each(|to| app.connect_again(port, to)), // by chance, one it has
             Way::RoundRobin => app.round_robin(port, to),
             Way::ByKey => {
                 let injector = ledger.injector.clone();

@@ -184,7 +184,7 @@ fn ended(case: &Case, watch: &Watch<'_>, summary: &comporta::Summary) {
     assert!(summary.stuck.is_empty(), "{summary}");
     watch.problems(&summary.problems);
     match summary.ended {
-        Ended::Complete | Ended::Drained => watch.at_end(&summary.snapshot),
+        Ended::Complete | Ended::SourceFailed | Ended::Drained => watch.at_end(&summary.snapshot),
         Ended::Quit => {
             assert!(matches!(case.ending, Ending::Quit { .. }), "{summary}");
             watch.at_rest(&summary.snapshot);

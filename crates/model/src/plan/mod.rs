@@ -93,6 +93,8 @@ part! {
         backoff: Duration,
         /// The longest wait before another try; a minute by default.
         backoff_max: Duration,
+        /// Whether each wait is shortened by chance, to no less than half; it is by default.
+        jitter: bool,
         /// How many events one event, or the end of an instance, may emit before it fails;
         /// 1,048,576 by default. Looked at when a chunk is full, so up to 512 more may pass.
         emit_max: usize,
@@ -125,7 +127,8 @@ part! {
 impl StagePlan {
     /// How often a failing event is tried, and the waits in between.
     pub fn retry(self, retry: Retry) -> Self {
-        self.tries(retry.tries).backoff(retry.backoff).backoff_max(retry.backoff_max)
+        let waits = self.backoff(retry.backoff).backoff_max(retry.backoff_max);
+        waits.tries(retry.tries).jitter(retry.jitter)
     }
 }
 

@@ -193,6 +193,7 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
         tries: 1,
         backoff: every.backoff.unwrap_or_default(),
         backoff_max: backoff_max(&every),
+        jitter: false,
     };
     if retry.backoff > retry.backoff_max {
         (every.backoff, every.backoff_max) = (None, None);
@@ -273,6 +274,7 @@ impl Plan {
         })
     }
 
+    // Long because it is one walk over the clusters, in the order in which they take stages.
     fn validate_clusters(
         &self,
         graph: &Graph,
@@ -421,6 +423,7 @@ impl Plan {
         rules
     }
 
+    // Long because every setting of a stage is checked once, in the order of the keys.
     fn validate_stage(
         &self,
         graph: &Graph,
@@ -473,6 +476,7 @@ impl Plan {
             tries: said.tries.unwrap_or(once.tries),
             backoff: said.backoff.unwrap_or(once.backoff),
             backoff_max: backoff_max(&said),
+            jitter: said.jitter.unwrap_or(once.jitter),
         };
         note(number("the number of tries", "retry.tries", retry.tries as usize));
         if retry.backoff > retry.backoff_max {
@@ -585,12 +589,14 @@ mod tests {
             to: vec![StageId(to)],
             route: Route::One,
             local,
+            again: false,
         };
         Graph {
             name: "g".into(),
             stages: vec![spec("read", &["out"]), spec("split", &["odd", "even"]), spec("sum", &[])],
             connectors: vec![joins(0, 0, 1), joins(1, 0, 2), joins(1, 1, 2)],
             faults: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::error::Advice;
+
 /// What happens to an event that arrives at a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
@@ -29,6 +31,7 @@ impl WhenFull {
 
 /// How often an event that failed is tried again, and how long the instance waits before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
     /// Tries in all, the first included.
     pub tries: u32,
@@ -36,17 +39,49 @@ pub struct Retry {
     pub backoff: Duration,
     /// The longest wait.
     pub backoff_max: Duration,
+    /// Whether each wait is shortened by chance, to no less than half, so that events that failed
+    /// together are not tried again together.
+    pub jitter: bool,
 }
 
 impl Retry {
     /// `tries` in all, `backoff` before the second, doubling up to a minute, or to `backoff` if that is
-    /// longer.
+    /// longer, with jitter.
     #[must_use]
     pub fn new(tries: u32, backoff: Duration) -> Self {
-        Retry { tries, backoff, backoff_max: backoff.max(Duration::from_secs(60)) }
+        let backoff_max = backoff.max(Duration::from_secs(60));
+        Retry { tries, backoff, backoff_max, jitter: true }
     }
 
-    /// The wait after `attempt` tries, or nothing when they are used up.
+    /// Sets the longest wait.
+    #[must_use]
+    pub fn backoff_max(self, backoff_max: Duration) -> Self {
+        Retry { backoff_max, ..self }
+    }
+
+    /// Sets whether each wait is shortened by chance.
+    #[must_use]
+    pub fn jitter(self, jitter: bool) -> Self {
+        Retry { jitter, ..self }
+    }
+
+    /// Returns the wait before the next try of an event that failed with this advice, after `attempt`
+    /// tries; `None` when there is no other. `dice` is any number, by which the wait is shortened.
+    #[must_use]
+    pub fn wait(&self, attempt: u32, advice: Advice, dice: u64) -> Option<Duration> {
+        let usual = self.wait_after(attempt)?;
+        match advice {
+            Advice::Permanent => None,
+            Advice::After(wait) => Some(wait.min(self.backoff_max)),
+            Advice::Usual if self.jitter => {
+                let share = 0.5 + 0.5 * (mixed(dice) >> 11) as f64 / (1_u64 << 53) as f64;
+                Some(usual.mul_f64(share))
+            }
+            Advice::Usual => Some(usual),
+        }
+    }
+
+    /// The wait after `attempt` tries without jitter, or nothing when they are used up.
     #[must_use]
     pub fn wait_after(&self, attempt: u32) -> Option<Duration> {
         if attempt >= self.tries {
@@ -55,6 +90,14 @@ impl Retry {
         let doubled = 1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         Some(self.backoff.saturating_mul(doubled).min(self.backoff_max))
     }
+}
+
+/// Splitmix64: spreads numbers that are alike.
+fn mixed(dice: u64) -> u64 {
+    let mut z = dice.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 impl Default for Retry {
@@ -86,11 +129,33 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_its_bound_and_tries_run_out() {
-        let retry = Retry {
-            backoff_max: Duration::from_millis(150),
-            ..Retry::new(4, Duration::from_millis(50))
-        };
+        let retry =
+            Retry::new(4, Duration::from_millis(50)).backoff_max(Duration::from_millis(150));
         let waits: Vec<_> = (1..=4).map(|n| retry.wait_after(n).map(|d| d.as_millis())).collect();
         assert_eq!(waits, [Some(50), Some(100), Some(150), None]);
+    }
+
+    #[test]
+    fn jitter_shortens_a_wait_to_no_less_than_half_and_spreads_it() {
+        let retry = Retry::new(2, Duration::from_secs(1));
+        let waits: Vec<_> = (0..1_000).filter_map(|n| retry.wait(1, Advice::Usual, n)).collect();
+        assert!(waits.iter().all(|wait| (500..=1_000).contains(&wait.as_millis())));
+        for tenth in 5..10 {
+            let within = waits.iter().filter(|wait| wait.as_millis() / 100 == tenth);
+            assert!(within.count() > 100, "of 200 expected");
+        }
+        let exact = retry.jitter(false);
+        assert_eq!(exact.wait(1, Advice::Usual, 7), Some(Duration::from_secs(1)));
+        assert_eq!(retry.wait(2, Advice::Usual, 7), None);
+    }
+
+    #[test]
+    fn an_error_may_end_the_tries_or_say_the_wait_up_to_the_longest() {
+        let retry = Retry::new(3, Duration::from_secs(1));
+        assert_eq!(retry.wait(1, Advice::Permanent, 7), None);
+        let after = |secs| retry.wait(1, Advice::After(Duration::from_secs(secs)), 7);
+        assert_eq!(after(5), Some(Duration::from_secs(5)));
+        assert_eq!(after(500), Some(Duration::from_secs(60)), "the plan's longest");
+        assert_eq!(retry.wait(3, Advice::After(Duration::ZERO), 7), None, "the tries are used up");
     }
 }

@@ -34,6 +34,7 @@ priority = -2
 queue = { capacity = 10_000, when_full = "drop-oldest" }
 retry.tries = 3
 retry.backoff = "50ms"
+retry.jitter = false
 emit_max = "unlimited"
 failures_max = 0
 on_panic = "reset"
@@ -72,6 +73,7 @@ fn everything_a_plan_may_say_is_obeyed() {
     assert_eq!((split.instances, split.priority, split.batch), (4, -2, 64));
     assert_eq!((split.capacity, split.when_full), (10_000, WhenFull::DropOldest));
     assert_eq!((split.retry.tries, split.retry.backoff), (3, Duration::from_millis(50)));
+    assert!(!split.retry.jitter && settings.stages[0].retry.jitter, "it is so unless it is said");
     assert_eq!((split.emit_max, split.failures_max), (usize::MAX, 0));
     assert_eq!(split.on_panic, OnPanic::Reset);
     assert_eq!((settings.stages[0].rate, settings.stages[2].rate), (2.5, f64::INFINITY));

@@ -18,6 +18,7 @@ pub(crate) fn graph() -> Graph {
         to: vec![StageId(to)],
         route: Route::One,
         local,
+        again: false,
     };
     Graph {
         name: "words".into(),
@@ -37,6 +38,7 @@ pub(crate) fn graph() -> Graph {
             join(3, 0, 4, false),
         ],
         faults: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

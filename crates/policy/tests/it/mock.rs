@@ -33,6 +33,7 @@ fn refusal(prepare: Call, call: Call) -> String {
 }
 
 #[test]
+// Long because it is a table of cases.
 fn what_cannot_be_is_refused_and_changes_nothing() {
     const STRANGER: StageId = StageId(0);
     let cases: &[(Call, &str)] = &[

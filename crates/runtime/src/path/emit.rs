@@ -154,7 +154,14 @@ trait AnyBundle: Send {
     fn standing(&self) -> Option<(usize, bool)>;
     /// The number of an outlet whose outbox is not empty.
     fn holding(&self) -> Option<usize>;
-    fn resume(&mut self, at: usize, links: (&Core, &Arc<Place>), granted: usize, visit: &mut Visit);
+    fn resume(
+        &mut self,
+        at: usize,
+        core: &Core,
+        place: &Arc<Place>,
+        granted: usize,
+        visit: &mut Visit,
+    );
     fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects);
 }
 
@@ -175,7 +182,8 @@ impl<T: Send + 'static> AnyBundle for Bundle<T> {
     fn resume(
         &mut self,
         at: usize,
-        (core, place): (&Core, &Arc<Place>),
+        core: &Core,
+        place: &Arc<Place>,
         granted: usize,
         visit: &mut Visit,
     ) {
@@ -232,7 +240,7 @@ impl Links {
                     self.bundles.len() - 1
                 });
                 let outlets = typed::<Bundle<T>>(self.bundles[bundle].1.as_any());
-                let link = join::<T>(self.core, (self.stage, index), bundle, outlets);
+                let link = join::<T>(self.core, self.stage, index, bundle, outlets);
                 self.links.push(Box::new(link));
             }
         }
@@ -265,17 +273,21 @@ impl Links {
         meta: &Meta,
         emit_max: usize,
     ) {
-        struct Look<'a>(&'a mut Links, &'a Core, &'a Meta, usize);
+        struct Look<'a> {
+            links: &'a mut Links,
+            core: &'a Core,
+            meta: &'a Meta,
+            emit_max: usize,
+        }
         impl PortVisitor for Look<'_> {
             #[inline]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let Look(links, core, meta, emit_max) = self;
-                let (link, outlets) = links.port::<T>(index);
-                let (limit, room) = link.room(outlets, core, meta);
-                out.allow(limit, room, *emit_max);
+                let (link, outlets) = self.links.port::<T>(index);
+                let (limit, room) = link.room(outlets, self.core, self.meta);
+                out.allow(limit, room, self.emit_max);
             }
         }
-        ports.each(&mut Look(self, core, meta, emit_max));
+        ports.each(&mut Look { links: self, core, meta, emit_max });
     }
 
     /// After a visit: sends everything, with `meta`.
@@ -287,17 +299,16 @@ impl Links {
         fills: bool,
         visit: &mut Visit,
     ) -> Sent {
-        struct Flush<'a, 'b>(
-            &'a mut [Box<dyn Any + Send>],
-            &'a mut [Box<dyn AnyBundle>],
-            Sending<'b>,
-        );
+        struct Flush<'a, 'b> {
+            links: &'a mut [Box<dyn Any + Send>],
+            bundles: &'a mut [Box<dyn AnyBundle>],
+            send: Sending<'b>,
+        }
         impl PortVisitor for Flush<'_, '_> {
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let Flush(links, bundles, send) = self;
-                let link = typed::<Link<T>>(&mut *links[index]);
-                let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
-                send.waits |= link.flush(outlets, out, send);
+                let link = typed::<Link<T>>(&mut *self.links[index]);
+                let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
+                self.send.waits |= link.flush(outlets, out, &mut self.send);
             }
         }
         let Links { place, links, bundles, in_turn, .. } = self;
@@ -305,9 +316,9 @@ impl Links {
         if *in_turn {
             return flush_in_turn(links, bundles, ports, send);
         }
-        let mut flush = Flush(links, bundles, send);
+        let mut flush = Flush { links, bundles, send };
         ports.each(&mut flush);
-        flush.2.sent
+        flush.send.sent
     }
 
     /// Whether the sender stands in line.
@@ -338,8 +349,8 @@ impl Links {
         let mut waited = waited.filter_map(|(b, bundle)| Some((b, bundle.standing()?.0)));
         let mut next = waited.next();
         while let Some((bundle, outlet)) = next {
-            let links = (core, &self.place);
-            self.bundles[bundle].resume(outlet, links, std::mem::take(&mut granted), visit);
+            let granted = std::mem::take(&mut granted);
+            self.bundles[bundle].resume(outlet, core, &self.place, granted, visit);
             let line = self.in_line();
             if line != InLine::No {
                 return line;
@@ -429,7 +440,8 @@ impl<T: Send + 'static> Link<T> {
 /// Joins a port of a stage to outlets of its type.
 fn join<T: Send + 'static>(
     core: &Core,
-    (stage, port): (u32, usize),
+    stage: u32,
+    port: usize,
     bundle: usize,
     outlets: &mut Bundle<T>,
 ) -> Link<T> {

@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
 
+use comporta_model::event::Time;
+
+use crate::env::Clock;
 use crate::path::ready::Token;
 use crate::sync::{Arc, Condvar, Mutex, wait};
 use crate::user;
@@ -81,6 +84,16 @@ impl Place {
         self.wake();
     }
 
+    /// What it was granted came too late: the program has stopped, and what it had sent is cancelled.
+    pub(crate) fn refuse(&self) {
+        self.state.lock().closed = true;
+    }
+
+    /// Whether the program has stopped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Has a caller see what it was granted.
     pub(crate) fn wake(&self) {
         let waker = self.state.lock().waker.take();
@@ -97,6 +110,19 @@ impl Place {
             state = wait(&self.changed, state, None);
         }
         state.granted.is_some()
+    }
+
+    /// As [`wait`](Self::wait), for as long as `clock` is before `due`. Returns `None` after that.
+    pub(crate) fn wait_until(&self, clock: &Clock, due: Time) -> Option<bool> {
+        let mut state = self.state.lock();
+        while state.granted.is_none() && !state.closed {
+            let left = due.duration_since(clock.now());
+            if left.is_zero() {
+                return None;
+            }
+            state = wait(&self.changed, state, Some(left));
+        }
+        Some(state.granted.is_some())
     }
 
     /// As [`wait`](Self::wait), for a task.

@@ -2,7 +2,7 @@
 //! After: `emit`. A caller that finds no room gets its event back, waits on its thread, or waits as a future;
 //! in line it is served like everybody else, first in first out.
 //! Invariant: an input ends when it is closed (or its last handle is gone) and no send is under way.
-//! A send is under way for as long as its [`Sending`] lives, however it ends.
+//! A send is under way for as long as its [`SendGuard`] lives, however it ends.
 
 use std::any::Any;
 use std::fmt;
@@ -44,6 +44,8 @@ pub enum SendError<T> {
     Closed(T),
     /// The program stopped while the event waited for room; it counts as cancelled.
     Cancelled,
+    /// There was no room in time; the event counts as cancelled.
+    TimedOut,
 }
 
 impl<T> SendError<T> {
@@ -56,7 +58,7 @@ impl<T> SendError<T> {
             | SendError::Refused(event, _)
             | SendError::NotStarted(event)
             | SendError::Closed(event) => Some(event),
-            SendError::Cancelled => None,
+            SendError::Cancelled | SendError::TimedOut => None,
         }
     }
 }
@@ -72,6 +74,7 @@ impl<T> fmt::Display for SendError<T> {
             SendError::NotStarted(_) => "the program has not been started",
             SendError::Closed(_) => "the input is closed",
             SendError::Cancelled => "the program stopped while the event waited",
+            SendError::TimedOut => "a queue it goes to was full until the time was up",
         })
     }
 }
@@ -180,18 +183,18 @@ impl InputNode {
 }
 
 /// A send that is under way: while there is one, its input does not end.
-struct Sending {
+struct SendGuard {
     core: Arc<Core>,
     input: Arc<InputNode>,
 }
 
-impl Sending {
+impl SendGuard {
     /// Begins a send; gives the event back if that is too early or too late.
     fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), SendError<T>> {
         let Some(core) = input.core.get() else { return Err(SendError::NotStarted(event)) };
         let Some(core) = core.upgrade() else { return Err(SendError::Closed(event)) };
         let before = input.sending.fetch_add(1, AcqRel);
-        let sending = Sending { core, input: input.clone() };
+        let sending = SendGuard { core, input: input.clone() };
         if before & (CLOSED | ENDED) == 0 {
             Ok((sending, event))
         } else {
@@ -206,7 +209,7 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for SendGuard {
     fn drop(&mut self) {
         if self.input.sending.fetch_sub(1, AcqRel) == CLOSED + 1 {
             self.input.end(&self.core);
@@ -260,7 +263,7 @@ impl<T: Send + 'static> Sender<T> {
     /// # Errors
     /// The event, when a queue it goes to is full or the input is closed.
     pub fn try_send(&self, event: T) -> Result<(), SendError<T>> {
-        let (sending, event) = Sending::begin(&self.input, event)?;
+        let (sending, event) = SendGuard::begin(&self.input, event)?;
         self.enter(sending, event, Full::GivenBack).map(drop)
     }
 
@@ -270,15 +273,40 @@ impl<T: Send + 'static> Sender<T> {
     /// # Errors
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
     pub fn send(&self, event: T) -> Result<(), SendError<T>> {
-        let (sending, event) = Sending::begin(&self.input, event)?;
+        let (sending, event) = SendGuard::begin(&self.input, event)?;
         let may_wait = !work::is_worker() && !sending.core.is_tested();
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
         let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
         while !waiting.is_done() {
-            if !waiting.links.place().wait() {
+            if !waiting.links.place().wait() || !waiting.go_on() {
                 return Err(SendError::Cancelled);
             }
-            waiting.go_on();
+        }
+        self.keep(waiting.links);
+        Ok(())
+    }
+
+    /// Sends an event, waiting for room on this thread for at most `timeout`. In a handler it gives
+    /// the event back instead of waiting, as [`send`](Self::send) does.
+    ///
+    /// # Errors
+    /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
+    /// [`SendError::TimedOut`] when there was no room in time: the event stood in line until then, some
+    /// of several queues may have got their copy, and what was left counts as cancelled.
+    pub fn send_timeout(&self, event: T, timeout: Duration) -> Result<(), SendError<T>> {
+        let (sending, event) = SendGuard::begin(&self.input, event)?;
+        let may_wait = !work::is_worker() && !sending.core.is_tested();
+        let full = if may_wait { Full::Waits } else { Full::WouldBlock };
+        let core = sending.core.clone();
+        let due = core.clock.now() + timeout;
+        let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
+        while !waiting.is_done() {
+            let granted = waiting.links.place().wait_until(&core.clock, due);
+            match granted {
+                Some(true) if waiting.go_on() => {}
+                Some(_) => return Err(SendError::Cancelled),
+                None => return Err(SendError::TimedOut),
+            }
         }
         self.keep(waiting.links);
         Ok(())
@@ -289,14 +317,13 @@ impl<T: Send + 'static> Sender<T> {
     /// # Errors
     /// The event, when the input is closed or a `reject` queue is full.
     pub async fn send_async(&self, event: T) -> Result<(), SendError<T>> {
-        let (sending, event) = Sending::begin(&self.input, event)?;
+        let (sending, event) = SendGuard::begin(&self.input, event)?;
         let Some(mut waiting) = self.enter(sending, event, Full::Waits)? else { return Ok(()) };
         let place = waiting.links.place().clone();
         while !waiting.is_done() {
-            if !poll_fn(|cx| place.poll(cx.waker())).await {
+            if !poll_fn(|cx| place.poll(cx.waker())).await || !waiting.go_on() {
                 return Err(SendError::Cancelled);
             }
-            waiting.go_on();
         }
         self.keep(waiting.links);
         Ok(())
@@ -310,7 +337,7 @@ impl<T: Send + 'static> Sender<T> {
     /// Hands the event over if every queue it goes to has room; if not, does as `full` says.
     fn enter(
         &self,
-        sending: Sending,
+        sending: SendGuard,
         event: T,
         full: Full,
     ) -> Result<Option<Waiting>, SendError<T>> {
@@ -384,7 +411,7 @@ enum Full {
 /// cancelled; then the send is over.
 struct Waiting {
     links: Links,
-    sending: Sending,
+    sending: SendGuard,
 }
 
 impl Waiting {
@@ -392,11 +419,13 @@ impl Waiting {
         self.links.in_line() == InLine::No
     }
 
-    /// Goes on with the room that was granted.
-    fn go_on(&mut self) {
+    /// Goes on with the room that was granted. Returns `false` if the program was stopped meanwhile.
+    #[must_use]
+    fn go_on(&mut self) -> bool {
         let mut visit = Visit::new(0, None);
         self.links.resume(&self.sending.core, &mut visit);
         self.sending.core.dispatch(visit.effects);
+        !self.links.place().is_closed()
     }
 }
 

@@ -164,7 +164,7 @@ impl<S: Source> SourceNode<S> {
         let demand = Demand::new(events, visit.start, *number);
         let pulled = user::try_call(|| source.pull(out, demand));
         task.left = pulled.unwrap_or_else(|message| {
-            core.report(format!("the source `{}` failed: {message}", self.name));
+            core.source_failed(&self.name, &message);
             Pull::End
         });
         let end = core.clock.now();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use comporta_model::ack::{Fate, Obligation};
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
-use comporta_model::error::Error;
+use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::Ports;
@@ -83,6 +83,23 @@ enum Stop {
     Late,
     Quit,
     Failed(Error),
+    /// The event sent more than it may.
+    Flooded,
+}
+
+/// How far a visit has come.
+#[derive(Default)]
+struct Progress {
+    /// Events done with before the first of the chunk in hand.
+    before: usize,
+    /// Events of the chunk in hand that are done with.
+    at: usize,
+}
+
+impl Progress {
+    fn done(&self) -> usize {
+        self.before + self.at
+    }
 }
 
 /// A visit that has run.
@@ -97,6 +114,24 @@ pub(super) struct Ran<T> {
     pub(super) at: usize,
     /// The event at `at` is to be tried again after this.
     pub(super) retry_after: Option<Duration>,
+}
+
+/// Why an event failed, and what its error says of another try.
+struct Why {
+    reason: Reason,
+    advice: Advice,
+}
+
+impl Why {
+    fn of(error: Error) -> Self {
+        let advice = error.advice();
+        Why { reason: Reason::Error(user::text(error)), advice }
+    }
+
+    /// A failure that says nothing of trying again.
+    fn usual(reason: Reason) -> Self {
+        Why { reason, advice: Advice::Usual }
+    }
 }
 
 /// What a visit does after a failure.
@@ -135,13 +170,12 @@ impl<H: Handler> Instance<H> {
         })
     }
 
-    /// Runs the handler over the events from `at` on; `before` were spent before the first of the chunk.
+    /// Runs the handler over the events of the chunk in hand that are not done with.
     #[inline(never)]
     fn run(
         &mut self,
         chunk: &mut Chunk<H::Item>,
-        at: &mut usize,
-        before: usize,
+        progress: &mut Progress,
         check: &mut QuantumCheck,
         retain: Option<CopyFn<H::Item>>,
         core: &Core,
@@ -149,6 +183,8 @@ impl<H: Handler> Instance<H> {
         let (slots, columns) = chunk.parts_mut();
         let duties = columns.duties().filter(|_| !H::GROUPED);
         let mut cursor = Cursor::default();
+        let Progress { before, at } = progress;
+        let before = *before;
         if self.handler.is_none() {
             slots[*at..].fill_with(|| None);
             *at = slots.len();
@@ -223,7 +259,7 @@ impl<H: Handler> Instance<H> {
                 let mut flooded = Flooded(false);
                 ports.each(&mut flooded);
                 if flooded.0 {
-                    return Some(Stop::Failed(Error::msg("flood")));
+                    return Some(Stop::Flooded);
                 }
             }
             if needs_drop::<H::Item>() && !H::IN_PLACE {
@@ -328,23 +364,21 @@ impl<H: Handler> Stage<H> {
             links.look_for_room(core, ports, meta, self.emit_max());
         }
         let failed_before = batch.tally.failed;
-        let (mut before, mut at) = (0, 0);
+        let mut progress = Progress::default();
         let retry_after = loop {
-            let fault = self.next_fault(core, at < batch.chunk.len());
+            let fault = self.next_fault(core, progress.at < batch.chunk.len());
             let stop = user.call(|| match fault {
-                None => {
-                    let done = (&mut before, &mut at);
-                    self.run_batch(&mut instance, &mut batch, done, &mut check, core)
-                }
+                None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
                 Some(Fault::Panic(message)) => std::panic::panic_any(message),
             });
-            let reason = match stop {
-                Ok(Stop::Failed(error)) => Reason::Error(user::text(error)),
+            let why = match stop {
+                Ok(Stop::Failed(error)) => Why::of(error),
+                Ok(Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
                 Ok(_) => break None,
-                Err(panic) => panic,
+                Err(panic) => Why::usual(panic),
             };
-            match self.failed(core, &mut instance, &mut batch, &mut at, reason) {
+            match self.failed(core, &mut instance, &mut batch, &mut progress.at, why) {
                 Next::On => {}
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
@@ -361,7 +395,7 @@ impl<H: Handler> Stage<H> {
                 Next::Stop => break None,
             }
         };
-        let done = before + at;
+        let (done, at) = (progress.done(), progress.at);
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { batch, duty, together, done, at, retry_after };
         self.conclude(core, instance, ran, visit);
@@ -373,26 +407,26 @@ impl<H: Handler> Stage<H> {
         &self,
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
-        (before, at): (&mut usize, &mut usize),
+        progress: &mut Progress,
         check: &mut QuantumCheck,
         core: &Core,
     ) -> Stop {
         let Batch { chunk, tray, spent, .. } = batch;
         let retain = self.rules.retain;
         loop {
-            let stop = instance.run(chunk, at, *before, check, retain, core);
+            let stop = instance.run(chunk, progress, check, retain, core);
             let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
                 return stop;
             };
-            if *at > 0 && *before + *at >= check.next() {
+            if progress.at > 0 && progress.done() >= check.next() {
                 let left = tray.left();
-                if left > 0 && check.is_late(core, *before + *at, left) {
+                if left > 0 && check.is_late(core, progress.done(), left) {
                     return Stop::Late;
                 }
             }
             instance.pass_on_one(chunk);
-            *before += *at;
-            spent.append(chunk.spend(std::mem::take(at)));
+            progress.before += progress.at;
+            spent.append(chunk.spend(std::mem::take(&mut progress.at)));
             let next = tray.next();
             let spent_all = next.is_none();
             chunk.reset(next);
@@ -412,7 +446,7 @@ impl<H: Handler> Stage<H> {
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
         at: &mut usize,
-        reason: Reason,
+        Why { reason, advice }: Why,
     ) -> Next {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
@@ -435,14 +469,17 @@ impl<H: Handler> Stage<H> {
             });
         }
         let whole = failed.iter().all(Option::is_some);
-        if let Some(wait) = self.rules.retry.wait_after(attempt).filter(|_| whole) {
+        // Instances that fail at one moment wait differently long.
+        let dice = core.clock.now().as_nanos() ^ u64::from(instance.index) << 48;
+        let wait = self.rules.retry.wait(attempt, advice, dice);
+        if let Some(wait) = wait.filter(|_| whole) {
             batch.tally.retried += 1;
             instance.cx.set_attempt(attempt + 1);
             return Next::Wait(wait);
         }
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
-        self.set_aside(core, failed, (reason, attempt), &meta);
+        self.set_aside(core, failed, reason, attempt, &meta);
         batch.chunk.settle_some(*at..end, Fate::Failed);
         *at = end;
         // A flood took the allowance of the visit with it.
@@ -454,7 +491,8 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         failed: &mut [Option<H::Item>],
-        (reason, attempts): (Reason, u32),
+        reason: Reason,
+        attempts: u32,
         meta: &Meta,
     ) {
         let now = core.clock.now();

@@ -77,6 +77,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         let state = &mut *guard;
         if state.phase != Phase::Open {
             state.permits.release(granted);
+            place.refuse();
             self.cancel_outbox(state, outbox, &mut visit.effects);
             return None;
         }

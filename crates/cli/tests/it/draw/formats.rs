@@ -167,6 +167,7 @@ fn a_picture_of_a_graph_tells_what_its_stages_declare() {
         to: to.iter().copied().map(StageId).collect(),
         route,
         local: from == 1,
+        again: false,
     };
     let mut graph = Graph {
         name: "app".into(),
@@ -181,6 +182,7 @@ fn a_picture_of_a_graph_tells_what_its_stages_declare() {
             connector(1, 1, &[2], Route::One),
         ],
         faults: Vec::new(),
+        warnings: Vec::new(),
     };
     graph.stages[1].stateful = true;
     graph.stages[1].batched = Some((500, Duration::from_secs(1)));

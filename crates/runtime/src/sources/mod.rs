@@ -1,9 +1,24 @@
 //! Ready-made sources. Any iterator is a source too: `app.source("n", || 0..10)`.
+//!
+//! | source | gives |
+//! |---|---|
+//! | an iterator | its items; one over a channel may make its worker wait |
+//! | [`lines`], [`lines_of`] | the lines of a file, of standard input, of a socket |
+//! | [`follow`] | the lines of a file that grows, also after it was rotated |
+//! | [`receiver`] | what is sent through a channel of the standard library |
+//! | `stream` (feature `stream`) | the items of any `futures::Stream` |
+//! | `tokio_receiver` (feature `tokio`) | what is sent through a `tokio::sync::mpsc` channel |
+//! | [`paced`] | the items of an iterator, so many a second |
+//! | [`every`] | ticks |
+//!
+//! A channel of `crossbeam` is an iterator: `app.source("jobs", || receiver.into_iter())`.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+mod lines;
+mod follow;
+mod receiver;
+#[cfg(any(feature = "stream", feature = "tokio"))]
+mod polled;
+
 use std::time::Duration;
 
 use comporta_model::error::{Error, Result};
@@ -11,62 +26,15 @@ use comporta_model::event::Time;
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
-/// The lines of a file, without their ends. Text that is no UTF-8 has its bad bytes replaced, so
-/// that one of them does not end a long run. What has been read is handed on before more is waited
-/// for, so that lines of a pipe or a terminal are handled when they come.
-///
-/// # Errors
-/// When the file cannot be opened; the message names it.
-pub fn lines(path: impl AsRef<Path>) -> Result<Lines<File>> {
-    let path = path.as_ref();
-    let file =
-        File::open(path).map_err(|error| Error::msg(format!("{}: {error}", path.display())))?;
-    Ok(Lines {
-        reader: BufReader::with_capacity(1 << 16, file),
-        name: path.to_owned(),
-        line: Vec::new(),
-    })
-}
-
-/// The lines of whatever can be read: standard input, a socket, bytes in memory.
-pub fn lines_of<R: Read + Send + 'static>(name: impl Into<PathBuf>, reader: R) -> Lines<R> {
-    Lines { reader: BufReader::with_capacity(1 << 16, reader), name: name.into(), line: Vec::new() }
-}
-
-/// See [`lines`].
-pub struct Lines<R> {
-    reader: BufReader<R>,
-    name: PathBuf,
-    line: Vec<u8>,
-}
-
-impl<R: Read + Send + 'static> Source for Lines<R> {
-    type Item = String;
-
-    fn pull(&mut self, out: &mut Out<String>, demand: Demand) -> Result<Pull> {
-        for n in 0..demand.events {
-            if n > 0 && !self.reader.buffer().contains(&b'\n') {
-                break; // to read on may take long, and nobody has seen what was sent yet
-            }
-            self.line.clear();
-            let read = self.reader.read_until(b'\n', &mut self.line);
-            let read = read.map_err(|e| Error::msg(format!("{}: {e}", self.name.display())))?;
-            if read == 0 {
-                return Ok(Pull::End);
-            }
-            let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            out.send(String::from_utf8_lossy(text).into_owned());
-        }
-        Ok(Pull::More)
-    }
-}
-
-impl<R> fmt::Debug for Lines<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+pub use follow::{Follow, follow};
+pub use lines::{LINE_MAX, Lines, LongLine, lines, lines_of};
+#[cfg(any(feature = "stream", feature = "tokio"))]
+pub use polled::Polled;
+#[cfg(feature = "stream")]
+pub use polled::stream;
+#[cfg(feature = "tokio")]
+pub use polled::tokio_receiver;
+pub use receiver::{Receiver, receiver};
 
 /// The events of an iterator, `per_second` of them on average: each is sent when its time has
 /// come, and one that is late is sent at once, so that the mean rate holds.

@@ -1,0 +1,177 @@
+//! The verbs: stages made of a closure. Each is a method of [`App`] that names what the closure does
+//! with an event. Before: `app`, which adds what they return to the graph.
+//!
+//! | verb | the closure | sends |
+//! |---|---|---|
+//! | `map` | `In -> T` | what it returns |
+//! | `try_map` | `In -> Result<T>` | what it returns, unless it fails |
+//! | `filter` | `&In -> bool` | the event, if `true` |
+//! | `filter_map` | `In -> Option<T>` | what it returns, if anything |
+//! | `flat_map` | `In -> IntoIterator` | every item |
+//! | `try_flat_map` | `In -> Result<IntoIterator>` | every item, unless it fails |
+//! | `inspect` | `&In` | the event |
+//! | `map_in_place` | `&mut In` | the event |
+//! | `process` | `In, &mut Out<T>` | what it sends |
+//! | `sink` | `In` | nothing |
+
+use std::any::type_name;
+
+use comporta_model::error::{Outcome, Result};
+use comporta_model::graph::GraphWarning;
+use comporta_model::port::Out;
+use comporta_model::stage::{Many, Mapped, One, Sunk, Updated};
+use comporta_model::verbs::{Filtered, TryMapped};
+
+use crate::app::{App, StageRef};
+
+/// Stages made of a closure. The closure names the type of its event; everything else is inferred.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+/// use comporta::{App, Plan};
+///
+/// let app = App::new("squares");
+/// let texts = app.source("texts", || ["4", "five", "6", "7"].map(String::from).into_iter());
+/// let parse = app.try_map("parse", |text: String| Ok(text.trim().parse::<u64>()?));
+/// let even = app.filter("even", |n: &u64| n % 2 == 0);
+/// let square = app.map("square", |n: u64| n * n);
+/// let show = app.sink("show", |n: u64| println!("{n}"));
+/// app.connect(texts, parse);
+/// app.connect(parse, even);
+/// app.connect(even, square);
+/// app.connect(square, show);
+/// let summary = app.run(&Plan::new())?;
+/// assert_eq!(summary.snapshot.stage("parse").unwrap().counts.failed, 1); // "five"
+/// assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 2);
+/// # Ok::<(), comporta_runtime::StartError>(())
+/// ```
+///
+/// The closure of a `try_` verb returns a `comporta::Result`, so that `?` takes any error without
+/// an annotation. [`process`](Self::process), [`sink`](Self::sink), [`inspect`](Self::inspect) and
+/// [`map_in_place`](Self::map_in_place) take closures that return nothing or a `Result`; one that
+/// uses `?` says which: `|n: u64| -> comporta::Result { ... }`.
+impl App {
+    /// Adds a stage that sends what the closure returns for each event.
+    pub fn map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Mapped::<F, I, O, One>::new(call))
+    }
+
+    /// Adds a stage that sends what the closure returns for each event. An event fails if the
+    /// closure returns an error.
+    pub fn try_map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: FnMut(I) -> Result<O> + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, TryMapped::<F, I, O, One>::new(call))
+    }
+
+    /// Adds a stage that sends on the events for which the closure returns `true`.
+    pub fn filter<I, F>(&self, name: impl Into<String>, keep: F) -> StageRef<'_, I, Out<I>>
+    where
+        I: Send + 'static,
+        F: FnMut(&I) -> bool + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Filtered::<F, I>::new(keep))
+    }
+
+    /// Adds a stage that sends what the closure returns, where it returns something.
+    pub fn filter_map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: FnMut(I) -> Option<O> + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Mapped::<F, I, Option<O>, Many>::new(call))
+    }
+
+    /// Adds a stage that sends every item of what the closure returns: a `Vec`, an iterator, ...
+    ///
+    /// A `Result` is an iterator too, of one item or none: its errors are dropped, and
+    /// [`check`](Self::check) warns of it by the name of the stage. Use
+    /// [`try_map`](Self::try_map) or [`try_flat_map`](Self::try_flat_map).
+    pub fn flat_map<I, O, F>(
+        &self,
+        name: impl Into<String>,
+        call: F,
+    ) -> StageRef<'_, I, Out<O::Item>>
+    where
+        I: Send + 'static,
+        O: IntoIterator + 'static,
+        O::Item: Send + 'static,
+        F: FnMut(I) -> O + Clone + Send + Sync + 'static,
+    {
+        let name = name.into();
+        if type_name::<O>().starts_with("core::result::Result<") {
+            self.warn(GraphWarning::FlatMapOfResult(name.as_str().into()));
+        }
+        self.plain(name, Mapped::<F, I, O, Many>::new(call))
+    }
+
+    /// Adds a stage that sends every item of what the closure returns. An event fails if the closure
+    /// returns an error.
+    pub fn try_flat_map<I, O, F>(
+        &self,
+        name: impl Into<String>,
+        call: F,
+    ) -> StageRef<'_, I, Out<O::Item>>
+    where
+        I: Send + 'static,
+        O: IntoIterator + 'static,
+        O::Item: Send + 'static,
+        F: FnMut(I) -> Result<O> + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, TryMapped::<F, I, O, Many>::new(call))
+    }
+
+    /// Adds a stage that calls the closure with each event and sends the event on, as cheap as
+    /// [`map_in_place`](Self::map_in_place). An event fails if the closure returns an error.
+    pub fn inspect<I, R, F>(&self, name: impl Into<String>, mut call: F) -> StageRef<'_, I, Out<I>>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(&I) -> R + Clone + Send + Sync + 'static,
+    {
+        self.map_in_place(name, move |event: &mut I| call(event))
+    }
+
+    /// Adds a stage that changes events in place and sends them on: the cheapest kind, since whole
+    /// chunks travel on without being copied. An event fails if the closure returns an error.
+    pub fn map_in_place<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<I>>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(&mut I) -> R + Clone + Send + Sync + 'static,
+    {
+        let model = Updated::<F, I, R>::new(call);
+        self.add_stage(name.into(), None, Box::new(move |_| Ok(model.clone())))
+    }
+
+    /// Adds a stage that takes an event and sends any number through one port. An event fails if
+    /// the closure returns an error; what it sent is then withdrawn.
+    pub fn process<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(I, &mut Out<O>) -> R + Clone + Send + Sync + 'static,
+    {
+        self.stage(name, call)
+    }
+
+    /// Adds a stage that takes events and sends none. An event fails if the closure returns an error.
+    pub fn sink<I, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, ()>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: FnMut(I) -> R + Clone + Send + Sync + 'static,
+    {
+        self.plain(name, Sunk::<F, I, R>::new(call))
+    }
+}
