@@ -167,14 +167,6 @@ pub enum GraphFault {
         /// The name.
         name: Arc<str>,
     },
-    /// A name that means something else in the sets of stages of a plan.
-    #[error(
-        "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
-    )]
-    ReservedName {
-        /// The name.
-        name: Arc<str>,
-    },
     /// A name that is too long to be shown.
     #[error("the name `{begin}...` has {length} characters: use at most {NAME_MAX}")]
     LongName {
@@ -182,6 +174,14 @@ pub enum GraphFault {
         begin: String,
         /// Its length.
         length: usize,
+    },
+    /// A name that means something else in the sets of stages of a plan.
+    #[error(
+        "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
+    )]
+    ReservedName {
+        /// The name.
+        name: Arc<str>,
     },
     /// A stage without producers.
     #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]

@@ -193,7 +193,7 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
         tries: 1,
         backoff: every.backoff.unwrap_or_default(),
         backoff_max: backoff_max(&every),
-        jitter: false,
+        jitter: true,
     };
     if retry.backoff > retry.backoff_max {
         (every.backoff, every.backoff_max) = (None, None);
