@@ -420,7 +420,6 @@ impl App {
     }
 
     /// Returns the plan of the program itself: what was given to [`set_plan`](Self::set_plan).
-    #[must_use]
     pub fn plan(&self) -> Plan {
         self.inner.borrow().plan.clone()
     }
