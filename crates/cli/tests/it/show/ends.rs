@@ -65,7 +65,10 @@ fn a_source_that_breaks_leaves_with_1_after_its_events_are_handled() {
     let outcome = start(&["fails", "--json"]).end();
     assert_eq!(outcome.code(), Some(1));
     let json = outcome.json();
-    assert_eq!((&json["ended"], &stage(&json, "show")["left"]), (&"source_failed".into(), &0.into()));
+    assert_eq!(
+        (&json["ended"], &stage(&json, "show")["left"]),
+        (&"source_failed".into(), &0.into())
+    );
     assert!(json["problems"][0].as_str().unwrap().contains("the disk is full"), "{json}");
 }
 
