@@ -21,7 +21,7 @@ fn fails(every: u64) -> impl Fn(u64, &mut Out<u64>) -> Result<(), Error> + Clone
     }
 }
 
-/// `numbers` -> `split` -> `left` and `right`, a copy each -> `join` -> `all` and `evens`.
+/// `numbers` -> `split` -> `left` and `right`, a copy each -> `join` -> `sum` and `evens`.
 fn program(events: u64, sum: &Arc<AtomicU64>) -> App {
     let app = App::new("threads");
     let numbers = app.source("numbers", move || 1..=events);
@@ -53,7 +53,7 @@ fn every_policy_loses_nothing() {
         let sum = Arc::new(AtomicU64::new(0));
         let colors = choice.to_string().contains("colors=a");
         let choice =
-            if colors { "color(colors=left=1 right=1 all=2)".parse().unwrap() } else { choice };
+            if colors { "color(colors=left=1 right=1 sum=2)".parse().unwrap() } else { choice };
         let plan = Plan::new().threads(2).policy(choice.clone()).stage("left", |s| s.instances(2));
         let summary = ended(program(events, &sum).start(&plan).unwrap(), &choice);
         assert_eq!(summary.ended, Ended::Complete, "{choice}: {summary}");
