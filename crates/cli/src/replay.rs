@@ -102,7 +102,8 @@ impl Found {
             n => format!("; {} without an event", counted(n, "line")),
         };
         let path = path.display();
-        format!("replay of {path}: {}{without}; the sources are not opened", fed.join(", "))
+        let fed = fed.join(", ");
+        format!("replay of {path}: {fed}{without}\n(the sources of the program are not opened)")
     }
 }
 

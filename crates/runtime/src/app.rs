@@ -29,6 +29,7 @@ use comporta_policy::{Entry as PolicyEntry, Registry, admission};
 use crate::core::Core;
 use crate::env::{Clock, cpus};
 use crate::failed_event::{AnyCodec, Codec, OnFailure};
+use crate::log;
 use crate::node::Node;
 use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
@@ -582,8 +583,8 @@ impl App {
     ) -> std::result::Result<Arc<Core>, StartError> {
         let topology = self.topology()?;
         let settings = self.settings(plan)?;
-        let warnings = topology.warnings.iter();
-        warnings.for_each(|warning| crate::log::warn(&self.inner.borrow().graph.name, warning));
+        let name = self.inner.borrow().graph.name.clone();
+        topology.warnings.iter().for_each(|warning| log::warn(&name, warning));
         let Inner { graph, entries, wiring, registry, admissions, on_failure, .. } =
             self.inner.into_inner();
         let named = (registry, admissions);

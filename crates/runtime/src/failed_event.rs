@@ -94,12 +94,10 @@ impl<T: 'static> Codec<T> {
     /// The event of a failure as JSON, or why there is none.
     fn text(codec: Option<&Self>, event: Option<&T>) -> Result<String, String> {
         let Some(codec) = codec else {
-            return Err(
-                "only local connectors lead to the stage: its events cannot be written".to_owned()
-            );
+            return Err("only local connectors lead there".to_owned());
         };
         let Some(event) = event else {
-            return Err("the handler took it, and it could not be copied before".to_owned());
+            return Err("the handler took it, and it could not be copied".to_owned());
         };
         let written = user::call(|| (codec.write)(event));
         let written = written.unwrap_or_else(|panic| Err(panic.to_string()));

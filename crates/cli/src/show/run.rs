@@ -2,6 +2,7 @@
 //! the end, a signal, the end of its time, the next picture.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -54,15 +55,10 @@ pub(crate) fn now() -> Instant {
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let shape = Shape::of(&app.graph(), &plan.clone().over(&app.plan()));
     let name = app.graph().name.to_string();
-    let failures =
-        match options.failures.as_deref().map(|path| (path, FailureFile::open(path, &app))) {
-            None => None,
-            Some((_, Ok(file))) => Some(file),
-            Some((path, Err(error))) => {
-                let problem = format!("{}: {error}", path.display());
-                return refuse(&name, vec![problem], Exit::Problems, options);
-            }
-        };
+    let failures = match open_failures(&app, options) {
+        Ok(file) => file,
+        Err(problem) => return refuse(&name, vec![problem], Exit::Problems, options),
+    };
     let view = View::choose(options);
     let (tell, told) = mpsc::channel();
     let signals = Signals::listen(tell.clone(), matches!(view, View::Picture(_)));
@@ -125,6 +121,13 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         stuck: summary.stuck,
     };
     tell_end(&report, options)
+}
+
+/// Opens the file of `--failures`, if it is asked for.
+fn open_failures(app: &App, options: &Options) -> Result<Option<Arc<FailureFile>>, String> {
+    let Some(path) = &options.failures else { return Ok(None) };
+    let file = FailureFile::open(path, app);
+    file.map(Some).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Tells how it went, and how the process leaves then.

@@ -178,8 +178,8 @@ fn kept(report: &Report) -> Vec<String> {
         return vec!["failed events are kept by `--failures FILE`".to_owned()];
     };
     let path = &kept.path;
-    let (n, there) = (events(kept.written), if kept.written == 1 { "is" } else { "are" });
-    let mut lines = vec![format!("{n} that failed {there} in {path} (`--replay {path}`)")];
+    let n = events(kept.written);
+    let mut lines = vec![format!("{n} that failed: in {path}, for `--replay`")];
     lines.extend(kept.missing.iter().map(|(stage, why, n)| {
         format!("without the event: {} of `{stage}`: {why}", thousands(*n))
     }));

@@ -34,10 +34,13 @@ fn failed_events_are_written_with_their_reasons_and_fed_back_to_their_stages() {
     let path = fresh("written.jsonl");
     let (code, out, err) = picky(&["--failures"], &[&path]);
     assert_eq!((code, out.as_str()), (Some(1), "one\nthree\n"), "{err}");
-    let told = format!("4 events that failed are in {}", path.display());
+    let told = format!("4 events that failed: in {}, for `--replay`\n", path.display());
     assert!(err.contains(&told), "{err}");
     assert!(err.contains("failed at `measure`: 2 × it shouts"), "{err}");
-    assert!(err.contains("without the event: 1 of `local`: only local connectors"), "{err}");
+    assert!(
+        err.contains("without the event: 1 of `local`: only local connectors lead there\n"),
+        "{err}"
+    );
 
     let lines = read(&path);
     let of = |stage: &str| lines.iter().filter(|line| line["stage"] == stage).collect::<Vec<_>>();

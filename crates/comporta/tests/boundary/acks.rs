@@ -191,7 +191,7 @@ fn what_a_group_of_several_pulls_led_to_is_told_as_it_ended() {
         let (numbers, told, may) = acked(&app, &[&[1, 2], &[3]]);
         may.store(true, SeqCst);
         let all = |group: Vec<u64>, out: &mut Out<u64>| group.into_iter().for_each(|n| out.send(n));
-        let all = app.stage("all", batched(3, HOUR, all));
+        let all = app.stage("group", batched(3, HOUR, all));
         let picky =
             app.sink("picky", |n: u64| if n == 1 { Err(Error::msg("not 1")) } else { Ok(()) });
         app.connect(numbers, all);

@@ -207,7 +207,7 @@ fn a_cycle_ends_only_when_what_it_sent_outside_has_left_it() {
 #[test]
 fn a_program_without_events_ends() {
     let app = App::new("nothing");
-    let none = app.source("none", std::iter::empty::<i64>);
+    let none = app.source("nothing", std::iter::empty::<i64>);
     let (seen, see) = collector();
     let work = app.stage("work", Tally::default());
     let sink = app.sink("sink", see);

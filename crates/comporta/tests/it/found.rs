@@ -48,7 +48,7 @@ fn a_batch_of_events_with_and_without_a_group_settles_the_group() {
     let asked = app.source("asked", move || Asked { left: 3, settled: told, pauses: false });
     let plain = app.source("plain", || 0..3u64);
     let all = |_: Vec<u64>, _: &mut ()| {};
-    let all = app.stage("all", batched(4, Duration::from_secs(1), all));
+    let all = app.stage("group", batched(4, Duration::from_secs(1), all));
     app.connect(asked, all);
     app.connect(plain, all);
     let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).every(|s| s.batch(1))).unwrap();
@@ -88,7 +88,7 @@ impl Stage for Fails {
 #[test]
 fn an_autostart_event_alone_in_its_group_waits_no_longer_than_its_patience() {
     let app = App::new("alone");
-    let all = app.stage("all", batched(3, Duration::from_secs(1), Fails)).autostart(1);
+    let all = app.stage("group", batched(3, Duration::from_secs(1), Fails)).autostart(1);
     app.connect(all, all);
     let mut runtime = TestRuntime::new(app, &Plan::new().threads(1)).unwrap();
     assert!(runtime.run(), "{:?}", runtime.snapshot());
@@ -98,10 +98,10 @@ fn an_autostart_event_alone_in_its_group_waits_no_longer_than_its_patience() {
 fn a_group_that_is_due_and_has_no_patience_rests_until_an_instance_is_free() {
     let app = App::new("due");
     let numbers = app.source("numbers", || 0..9u64);
-    let all = app.stage("all", batched(2, Duration::ZERO, Fails));
+    let all = app.stage("group", batched(2, Duration::ZERO, Fails));
     app.connect(numbers, all);
     let retry = Retry::new(2, Duration::from_secs(1));
-    let plan = Plan::new().threads(1).stage("all", |s| s.capacity(3).retry(retry));
+    let plan = Plan::new().threads(1).stage("group", |s| s.capacity(3).retry(retry));
     let mut runtime = TestRuntime::new(app, &plan).unwrap();
     for _ in 0..1_000 {
         runtime.step();

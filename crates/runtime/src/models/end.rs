@@ -42,7 +42,7 @@ fn each_instance_finishes_once_and_after_the_last_event_of_every_source() {
         let see = seen.clone();
         let tell = app.stage("tell", Tell(finished.clone()));
         let end = app.sink("end", move |n: u32| see.see(n));
-        for (name, n) in [("none", 0), ("one", 1), ("two", 2)] {
+        for (name, n) in [("zero", 0), ("one", 1), ("two", 2)] {
             let source = app.source(name, move || 0..n);
             app.connect(source, tell);
         }

@@ -202,3 +202,24 @@ fn a_picture_of_a_graph_tells_what_its_stages_declare() {
     ];
     assert_eq!(edges, expected);
 }
+
+#[test]
+fn a_port_that_leads_nowhere_is_drawn() {
+    let app = comporta_runtime::App::new("open");
+    let numbers = app.source("numbers", || 0..3_u64);
+    let work = app.map("work", |n: u64| n);
+    app.connect(numbers, work);
+    let picture = Picture::of(&app.graph());
+    let drawn = draw::text(&picture, 80, false);
+    let expected = "\
+open
+
+╔═════════╗   ┌───────────────┐
+║ numbers ╟──►│ work          │
+╚═════════╝   │ leads nowhere │
+              └───────────────┘
+";
+    assert!(drawn.starts_with(expected), "{drawn}");
+    assert!(draw::svg(&picture).contains("leads nowhere"));
+    assert!(draw::dot(&picture).contains("leads nowhere"));
+}

@@ -21,7 +21,7 @@ fn fails(every: u64) -> impl Fn(u64, &mut Out<u64>) -> Result<(), Error> + Clone
     }
 }
 
-/// `numbers` -> `split` -> `left` and `right`, a copy each -> `join` -> `all` and `evens`.
+/// `numbers` -> `split` -> `left` and `right`, a copy each -> `join` -> `sum` and `evens`.
 fn program(events: u64, sum: &Arc<AtomicU64>) -> App {
     let app = App::new("threads");
     let numbers = app.source("numbers", move || 1..=events);
@@ -30,7 +30,7 @@ fn program(events: u64, sum: &Arc<AtomicU64>) -> App {
     let right = app.process("right", fails(1_100));
     let join = app.map("join", |n: u64| n);
     let sum = sum.clone();
-    let all = app.sink("all", move |n: u64| _ = sum.fetch_add(n, SeqCst));
+    let all = app.sink("sum", move |n: u64| _ = sum.fetch_add(n, SeqCst));
     let evens = app
         .sink("evens", |n: u64| if n.is_multiple_of(2) { Ok(()) } else { Err(Error::msg("odd")) });
     app.connect(numbers, split);
@@ -53,7 +53,7 @@ fn every_policy_loses_nothing() {
         let sum = Arc::new(AtomicU64::new(0));
         let colors = choice.to_string().contains("colors=a");
         let choice =
-            if colors { "color(colors=left=1 right=1 all=2)".parse().unwrap() } else { choice };
+            if colors { "color(colors=left=1 right=1 sum=2)".parse().unwrap() } else { choice };
         let plan = Plan::new().threads(2).policy(choice.clone()).stage("left", |s| s.instances(2));
         let summary = ended(program(events, &sum).start(&plan).unwrap(), &choice);
         assert_eq!(summary.ended, Ended::Complete, "{choice}: {summary}");
@@ -71,7 +71,7 @@ fn every_policy_loses_nothing() {
         assert_eq!(counts("right"), (split - right, right), "{choice}");
         let joined = 2 * split - left - right;
         assert_eq!(counts("join"), (joined, 0), "{choice}");
-        assert_eq!(counts("all"), (joined, 0), "{choice}");
+        assert_eq!(counts("sum"), (joined, 0), "{choice}");
         let (even, odd) = counts("evens");
         assert_eq!((even + odd, odd), (joined, events), "every odd number came twice: {choice}");
         let missing = |every: u64| (1..=events).filter(|n| n % every == 0).sum::<u64>();
