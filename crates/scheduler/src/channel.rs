@@ -90,7 +90,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Channel<T> {
-    /// Room that a waiting sender was woken for is its own; who comes later goes behind.
+    /// Room that a waiting sender was woken for is its own; a sender that comes later goes behind.
     fn has_room(&self) -> bool {
         self.queue.borrow().len() + self.room.woken() < self.capacity
     }

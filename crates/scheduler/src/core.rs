@@ -1,4 +1,4 @@
-//! What joins the parts: the repository, the observer, the stacks, and who runs now.
+//! What joins the parts: the repository, the observer, the stacks, and the handler that runs.
 //! [`Scheduler`](crate::Scheduler) owns it; operations inside of handlers find it through a
 //! thread-local ([`Core::current`]).
 //!
@@ -263,8 +263,8 @@ impl Core {
         self.trimming.dirty.set(stacks || handlers);
     }
 
-    /// Resumes a handler until it suspends or ends. Returns its failure, if it ended with one of which
-    /// nobody else hears.
+    /// Resumes a handler until it suspends or ends. Returns its failure if it ended with one
+    /// that is unobserved.
     #[inline(always)]
     pub(crate) fn resume(&self, handler: &Rc<Handler>) -> Option<Failure> {
         self.budget.set(BUDGET);
@@ -278,7 +278,7 @@ impl Core {
         ended.and_then(|stack| self.remove(handler, stack))
     }
 
-    /// Takes out a handler that ended, and calls `on_failure` if nobody else hears of its failure.
+    /// Takes out a handler that ended, and calls `on_failure` with an unobserved failure.
     #[cold]
     fn remove(&self, handler: &Handler, stack: Stack) -> Option<Failure> {
         self.repository.remove(handler);
@@ -370,7 +370,7 @@ impl Core {
         self.budget.set(0);
     }
 
-    /// A failure of which nobody else will hear: for the caller of `step`.
+    /// An unobserved failure of the running handler, which ends.
     pub(crate) fn report(&self, failure: Failure) {
         let before = self.unclaimed.replace(Some(failure));
         debug_assert!(before.is_none(), "a handler ends once, and `step` takes its failure");

@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
 /// Why a coroutine did not come to its end.
+///
+/// A failure is *unobserved* if its coroutine has no finalizer ([`on_end`](crate::on_end)) and its handle was dropped.
 #[derive(Debug, Error)]
 pub enum Failure {
     /// It returned an error ([`spawn_fallible`](crate::spawn_fallible), the handler of a source), or its
@@ -42,10 +44,10 @@ impl<E: Into<Box<dyn Error + 'static>>> Outcome for Result<(), E> {
     }
 }
 
-/// What is called with a failure of which nobody else hears.
+/// What is called with each unobserved failure.
 pub(crate) type FailureHook = Box<dyn FnMut(&Failure)>;
 
-/// Calls the hook; a panic of it is nobody's.
+/// Calls the hook; a panic of it is dropped.
 pub(crate) fn call_hook(hook: &mut FailureHook, failure: &Failure) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| hook(failure))) {
         discard(payload);
@@ -61,7 +63,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Drops a value of the user's whose `Drop` may panic; such a panic is nobody's.
+/// Drops a value of the user's; a panic of its `Drop` is dropped too.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         // The payload of that panic may panic when dropped, too, and so on.

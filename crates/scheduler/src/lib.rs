@@ -34,7 +34,7 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 //!
-//! There is no `async`: `BufReader` above was written by people who never heard of this crate, and
+//! There is no `async`: `BufReader` above knows nothing of this crate, and
 //! suspends the coroutine from inside of its `read`. Nothing is preempted, and nothing is shared between
 //! threads: what a coroutine does between two operations no other one sees by halves.
 //!
@@ -50,11 +50,13 @@
 //! | `observer` | `wait_for_events`: asks the demultiplexers one after the other, each with a bounded wait |
 //! | `repository` | identifiers to handler objects; the ready queue |
 //! | `scheduler` | [`Scheduler`]: `register_source`, `step`, `run`, `stop` |
-//! | `core` | joins them; suspends and resumes; sees to it that everybody has a turn |
+//! | `core` | joins them; suspends and resumes; sees to it that each handler has its turn |
 //! | `coroutine` | stacks, switching, trimming; the one file with `unsafe` |
 //! | `task` | a coroutine's life: [`spawn`], [`on_end`], [`JoinHandle`] |
-//! | `wait`, `wait_list` | suspension for several reasons; who waits for what |
+//! | `wait`, `wait_list` | suspension for several reasons; the handlers that wait for one thing |
 //! | `channel`, `net`, `blocking` | operations that read like blocking ones |
+//! | `fifo`, `table` | a queue that mostly holds one item; a table whose keys are never reused |
+//! | `clock`, `sync`, `models` | time and what threads share, replaceable; the inbox under shuttle |
 //!
 //! # An event's walk
 //!
@@ -62,7 +64,7 @@
 //!    a socket ready or a timer due.
 //! 2. [`Scheduler::step`] asks the repository for a handler that is ready. Its queue is empty, so the
 //!    observer is asked (`Core::get_ready_object`, `Observer::wait_for_events`), which sleeps until then.
-//! 3. The observer wakes who waits for the source (`WaitList`): the handler's identifier goes into the
+//! 3. The observer wakes the handler that waits for the source (`WaitList`): it goes into the
 //!    ready queue.
 //! 4. The scheduler takes it out and resumes its coroutine (`Core::resume`), right behind the call in
 //!    which it was suspended. That call takes the event and returns it.
@@ -81,9 +83,9 @@
 //! | it catches that unwinding | it unwinds again where it suspends next |
 //! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
 //! | a handler registers itself again | that is another coroutine; both run |
-//! | a notifier reports what nobody listens to | it gets the event back; the loop does not hear of it |
+//! | a notifier reports to a source that is not listened to any more | it gets the event back; the loop is not woken |
 //! | [`stop`] in a handler | `run` returns when it suspends; it can be run again |
-//! | descriptors are exhausted | `accept` and `connect` return the error, and others go first, who may close some |
+//! | descriptors are exhausted | `accept` and `connect` return the error, and other coroutines go first, which may close some |
 //! | a thousand timers are due at once | they fire in the order in which they were set |
 //! | a stack overflows | the process ends at the guard page |
 //! | the scheduler is dropped | every coroutine is cancelled and unwinds; what is spawned meanwhile is refused |

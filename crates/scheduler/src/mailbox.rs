@@ -13,7 +13,7 @@ pub(crate) struct Mailbox<E> {
     len: Cell<usize>,
     capacity: usize,
     ended: Cell<bool>,
-    /// Why it ended, until it was told.
+    /// The error it ended with, until it was taken.
     error: Cell<Option<io::Error>>,
     waiting: WaitList,
 }
@@ -35,8 +35,8 @@ impl<E> Mailbox<E> {
         self.len.get() < self.capacity
     }
 
-    /// Adds an event and wakes whoever waits for it; gives it back if there is no room.
-    #[inline]
+    /// Adds an event and wakes the handlers that wait for it; gives it back if there is no room.
+    #[inline(always)]
     pub(crate) fn push(&self, event: E) -> Result<(), E> {
         if !self.has_room() {
             return Err(event);

@@ -20,7 +20,7 @@ pub enum NotifyError<E> {
     #[error("the mailbox of the source is full")]
     Full(E),
     /// Nobody listens to the source any more, or it has failed ([`Notifier::fail`]).
-    #[error("nobody listens to the source any more, or it has failed")]
+    #[error("the source is not listened to any more, or it has failed")]
     Closed(E),
 }
 
@@ -29,11 +29,11 @@ struct Mail<E> {
     capacity: usize,
     /// Those that may still put something in.
     notifiers: usize,
-    /// Whether there is somebody to take it out.
+    /// Whether the events are still listened to.
     open: bool,
     /// Whether the source has failed: it takes nothing more, though notifiers are left.
     failed: bool,
-    /// Why, until it was told.
+    /// The error, until it was taken.
     error: Option<io::Error>,
     /// Threads that wait for room.
     waiting: usize,
@@ -71,7 +71,7 @@ impl<E> Notifier<E> {
     /// Reports an event, without waiting.
     ///
     /// # Errors
-    /// If the mailbox is full, nobody listens any more, or the source has failed. The event is given
+    /// If the mailbox is full, or the source has failed or is not listened to any more. The event is given
     /// back.
     pub fn notify(&self, event: E) -> Result<(), NotifyError<E>> {
         let mut mail = self.mailbox.lock();
@@ -87,8 +87,8 @@ impl<E> Notifier<E> {
         Ok(())
     }
 
-    /// Reports an event, blocking the thread while the mailbox is full. Returns `false` if nobody
-    /// listens any more, or the source has failed.
+    /// Reports an event, blocking the thread while the mailbox is full. Returns `false` if the
+    /// source has failed or is not listened to any more.
     pub(crate) fn notify_blocking(&self, event: E) -> bool {
         let mut mail = self.mailbox.lock();
         while mail.takes_more() && mail.is_full() {
@@ -139,7 +139,7 @@ impl<E> Drop for Notifier<E> {
     fn drop(&mut self) {
         let mut mail = self.mailbox.lock();
         mail.notifiers -= 1;
-        // If nobody listens, the observer has forgotten the source, and nobody is to be woken.
+        // If it is not listened to, the observer has forgotten it, and there is no handler to wake.
         let ended = mail.notifiers == 0 && mail.open;
         drop(mail);
         if ended {

@@ -2,12 +2,12 @@
 //! of those that can go on.
 //!
 //! A [`Handler`] is a coroutine, which is the handler with its parameters and wherever it stands, and what
-//! its handle, those who wake it and the scheduler know of it. `Core::get_ready_object` takes from here,
+//! its handle, its wakers and the scheduler know of it. `Core::get_ready_object` takes from here,
 //! and asks the observer when the queue is empty.
 //!
 //! Invariant: a handler stands in the ready queue at most once, and exactly when it is `Ready`; so the
-//! queue is no longer than the table. The queue is first in, first out: whoever is in it is resumed
-//! before whatever comes to be ready later.
+//! queue is no longer than the table. The queue is first in, first out: a handler in it is resumed
+//! before any that becomes ready later.
 
 use crate::Failure;
 use crate::coroutine::{Coroutine, Stack};

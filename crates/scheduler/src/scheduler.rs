@@ -62,8 +62,7 @@ pub struct Scheduler {
 pub enum Step {
     /// One coroutine was resumed; it suspended again, or ended.
     Resumed,
-    /// One coroutine was resumed and failed, and nobody else hears of it: it has no finalizer, and
-    /// nobody holds its handle.
+    /// One coroutine was resumed, and failed unobserved (see [`Failure`]).
     Failed(Failure),
     /// Nothing was ready within the limit.
     Idle,
@@ -78,7 +77,7 @@ pub enum Step {
 pub struct Summary {
     /// Whether it was stopped; otherwise no coroutine was left.
     pub stopped: bool,
-    /// How many coroutines failed of which nobody else heard: see [`Step::Failed`].
+    /// How many coroutines failed unobserved: see [`Step::Failed`].
     pub failed: u64,
     /// The first of their failures, up to 16.
     pub failures: Vec<Failure>,
@@ -239,8 +238,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs `f` in a new coroutine, and all others with it, until it has ended. Failures of others of
-    /// which nobody else hears go to [`Builder::on_failure`] only.
+    /// Runs `f` in a new coroutine, and all others with it, until it has ended. Unobserved
+    /// failures of others go to [`Builder::on_failure`] only.
     ///
     /// # Errors
     /// The coroutine's failure: a panic, or [`Failure::Cancelled`] if the scheduler was stopped
@@ -417,7 +416,7 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` with each failure of a coroutine that has neither a finalizer nor a handle, before
+    /// Calls `hook` with each unobserved [`Failure`], before
     /// [`step`](Scheduler::step), [`run`](Scheduler::run) or [`block_on`](Scheduler::block_on) goes on.
     /// It may not suspend; a panic of it is dropped.
     pub fn on_failure(mut self, hook: impl FnMut(&Failure) + 'static) -> Builder {

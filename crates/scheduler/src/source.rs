@@ -117,10 +117,7 @@ impl<'a, E: 'static> Registration<'a, E> {
                 Ok(None) => Reported::Nothing,
                 Ok(Some(event)) => {
                     let taken = to.push(event);
-                    debug_assert!(
-                        taken.is_ok(),
-                        "there was room, and nobody else puts anything in"
-                    );
+                    debug_assert!(taken.is_ok(), "there was room, and only this puts anything in");
                     Reported::Event
                 }
                 Err(error) => {
@@ -134,8 +131,8 @@ impl<'a, E: 'static> Registration<'a, E> {
     }
 
     /// For a source that blocks for as long as it likes: a thread of its own calls `wait` until that
-    /// returns `None` or an error. The thread blocks while the mailbox is full. When nobody listens any
-    /// more it ends, after the call that is under way.
+    /// returns `None` or an error. The thread blocks while the mailbox is full. When the
+    /// source is not listened to any more, it ends after the call that is under way.
     ///
     /// # Errors
     /// If the scheduler has as many such threads as it may have

@@ -2,7 +2,7 @@
 //! [`JoinHandle`] by which others wait for it or cancel it.
 //!
 //! At its end, in this order: the body returns, panics or unwinds; its finalizers run, the last one
-//! first, in the same coroutine; then the result goes to the handle, or, if nobody holds one, a failure
+//! first, in the same coroutine; then the result goes to the handle, or, if that was dropped, a failure
 //! that no finalizer has seen goes to the caller of `step` or `run`.
 //! Invariant: nothing unwinds out of [`body`].
 
@@ -91,7 +91,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Runs `f` in a new coroutine of the current scheduler.
 ///
-/// What `f` returns is for whoever joins it, also if it is an `Err`; if nobody does, it is dropped. See
+/// What `f` returns is for the holder of its handle, also if it is an `Err`; if the handle was dropped, so is the result. See
 /// [`spawn_fallible`] for errors that must not go unseen.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<JoinHand
 }
 
 /// Runs `f` in a new coroutine of the current scheduler. An error that it returns is a [`Failure`]: its
-/// finalizers see it, then whoever joins it; if there is neither, it is reported as a panic is.
+/// finalizers see it, then the holder of its handle; if it is unobserved, it is reported as a panic is.
 ///
 /// # Errors
 /// As [`spawn`].

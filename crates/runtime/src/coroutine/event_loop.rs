@@ -88,17 +88,17 @@ impl Node for LoopNode {
         }
         self.input.start(core, effects)?;
         let body = self.body.lock().take().ok_or("it was started already")?;
-        let (tell, told) = mpsc::channel();
+        let (began, begun) = mpsc::channel();
         let thread = format!("{}-{}", core.graph.name, self.name);
         let spawned = core.spawn(thread, move |core| match Scheduler::new() {
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(began.send(Err(error))),
             Ok(mut scheduler) => {
-                let _ = tell.send(Ok(scheduler.handle()));
+                let _ = began.send(Ok(scheduler.handle()));
                 body(&mut scheduler, core);
             }
         });
-        let told = spawned.and_then(|()| told.recv().unwrap_or_else(|_| Err(broken())));
-        let handle = told.map_err(|error| format!("no event loop: {error}"))?;
+        let begun = spawned.and_then(|()| begun.recv().unwrap_or_else(|_| Err(broken())));
+        let handle = begun.map_err(|error| format!("no event loop: {error}"))?;
         let _ = self.handle.set(handle);
         Ok(())
     }
@@ -172,7 +172,7 @@ struct Woken(Notifier<()>);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // A full mailbox holds a wake-up that was not seen; nobody listens any more if the future is gone.
+        // A full mailbox holds a wake-up that was not seen; if the future is gone, it is not listened to.
         let _ = self.0.notify(());
     }
 }

@@ -21,7 +21,7 @@ use crate::sync::{Arc, AtomicBool, SeqCst};
 /// Unlike other sources it is not pulled; it is declared with the program, under a name that plans know as that
 /// of an input. A coroutine that finds no room for its event is suspended, and the others go on. A drain, and a coroutine
 /// that stops the scheduler, end the source: what was being sent is sent, and the coroutines are cancelled. An error that
-/// `body` returns, and a failure of a coroutine of which nobody else hears, is a problem of the run
+/// `body` returns, and an unobserved failure of another coroutine, is a problem of the run
 /// ([`Summary::problems`](crate::Summary)); the source goes on.
 ///
 /// ```

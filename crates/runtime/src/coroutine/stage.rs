@@ -213,7 +213,7 @@ impl App {
     /// latency begin anew at `NAME-out`. Retries are the handler's own.
     ///
     /// At most `in_flight` handlers have begun and not ended (at least 1, at most 20,000). While there are so many, `NAME` is
-    /// not visited: its queue fills, and those who send to it wait, or what the plan says.
+    /// not visited: its queue fills, and then what the plan says of a full queue holds.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::{plan::Plan, port::Out}; pub use comporta_runtime::App; pub use comporta_scheduler as scheduler; }

@@ -137,7 +137,7 @@ impl Observer {
         (key, made.expect("`insert_with` makes the entry"), waiting)
     }
 
-    /// Wakes whoever waits for what was reported. Returns whether there was anything.
+    /// Wakes the handlers that wait for what was reported. Returns whether there was anything.
     pub(super) fn empty_inbox(&self) -> bool {
         if !self.inbox.is_pending() {
             return false;
@@ -147,7 +147,7 @@ impl Observer {
         let any = !keys.is_empty();
         let sources = self.sources.borrow();
         for key in keys.drain(..) {
-            // What nobody registered, or nobody has any more, is nobody's.
+            // A source that was removed since has no handler.
             if let Some(Source::Notified(source)) = sources.get(key) {
                 source.signal.lower();
                 source.waiting.wake_all();
@@ -175,7 +175,7 @@ mod tests {
             poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
             !events.is_empty()
         };
-        // Before it sleeps: nobody need wake it, and it must not sleep.
+        // Before it sleeps: it needs no waking, and it must not sleep.
         signal.raise();
         assert!(!woken(&mut poll));
         assert!(!inbox.may_sleep());

@@ -100,7 +100,7 @@ impl Observer {
         Ok(key)
     }
 
-    /// Waits for the operating system, and wakes whoever waits for what it reports. Returns `false` if it
+    /// Waits for the operating system, and wakes the handlers that wait for what it reports. Returns `false` if it
     /// waited in vain. The inbox was asked whether the loop may sleep, unless the wait is none.
     #[inline(always)]
     pub(super) fn ask_system(&self, wait: Option<Duration>) -> io::Result<bool> {
@@ -151,7 +151,7 @@ impl Direction {
         self.over.get()
     }
 
-    /// The socket has left the scheduler: whoever waits for it is to try again.
+    /// The socket has left the scheduler: a handler that waits for it is to try again.
     pub(crate) fn abandon(&self) {
         self.edge(true);
     }
