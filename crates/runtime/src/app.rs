@@ -40,6 +40,7 @@ use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
 use crate::sync::{Arc, AtomicUsize};
+use crate::user;
 use crate::wiring::Declared;
 
 /// A program: stages joined into a graph.
@@ -107,8 +108,9 @@ struct Extras {
     first: Option<Box<dyn Any + Send>>,
     /// How to copy an event.
     retain: Option<Box<dyn Any + Send>>,
-    /// Its queue, if it is of another kind than the usual.
+    /// Its queue, if it is of another kind than the usual, and what key it wants to know of events.
     queue: Option<Box<dyn Any + Send>>,
+    key: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
@@ -159,12 +161,18 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self
     }
 
-    /// Its queue is of another kind: for tests of kinds that no plan can choose yet.
+    /// Its queue is of another kind, which knows its events by `key`: for tests of kinds that no plan can
+    /// choose yet.
     #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn with_queue<Q: EventQueue<I> + 'static>(self, make: fn() -> Box<Q>) -> Self {
-        let queue: Box<dyn EventQueue<I>> = make();
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.queue =
-            Some(Box::new(queue));
+    pub(crate) fn with_queue(
+        self,
+        queue: Box<dyn EventQueue<I>>,
+        key: impl Fn(&I) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        let key: route::KeyFn<I> = Arc::new(key);
+        let extras = &mut self.app.inner.borrow_mut().entries[self.key.stage.index()].extras;
+        extras.queue = Some(Box::new(queue));
+        extras.key = Some(Box::new(key));
         self
     }
 
@@ -656,13 +664,18 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, queue } } = site;
+    let Site { core, id, extras: Extras { first, retain, queue, key } } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
     let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
+    let key = key.and_then(|key| key.downcast::<route::KeyFn<H::Item>>().ok()).map(|key| *key);
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
-        let _ = queue.push(&Meta::default(), Columns::default(), vec![Some(*event)], false);
+        let mut columns = Columns::default();
+        if let Some(key) = &key {
+            columns.set_keys([user::call(|| key(&event)).ok()]);
+        }
+        let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;
@@ -684,6 +697,7 @@ fn stage_node<H: Handler>(
             last: core.wiring.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
             retain,
+            key,
         },
         maker,
         group: group.map(|(events, wait)| GroupSize { events, wait }),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use comporta::testing::TestRuntime;
 use comporta::windows::{self, Window};
 use comporta::{
-    App, Choice, Cx, Demand, Error, Ev, Held, Obligation, OnPanic, Out, Plan, Port, Ports, Pull, Result,
-    Retry, Settled, Source, Stage, batched,
+    App, Choice, Cx, Demand, Error, Ev, Held, Obligation, OnPanic, Out, Plan, Port, Ports, Pull,
+    Result, Retry, Settled, Source, Stage, batched,
 };
 
 use crate::bounded::{stage, watched};
@@ -78,7 +78,11 @@ impl Stage for Copies {
     type In = u64;
     type Ports = Two;
     fn handle(&mut self, n: Ev<'_, u64>, out: &mut Two, _: &Cx) -> Result {
-        if *n < EVENTS / 2 { out.low.send(*n) } else { out.high.send(*n) }
+        if *n < EVENTS / 2 {
+            out.low.send(*n)
+        } else {
+            out.high.send(*n)
+        }
         Ok(())
     }
 }
@@ -301,7 +305,8 @@ fn each_event_of_a_batch_is_owed_what_became_of_the_batch() {
             if all.contains(&1) { Err(Error::msg("this batch")) } else { Ok(()) }
         };
         let sums = app.stage("sums", batched(2, HOUR, sum));
-        let sink = app.sink("sink", |sum: u64| if sum == 5 { Err(Error::msg("5")) } else { Ok(()) });
+        let sink =
+            app.sink("sink", |sum: u64| if sum == 5 { Err(Error::msg("5")) } else { Ok(()) });
         app.connect(numbers, sums);
         app.connect(sums, sink);
         let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
@@ -365,7 +370,11 @@ fn of_events_in_one_chunk_admission_sheds_those_whose_deadline_is_too_near() {
         sender.close();
         assert!(runtime.run());
         let counts = stage(&runtime.snapshot(), "work").counts;
-        assert_eq!((counts.handled, counts.shed_at_door() + counts.shed_later()), (10, 10), "{counts:?}");
+        assert_eq!(
+            (counts.handled, counts.shed_at_door() + counts.shed_later()),
+            (10, 10),
+            "{counts:?}"
+        );
     });
 }
 

@@ -39,6 +39,7 @@ use crate::effects::Effects;
 use crate::failure::Failures;
 use crate::latency::Latency;
 use crate::path::ready::{Task, Token};
+use crate::path::route::KeyFn;
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
 use gate::Gate;
@@ -47,7 +48,7 @@ use handle::Faults;
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
-use queue::{EventQueue, Side, Taken};
+use queue::{EventQueue, Side};
 
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
@@ -86,6 +87,8 @@ pub(crate) struct Rules<T> {
     pub(crate) stub: bool,
     /// How to copy an event, if the stage retains.
     pub(crate) retain: Option<CopyFn<T>>,
+    /// The key of an event, if its queue wants to know: computed before the event comes to it.
+    pub(crate) key: Option<KeyFn<T>>,
 }
 
 /// What a stage is made of.
@@ -322,9 +325,8 @@ impl<H: Handler> State<H> {
     fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
         let mut shed = 0;
         while shed < n
-            && let Some(Taken { chunk, turn }) = self.queue.take(n - shed, from)
+            && let Some(chunk) = self.queue.remove(n - shed, from)
         {
-            self.queue.done(turn);
             shed += chunk.len();
             chunk.settle(Fate::Shed);
             effects.discard_events(&mut chunk.into_events());

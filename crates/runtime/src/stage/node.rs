@@ -4,7 +4,6 @@
 use std::any::{Any, TypeId};
 
 use comporta_model::ack::Fate;
-use comporta_model::column::Columns;
 use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
@@ -13,7 +12,7 @@ use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
 use super::permits::Shed;
-use super::queue::{Side, Taken};
+use super::queue::Side;
 use super::tray::Tray;
 use super::{Phase, Stage};
 use crate::core::Core;
@@ -167,8 +166,7 @@ impl<H: Handler> Node for Stage<H> {
         state.phase = Phase::Cancelled;
         state.in_flight -= ordered;
         let mut cancelled = std::mem::take(&mut state.outboxed) + ordered;
-        while let Some(Taken { chunk, turn }) = state.queue.take(usize::MAX, Side::Oldest) {
-            state.queue.done(turn);
+        while let Some(chunk) = state.queue.remove(usize::MAX, Side::Oldest) {
             cancelled += chunk.len();
             chunk.settle(Fate::Cancelled);
             effects.discard_events(&mut chunk.into_events());
@@ -313,9 +311,9 @@ impl<H: Handler> Node for Stage<H> {
         let replayed = self.failures.lock().take_replayable(max.min(room));
         let n = replayed.len();
         let now = core.clock.now();
-        for (meta, event) in replayed {
+        for (meta, columns, event) in replayed {
             let meta = Meta { enqueued: now, ..meta };
-            let _ = state.queue.push(&meta, Columns::default(), vec![Some(event)], false);
+            let _ = state.queue.push(&meta, columns, vec![Some(event)], false);
         }
         if let Some(cycle) = &state.cycle {
             cycle.arrived(n);

@@ -17,7 +17,7 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Flooded, Mark, OwesEach, Unbounded, Withdraw};
-use super::queue::{Side, Turn};
+use super::queue::Side;
 use super::take::Batch;
 use super::{Phase, Stage, State};
 use crate::core::Core;
@@ -67,9 +67,8 @@ impl<H: Handler> Stage<H> {
         }
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
-        let Batch { chunk, ticket, from, turn, spent, .. } = batch;
-        let done = Some(turn).filter(|_| instance.pending.is_none());
-        let left = Left { in_hand: chunk, rest, from, done };
+        let Batch { chunk, ticket, from, spent, .. } = batch;
+        let left = Left { in_hand: chunk, rest, from };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
@@ -169,7 +168,7 @@ impl<H: Handler> Stage<H> {
 
     /// What a visit did not come to is queued again, where it was taken.
     fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from, done } = left;
+        let Left { in_hand, rest, from } = left;
         // The last first: each goes before what is there.
         for chunk in rest.into_iter().chain([in_hand]) {
             let n = chunk.len();
@@ -188,9 +187,6 @@ impl<H: Handler> Stage<H> {
                 state.queue.put_back(chunk, from);
             }
         }
-        if let Some(turn) = done {
-            state.queue.done(turn);
-        }
     }
 
     /// Takes back what a visit whose handler does not return has not begun.
@@ -204,7 +200,7 @@ impl<H: Handler> Stage<H> {
         let in_hand = Chunk::new(chunk.meta.clone(), Vec::new());
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.put_back(state, Left { in_hand, rest: Some(chunk), from, done: None }, visit);
+        self.put_back(state, Left { in_hand, rest: Some(chunk), from }, visit);
         self.changed(core, state, &mut visit.effects);
     }
 
@@ -256,9 +252,12 @@ impl<H: Handler> Stage<H> {
     pub(super) fn free(
         &self,
         state: &mut State<H>,
-        instance: Box<Instance<H>>,
+        mut instance: Box<Instance<H>>,
         effects: &mut Effects,
     ) {
+        if let Some(turn) = instance.turn.take() {
+            state.queue.done(turn);
+        }
         if matches!(state.phase, Phase::Finishing(_)) {
             return self.retire(state, instance, effects);
         }
@@ -404,8 +403,6 @@ struct Left<T> {
     rest: Option<Chunk<T>>,
     /// Where it was taken.
     from: Side,
-    /// The turn it was, if that is over.
-    done: Option<Turn>,
 }
 
 impl<T> Batch<T> {
@@ -419,8 +416,8 @@ impl<T> Batch<T> {
         if self.ticket.is_some() {
             (tally, spent) = (self.tally, std::mem::take(&mut self.spent));
         }
-        let (ticket, turn) = (self.ticket, self.turn);
-        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, turn, tally, spent };
+        let ticket = self.ticket;
+        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, tally, spent };
         Pending { batch, wait }
     }
 }
