@@ -111,6 +111,9 @@ struct Extras {
     /// Its queue, if it is of another kind than the usual, and what key it wants to know of events.
     queue: Option<Box<dyn Any + Send>>,
     key: Option<Box<dyn Any + Send>>,
+    /// How its events are begun, if their results come later.
+    #[cfg(all(test, not(shuttle)))]
+    flights: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
@@ -173,6 +176,21 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         let extras = &mut self.app.inner.borrow_mut().entries[self.key.stage.index()].extras;
         extras.queue = Some(Box::new(queue));
         extras.key = Some(Box::new(key));
+        self
+    }
+
+    /// It begins its events, `most` at once, and their results come later: for tests of a kind of handler
+    /// that there is not yet.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn with_flights(
+        self,
+        begin: stage::flight::Begin<I, P>,
+        ordered: bool,
+        most: usize,
+    ) -> Self {
+        let flights = stage::flight::Flights { begin, ordered, most };
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.flights =
+            Some(Box::new(flights));
         self
     }
 
@@ -664,7 +682,9 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, queue, key } } = site;
+    #[cfg(all(test, not(shuttle)))]
+    let flights = site.extras.flights;
+    let Site { core, id, extras: Extras { first, retain, queue, key, .. } } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
@@ -710,6 +730,8 @@ fn stage_node<H: Handler>(
         instances: settings.instances,
         failures_max: settings.failures_max,
         controller: settings.admission.as_ref().and_then(controller),
+        #[cfg(all(test, not(shuttle)))]
+        flights: flights.and_then(|flights| flights.downcast().ok()).map(|flights| *flights),
     }))
 }
 

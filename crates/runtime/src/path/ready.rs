@@ -47,6 +47,9 @@ pub(crate) enum Task {
     Finish { instance: u32 },
     /// A group has gathered for long enough.
     Flush,
+    /// What an event in flight waited for has come.
+    #[cfg(all(test, not(shuttle)))]
+    Wake { flight: u32 },
 }
 
 /// When a worker should come to one of its tokens.

@@ -311,6 +311,10 @@ impl<H: Handler> Stage<H> {
         mut batch: Batch<H::Item>,
         visit: &mut Visit,
     ) {
+        #[cfg(all(test, not(shuttle)))]
+        if self.flights.is_some() {
+            return self.fly(core, instance, batch, visit);
+        }
         if let Some(tray) = &batch.tray {
             core.show_tray(visit, self.id, tray.clone());
         }
@@ -455,7 +459,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Keeps failed events, with their reason.
-    fn set_aside<'a>(
+    pub(super) fn set_aside<'a>(
         &self,
         core: &Core,
         failed: impl Iterator<Item = (&'a mut Option<H::Item>, Columns)>,

@@ -92,6 +92,8 @@ impl<H: Handler> Node for Stage<H> {
             Task::Release => self.resume_results(core, visit),
             Task::Retry { instance } => self.retry(core, instance, visit),
             Task::Finish { instance } => self.finish(core, instance, visit),
+            #[cfg(all(test, not(shuttle)))]
+            Task::Wake { flight } => self.wake(core, flight, visit),
             Task::Flush => {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
@@ -172,6 +174,8 @@ impl<H: Handler> Node for Stage<H> {
             effects.discard_events(&mut chunk.into_events());
         }
         state.counts.cancelled += cancelled as u64;
+        #[cfg(all(test, not(shuttle)))]
+        state.cancel_flights(effects);
         for instance in state.instances.cancel() {
             state.cancel_held(&instance);
             effects.discard(instance);

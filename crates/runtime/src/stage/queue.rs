@@ -125,8 +125,8 @@ mod tests {
     //! until its visit is over, across retries. The key stands in a column: the queue calls no user code.
 
     use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::time::Duration;
 
     use comporta_model::error::Error;

@@ -85,7 +85,7 @@ impl<H: Handler> Stage<H> {
             }
             Some(ticket) => {
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                let leaves = self.deposit(&mut instance, ticket, of);
+                let leaves = self.deposit(&mut instance.ports, ticket, of);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
@@ -205,7 +205,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Where an instance goes after a visit that is settled.
-    fn place(
+    pub(super) fn place(
         &self,
         core: &Core,
         state: &mut State<H>,

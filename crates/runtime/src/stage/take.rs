@@ -83,7 +83,7 @@ impl<H: Handler> Stage<H> {
         instance.turn = Some(turn);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
-        let ticket = self.order.is_some().then(|| state.tickets.take());
+        let ticket = self.takes_tickets().then(|| state.tickets.take());
         self.changed(core, state, effects);
         let shared = self.is_shared(state) && chunk.len() > 1;
         drop(guard);
