@@ -439,6 +439,17 @@ impl App {
         self.join(from.as_port(), to, Way::ByKey(key), None);
     }
 
+    /// Has another node stand where a stage or a source would: for tests of links to other processes.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn put_node(
+        &self,
+        at: StageKey,
+        make: impl FnOnce(&Core, u32) -> Arc<dyn Node> + Send + 'static,
+    ) {
+        let build = Box::new(move |site: Site<'_>| make(site.core, site.id));
+        self.inner.borrow_mut().entries[at.stage.index()].build = build;
+    }
+
     /// Checks the graph. What it returns may surprise, but works.
     ///
     /// # Errors

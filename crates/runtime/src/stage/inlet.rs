@@ -396,17 +396,21 @@ impl<H: Handler> State<H> {
 }
 
 impl<T: Send + 'static> Parcel<'_, T> {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
 
     /// Its events belong to those who wait for them.
-    fn join(&self) {
+    pub(crate) fn join(&self) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
     }
 
     /// Moves the first `max` events out with `enter`, chunk by chunk.
-    fn take(&mut self, mut max: usize, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
+    pub(crate) fn take(
+        &mut self,
+        mut max: usize,
+        mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>,
+    ) {
         let mut whole = 0;
         while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
             max -= chunk.len();
@@ -442,7 +446,7 @@ impl<T: Send + 'static> Parcel<'_, T> {
     }
 
     /// Keeps what is left in the outbox.
-    fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         let mut rest = std::mem::take(self.filled);
         for slots in rest.drain(..) {
             let columns = self.columns.split_front(slots.len());
@@ -469,7 +473,7 @@ impl<T: Send + 'static> Parcel<'_, T> {
     }
 
     /// Its events end here.
-    fn end(&mut self, fate: Fate, effects: &mut Effects) {
+    pub(crate) fn end(&mut self, fate: Fate, effects: &mut Effects) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
         self.columns = Columns::default();
         self.discard(effects);
