@@ -115,11 +115,9 @@ impl<H: Handler> Node for Stage<H> {
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
         let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() else { return };
-        if let Some(rest) = tray.take_rest() {
-            let mut visit = Visit::new(0, None);
-            self.reclaim(core, rest, tray.from(), &mut visit);
-            effects.take(&mut visit.effects);
-        }
+        let mut visit = Visit::new(0, None);
+        self.reclaim(core, tray, &mut visit);
+        effects.take(&mut visit.effects);
     }
 
     fn close_edge(&self, core: &Core, effects: &mut Effects) {

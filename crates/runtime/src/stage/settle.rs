@@ -19,6 +19,7 @@ use super::order::Deposited;
 use super::ports::{Flooded, Mark, OwesEach, Unbounded, Withdraw};
 use super::queue::Side;
 use super::take::Batch;
+use super::tray::Tray;
 use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -189,18 +190,14 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Takes back what a visit whose handler does not return has not begun.
-    pub(super) fn reclaim(
-        &self,
-        core: &Core,
-        chunk: Chunk<H::Item>,
-        from: Side,
-        visit: &mut Visit,
-    ) {
-        let in_hand = Chunk::new(chunk.meta.clone(), Vec::new());
+    /// Takes back what a visit whose handler does not return has not begun: under the lock, so that it is
+    /// back before the visit can be over.
+    pub(super) fn reclaim(&self, core: &Core, tray: &Tray<H::Item>, visit: &mut Visit) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.put_back(state, Left { in_hand, rest: Some(chunk), from }, visit);
+        let Some(rest) = tray.take_rest() else { return };
+        let in_hand = Chunk::new(rest.meta.clone(), Vec::new());
+        self.put_back(state, Left { in_hand, rest: Some(rest), from: tray.from() }, visit);
         self.changed(core, state, &mut visit.effects);
     }
 
