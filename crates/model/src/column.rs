@@ -191,10 +191,10 @@ impl Columns {
         self
     }
 
-    /// Adds what keys the events have, computed of each.
-    pub fn set_keys(&mut self, keys: impl IntoIterator<Item = u64>) {
+    /// Adds what keys the events have, computed of each; `None` for one whose key cannot be had.
+    pub fn set_keys(&mut self, keys: impl IntoIterator<Item = Option<u64>>) {
         let mut column = Column::default();
-        keys.into_iter().for_each(|key| column.extend(Some(key), 1));
+        keys.into_iter().for_each(|key| column.extend(key, 1));
         self.0.get_or_insert_default().key = column;
     }
 
@@ -228,16 +228,36 @@ impl Columns {
         }
     }
 
-    /// The key of each event.
-    pub fn keys(&self) -> impl Iterator<Item = u64> {
-        let runs = self.0.iter().flat_map(|table| table.key.runs());
-        runs.flat_map(|(key, n)| std::iter::repeat_n(*key, n)).flatten()
+    /// The key of each of `n` events.
+    pub fn keys(&self, n: usize) -> impl Iterator<Item = Option<u64>> {
+        values(self.0.iter().flat_map(|table| table.key.runs()), n)
     }
 
-    /// By what each event is known.
-    pub fn ids(&self) -> impl Iterator<Item = Option<Id>> {
-        let runs = self.0.iter().flat_map(|table| table.id.runs());
-        runs.flat_map(|(id, n)| std::iter::repeat_n(*id, n))
+    /// By what each of `n` events is known.
+    pub fn ids(&self, n: usize) -> impl Iterator<Item = Option<Id>> {
+        values(self.0.iter().flat_map(|table| table.id.runs()), n)
+    }
+
+    /// What the event at `at` carries of its own, but for what is owed for it.
+    #[must_use]
+    pub fn row(&self, at: usize) -> Self {
+        let Some(table) = &self.0 else { return Columns::default() };
+        let key = table.key.at(at, &mut Cursor::default()).and_then(|(key, _)| *key);
+        let id = table.id.at(at, &mut Cursor::default()).and_then(|(id, _)| *id);
+        if key.is_none() && id.is_none() {
+            return Columns::default();
+        }
+        let (key, id) = (Column::same(key, 1), Column::same(id, 1));
+        Columns(Some(Box::new(Table { duty: Column::default(), key, id })))
+    }
+
+    /// What each event carries of its own, but for what is owed for it.
+    #[must_use]
+    pub fn without_duties(mut self) -> Self {
+        if let Some(table) = &mut self.0 {
+            table.duty = Column::default();
+        }
+        self
     }
 
     /// Removes the first `n` rows and returns them.
@@ -291,6 +311,15 @@ impl Columns {
             own.duty.extend(duty, len);
         }
     }
+}
+
+/// The values of a column of `n` events; the default where it is empty.
+fn values<'a, V: Copy + Default + 'a>(
+    runs: impl Iterator<Item = (&'a V, usize)>,
+    n: usize,
+) -> impl Iterator<Item = V> {
+    let each = runs.flat_map(|(value, n)| std::iter::repeat_n(*value, n));
+    each.chain(std::iter::repeat(V::default())).take(n)
 }
 
 /// What is owed for each of so many events, without the events.
@@ -423,14 +452,23 @@ mod tests {
     #[test]
     fn columns_are_cut_together() {
         let mut columns = Columns::default();
-        columns.set_keys([5, 5, 6]);
+        columns.set_keys([Some(5), None, Some(6)]);
         columns.set_ids((0..3).map(|seq| Id { producer: 1, incarnation: 1, seq }));
         let mut front = columns.split_front(1);
         assert_eq!(
-            (front.keys().collect::<Vec<_>>(), columns.keys().collect::<Vec<_>>()),
-            (vec![5], vec![5, 6])
+            (front.keys(1).collect::<Vec<_>>(), columns.keys(2).collect::<Vec<_>>()),
+            (vec![Some(5)], vec![None, Some(6)])
         );
         front.append(1, columns, 2);
-        assert_eq!(front.ids().flatten().map(|id| id.seq).collect::<Vec<_>>(), [0, 1, 2]);
+        front.append(3, Columns::default(), 1);
+        assert_eq!(front.keys(4).collect::<Vec<_>>(), [Some(5), None, Some(6), None]);
+        let ids = |columns: &Columns, n| {
+            columns.ids(n).map(|id| id.map(|id| id.seq)).collect::<Vec<Option<u64>>>()
+        };
+        assert_eq!(ids(&front, 4), [Some(0), Some(1), Some(2), None]);
+        let row = front.row(2);
+        assert_eq!((row.keys(1).next(), ids(&row, 1)), (Some(Some(6)), vec![Some(2)]));
+        assert!(front.row(3).is_none());
+        assert_eq!(Columns::default().keys(2).collect::<Vec<_>>(), [None, None]);
     }
 }

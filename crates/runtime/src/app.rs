@@ -44,6 +44,7 @@ use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
 use crate::sync::{Arc, AtomicUsize};
+use crate::user;
 use crate::wiring::Declared;
 
 /// A program: stages joined into a graph.
@@ -114,8 +115,12 @@ struct Extras {
     first: Option<Box<dyn Any + Send>>,
     /// How to copy an event.
     retain: Option<Box<dyn Any + Send>>,
-    /// Its queue, if it is of another kind than the usual.
+    /// Its queue, if it is of another kind than the usual, and what key it wants to know of events.
     queue: Option<Box<dyn Any + Send>>,
+    key: Option<Box<dyn Any + Send>>,
+    /// How its events are begun, if their results come later.
+    #[cfg(all(test, not(shuttle)))]
+    flights: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
@@ -186,12 +191,33 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self
     }
 
-    /// Its queue is of another kind: for tests of kinds that no plan can choose yet.
+    /// Its queue is of another kind, which knows its events by `key`: for tests of kinds that no plan can
+    /// choose yet.
     #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn with_queue<Q: EventQueue<I> + 'static>(self, make: fn() -> Box<Q>) -> Self {
-        let queue: Box<dyn EventQueue<I>> = make();
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.queue =
-            Some(Box::new(queue));
+    pub(crate) fn with_queue(
+        self,
+        queue: Box<dyn EventQueue<I>>,
+        key: impl Fn(&I) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        let key: route::KeyFn<I> = Arc::new(key);
+        let extras = &mut self.app.inner.borrow_mut().entries[self.key.stage.index()].extras;
+        extras.queue = Some(Box::new(queue));
+        extras.key = Some(Box::new(key));
+        self
+    }
+
+    /// It begins its events, `most` at once, and their results come later: for tests of a kind of handler
+    /// that there is not yet.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn with_flights(
+        self,
+        begin: stage::flight::Begin<I, P>,
+        ordered: bool,
+        most: usize,
+    ) -> Self {
+        let flights = stage::flight::Flights { begin, ordered, most };
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.flights =
+            Some(Box::new(flights));
         self
     }
 
@@ -397,6 +423,17 @@ impl App {
     ) {
         let key = Arc::new(move |event: &T| key_hash(&key(event)));
         self.join(from.as_port(), to, Way::ByKey(key), None);
+    }
+
+    /// Has another node stand where a stage or a source would: for tests of links to other processes.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn put_node(
+        &self,
+        at: StageKey,
+        make: impl FnOnce(&Core, u32) -> Arc<dyn Node> + Send + 'static,
+    ) {
+        let build = Box::new(move |site: Site<'_>| make(site.core, site.id));
+        self.inner.borrow_mut().entries[at.stage.index()].build = build;
     }
 
     /// Checks the graph. What it returns may surprise, but works.
@@ -718,13 +755,20 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, queue }, .. } = site;
+    #[cfg(all(test, not(shuttle)))]
+    let flights = site.extras.flights;
+    let Site { core, id, extras: Extras { first, retain, queue, key, .. }, .. } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
     let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
     let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
+    let key = key.and_then(|key| key.downcast::<route::KeyFn<H::Item>>().ok()).map(|key| *key);
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
-        let _ = queue.push(&Meta::default(), Columns::default(), vec![Some(*event)], false);
+        let mut columns = Columns::default();
+        if let Some(key) = &key {
+            columns.set_keys([user::call(|| key(&event)).ok()]);
+        }
+        let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
     let retries = H::TAKES && settings.retry.tries > 1;
@@ -751,6 +795,7 @@ fn stage_node<H: Handler>(
             stub: settings.stub,
             retain,
             on_failed,
+            key,
         },
         maker,
         group: group.map(|(events, wait)| GroupSize { events, wait }),
@@ -763,6 +808,8 @@ fn stage_node<H: Handler>(
         instances: settings.instances,
         failures_max: settings.failures_max,
         controller: settings.admission.as_ref().and_then(controller),
+        #[cfg(all(test, not(shuttle)))]
+        flights: flights.and_then(|flights| flights.downcast().ok()).map(|flights| *flights),
     }))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use comporta_model::column::Duty;
+use comporta_model::column::{Columns, Duty};
 use comporta_model::event::{Meta, Time};
 
 use crate::user;
@@ -63,6 +63,8 @@ pub(crate) struct Failed<T> {
     pub(crate) failure: Failure,
     pub(crate) event: Option<T>,
     pub(crate) meta: Meta,
+    /// What it carries of its own.
+    pub(crate) columns: Columns,
 }
 
 /// The failed events of one stage.
@@ -86,7 +88,7 @@ impl<T> Failures<T> {
         attempts: u32,
         at: Time,
         event: Option<T>,
-        meta: &Meta,
+        (meta, columns): (&Meta, Columns),
     ) -> Option<T> {
         let number = self.made;
         self.made += 1;
@@ -102,7 +104,7 @@ impl<T> Failures<T> {
         // The failure was reported to the group; a replay is no longer its concern.
         let duty = Duty { ack: None, ..meta.duty.clone() };
         let meta = Meta { duty, ..meta.clone() };
-        self.kept.push_back(Failed { failure, event, meta });
+        self.kept.push_back(Failed { failure, event, meta, columns });
         forgotten
     }
 
@@ -119,12 +121,14 @@ impl<T> Failures<T> {
     }
 
     /// Takes out up to `max` failures that can be replayed, oldest first.
-    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<(Meta, T)> {
+    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<(Meta, Columns, T)> {
         let mut taken = Vec::new();
         let mut rest = VecDeque::with_capacity(self.kept.len());
         for mut failed in self.kept.drain(..) {
             match failed.event.take() {
-                Some(event) if taken.len() < max => taken.push((failed.meta, event)),
+                Some(event) if taken.len() < max => {
+                    taken.push((failed.meta, failed.columns, event));
+                }
                 event => {
                     failed.event = event;
                     rest.push_back(failed);
@@ -153,22 +157,28 @@ mod tests {
 
     #[test]
     fn only_so_many_failures_are_kept_and_the_rest_is_counted() {
+        let meta = Meta::default();
         let mut failures = Failures::new(2);
         for n in 0..5 {
             let event = (n != 3).then_some(n);
             let reason = Reason::Error(n.to_string());
-            let _ = failures.push(reason, 1, Time::ZERO, event, &Meta::default());
+            let mut columns = Columns::default();
+            columns.set_keys([Some(n + 10)]);
+            let _ = failures.push(reason, 1, Time::ZERO, event, (&meta, columns));
         }
         assert_eq!((failures.len(), failures.forgotten()), (2, 3));
         assert_eq!(failures.list()[0].number, 3);
-        let replayed: Vec<_> = failures.take_replayable(9).into_iter().map(|(_, e)| e).collect();
-        assert_eq!((replayed, failures.len()), (vec![4], 1));
+        let replayed = failures.take_replayable(9).into_iter();
+        let replayed: Vec<_> = replayed.map(|(_, own, e)| (own.keys(1).next(), e)).collect();
+        assert_eq!((replayed, failures.len()), (vec![(Some(Some(14)), 4)], 1));
     }
 
     #[test]
     fn a_bound_of_zero_keeps_nothing() {
         let mut failures = Failures::new(0);
-        let given_back = failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), &Meta::default());
+        let meta = Meta::default();
+        let of = (&meta, Columns::default());
+        let given_back = failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), of);
         assert_eq!(given_back, Some(1));
         assert_eq!((failures.len(), failures.forgotten()), (0, 1));
     }

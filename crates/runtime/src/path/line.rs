@@ -9,6 +9,7 @@ use std::task::{Poll, Waker};
 
 use comporta_model::event::Time;
 
+use crate::effects::Effects;
 use crate::env::Clock;
 use crate::path::ready::Token;
 use crate::sync::{Arc, Condvar, Mutex, wait};
@@ -59,6 +60,16 @@ impl Place {
         let mut state = self.state.lock();
         *state.granted.get_or_insert(0) += room;
         state.parked || self.token.is_none()
+    }
+
+    /// Grants room, and notes whom to resume or wake for it.
+    pub(crate) fn grant_by(self: &Arc<Self>, room: usize, effects: &mut Effects) {
+        let wakes = self.grant(room);
+        match self.token {
+            Some(token) if wakes => effects.tokens.push(token),
+            Some(_) => {} // it has not parked yet, and will see it when it does
+            None => effects.callers.push(self.clone()),
+        }
     }
 
     /// It parks. Returns whether room was granted already, so that it is to be resumed at once.

@@ -25,3 +25,5 @@ pub(crate) mod emit;
 pub(crate) mod route;
 pub(crate) mod outlet;
 pub(crate) mod line;
+#[cfg(all(test, not(shuttle)))]
+mod link;

@@ -19,9 +19,8 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, SeqCst};
 pub(crate) struct Token {
     pub(crate) stage: u32,
     pub(crate) task: Task,
-    /// The worker in whose cache the events are, if any: see [`Meta::home`].
-    ///
-    /// [`Meta::home`]: comporta_model::event::Meta::home
+    /// The worker in whose cache the events are, if any: see
+    /// [`Meta::home`](comporta_model::event::Meta::home).
     pub(crate) home: u32,
 }
 
@@ -47,6 +46,9 @@ pub(crate) enum Task {
     Finish { instance: u32 },
     /// A group has gathered for long enough.
     Flush,
+    /// What an event in flight waited for has come.
+    #[cfg(all(test, not(shuttle)))]
+    Wake { flight: u32 },
 }
 
 /// When a worker should come to one of its tokens.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use comporta_model::ack::{Fate, Obligation};
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Cursor, Duty, all_of};
+use comporta_model::column::{Columns, Cursor, Duty, all_of};
 use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
 use comporta_model::plan::OnPanic;
@@ -20,6 +20,7 @@ use comporta_model::stage::{Cx, Handler, Host};
 
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded, Withdraw};
+use super::queue::Turn;
 use super::take::Batch;
 use super::{CopyFn, Stage};
 use crate::core::Core;
@@ -41,6 +42,8 @@ pub(super) struct Instance<H: Handler> {
     pub(super) links: Links,
     pub(super) cx: Cx,
     pub(super) pending: Option<Pending<H::Item>>,
+    /// What its queue knows the visit by that it makes: over once it is free again.
+    pub(super) turn: Option<Turn>,
     /// Copies of the events being handled, if the stage retains.
     kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -156,6 +159,7 @@ impl<H: Handler> Instance<H> {
             links,
             cx,
             pending: None,
+            turn: None,
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
@@ -344,6 +348,10 @@ impl<H: Handler> Stage<H> {
         mut batch: Batch<H::Item>,
         visit: &mut Visit,
     ) {
+        #[cfg(all(test, not(shuttle)))]
+        if self.flights.is_some() {
+            return self.fly(core, instance, batch, visit);
+        }
         if let Some(tray) = &batch.tray {
             core.show_tray(visit, self.id, tray.clone());
         }
@@ -459,7 +467,7 @@ impl<H: Handler> Stage<H> {
         }
         let attempt = instance.cx.attempt();
         let meta = batch.chunk.meta.clone();
-        let slots = batch.chunk.slots_mut();
+        let (slots, columns) = batch.chunk.parts_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
         if failed.iter().any(Option::is_none) || (H::IN_PLACE && !instance.kept.is_empty()) {
@@ -481,7 +489,8 @@ impl<H: Handler> Stage<H> {
         }
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
-        self.set_aside(core, failed, reason, attempt, &meta);
+        let rows = (*at..end).map(|at| columns.row(at));
+        self.set_aside(core, failed.iter_mut().zip(rows), reason, attempt, &meta);
         batch.chunk.settle_some(*at..end, Fate::Failed);
         *at = end;
         // A flood took the allowance of the visit with it.
@@ -489,21 +498,21 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Keeps failed events, with their reason.
-    fn set_aside(
+    pub(super) fn set_aside<'a>(
         &self,
         core: &Core,
-        failed: &mut [Option<H::Item>],
+        failed: impl Iterator<Item = (&'a mut Option<H::Item>, Columns)>,
         reason: Reason,
         attempts: u32,
         meta: &Meta,
     ) {
         let now = core.clock.now();
-        for slot in failed {
-            let event = slot.take();
+        for (slot, columns) in failed {
+            let (event, of) = (slot.take(), (meta, columns));
             if let Some(on_failed) = &self.rules.on_failed {
                 on_failed(&reason, attempts, now, event.as_ref());
             }
-            let forgotten = self.failures.lock().push(reason.clone(), attempts, now, event, meta);
+            let forgotten = self.failures.lock().push(reason.clone(), attempts, now, event, of);
             user::discard(forgotten);
         }
     }

@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
 use crate::path::outlet::{Inlet, Parcel, Refusal, Reserved, Room, Standing};
+use crate::path::route::KeyFn;
 use crate::sync::{Arc, Relaxed};
 
 impl<H: Handler> Inlet<H::Item> for Stage<H> {
@@ -44,6 +45,9 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         }
         let asked =
             if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
+        if let Some(key) = &self.rules.key {
+            self.add_keys(core, key, &mut parcel, visit);
+        }
         let effects = &mut visit.effects;
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -209,14 +213,10 @@ impl<H: Handler> Stage<H> {
         let mut standing = None;
         while let Some((duty, n)) = parcel.columns.duties().and_then(|duties| duties.first()) {
             let meta = Meta { duty: duty.clone(), ..parcel.meta.clone() };
-            let mut filled = Vec::new();
-            parcel.take(n, |slots, _| {
-                filled.push(slots);
-                Slots::new()
-            });
+            let (mut filled, columns) = parcel.take_apart(n);
             let piece = Parcel {
                 meta: &meta,
-                columns: Columns::default(),
+                columns: columns.without_duties(),
                 filled: &mut filled,
                 last: &mut Slots::new(),
                 short: false,
@@ -229,6 +229,31 @@ impl<H: Handler> Stage<H> {
             standing = self.offer(core, piece, visit).or(standing);
         }
         standing
+    }
+
+    /// Computes the keys of a parcel, outside of the lock. An event whose key function panics has none.
+    #[cold]
+    fn add_keys(
+        &self,
+        core: &Core,
+        key: &KeyFn<H::Item>,
+        parcel: &mut Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) {
+        let user = visit.effects.hand_over(core);
+        let slots = parcel.filled.iter().chain([&*parcel.last]);
+        let mut events = slots.flatten().flatten();
+        let mut keys = Vec::new();
+        while let Err(reason) = user.call(|| {
+            for event in events.by_ref() {
+                keys.push(Some(key(event)));
+            }
+        }) {
+            keys.push(None);
+            let stage = &self.rules.name;
+            core.report(format!("`{stage}`: the key of an event cannot be had: {reason}"));
+        }
+        parcel.columns.set_keys(keys);
     }
 
     /// What the admission controller is asked about `n` events, unless that does not matter any more.
@@ -397,17 +422,21 @@ impl<H: Handler> State<H> {
 }
 
 impl<T: Send + 'static> Parcel<'_, T> {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
 
     /// Its events belong to those who wait for them.
-    fn join(&self) {
+    pub(crate) fn join(&self) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
     }
 
     /// Moves the first `max` events out with `enter`, chunk by chunk.
-    fn take(&mut self, mut max: usize, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
+    pub(crate) fn take(
+        &mut self,
+        mut max: usize,
+        mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>,
+    ) {
         let mut whole = 0;
         while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
             max -= chunk.len();
@@ -430,8 +459,20 @@ impl<T: Send + 'static> Parcel<'_, T> {
         }
     }
 
+    /// Takes out the first `n` events, with what each carries of its own.
+    fn take_apart(&mut self, n: usize) -> (Vec<Slots<T>>, Columns) {
+        let (mut filled, mut columns, mut taken) = (Vec::new(), Columns::default(), 0);
+        self.take(n, |slots, own| {
+            columns.append(taken, own, slots.len());
+            taken += slots.len();
+            filled.push(slots);
+            Slots::new()
+        });
+        (filled, columns)
+    }
+
     /// Keeps what is left in the outbox.
-    fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         let mut rest = std::mem::take(self.filled);
         for slots in rest.drain(..) {
             let columns = self.columns.split_front(slots.len());
@@ -450,18 +491,15 @@ impl<T: Send + 'static> Parcel<'_, T> {
         let shed = self.len() - n;
         self.meta.duty.join(shed);
         self.meta.duty.settle(shed, Fate::Shed);
-        let mut kept: Vec<Slots<T>> = Vec::new();
-        self.take(n, |slots, _| {
-            kept.push(slots);
-            Slots::new()
-        });
+        let (kept, columns) = self.take_apart(n);
         self.discard(effects);
         *self.filled = kept;
+        self.columns = columns;
         shed
     }
 
     /// Its events end here.
-    fn end(&mut self, fate: Fate, effects: &mut Effects) {
+    pub(crate) fn end(&mut self, fate: Fate, effects: &mut Effects) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
         self.columns = Columns::default();
         self.discard(effects);

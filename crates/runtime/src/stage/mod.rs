@@ -27,6 +27,8 @@ pub(crate) mod ports;
 mod settle;
 mod order;
 mod node;
+#[cfg(all(test, not(shuttle)))]
+pub(crate) mod flight;
 
 use comporta_model::ack::Fate;
 use comporta_model::event::{Meta, Time};
@@ -40,6 +42,7 @@ use crate::failed_event::Reporter;
 use crate::failure::Failures;
 use crate::latency::Latency;
 use crate::path::ready::{Task, Token};
+use crate::path::route::KeyFn;
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
 use gate::Gate;
@@ -48,7 +51,7 @@ use handle::Faults;
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
-use queue::{EventQueue, Side, Taken};
+use queue::{EventQueue, Side};
 
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
@@ -69,6 +72,8 @@ pub(crate) struct Stage<H: Handler> {
     failures: Mutex<Failures<H::Item>>,
     order: Option<Order<H::Ports>>,
     faults: Mutex<Faults>,
+    #[cfg(all(test, not(shuttle)))]
+    flights: Option<flight::Flights<H::Item, H::Ports>>,
 }
 
 /// What is fixed about a stage.
@@ -89,6 +94,8 @@ pub(crate) struct Rules<T> {
     pub(crate) retain: Option<CopyFn<T>>,
     /// Called for each event that has failed for good.
     pub(crate) on_failed: Option<Reporter<T>>,
+    /// The key of an event, if its queue wants to know: computed before the event comes to it.
+    pub(crate) key: Option<KeyFn<T>>,
 }
 
 /// What a stage is made of.
@@ -107,6 +114,8 @@ pub(crate) struct Parts<H: Handler> {
     pub(crate) instances: usize,
     pub(crate) failures_max: usize,
     pub(crate) controller: Option<gate::Controller>,
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) flights: Option<flight::Flights<H::Item, H::Ports>>,
 }
 
 /// Everything of a stage that changes.
@@ -130,6 +139,10 @@ struct State<H: Handler> {
     /// Producers that have not ended; those of a cycle are counted with it.
     producers: usize,
     phase: Phase,
+    #[cfg(all(test, not(shuttle)))]
+    flights: std::collections::HashMap<u32, flight::Flight<H::Ports>>,
+    #[cfg(all(test, not(shuttle)))]
+    flown: u32,
 }
 
 /// How far a stage is in its life.
@@ -171,6 +184,8 @@ impl RoomHint {
 impl<H: Handler> Stage<H> {
     pub(crate) fn new(parts: Parts<H>) -> Self {
         let Parts { id, rules, maker, group, ordered, mut queue, capacity, when_full, .. } = parts;
+        #[cfg(all(test, not(shuttle)))]
+        let ordered = ordered || parts.flights.is_some(); // their results leave by the releaser
         let gate = Gate::new(parts.controller);
         queue.set_guarded(gate.is_present());
         let queued = queue.len();
@@ -209,6 +224,10 @@ impl<H: Handler> Stage<H> {
                 cycle: parts.cycle,
                 producers: parts.producers,
                 phase: Phase::Open,
+                #[cfg(all(test, not(shuttle)))]
+                flights: std::collections::HashMap::new(),
+                #[cfg(all(test, not(shuttle)))]
+                flown: 0,
             })),
             rules,
             room,
@@ -217,6 +236,8 @@ impl<H: Handler> Stage<H> {
             failures: Mutex::new(Failures::new(parts.failures_max)),
             order: ordered.then(Order::new),
             faults: Mutex::default(),
+            #[cfg(all(test, not(shuttle)))]
+            flights: parts.flights,
         }
     }
 
@@ -233,6 +254,8 @@ impl<H: Handler> Stage<H> {
             Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
             None => visits,
         };
+        #[cfg(all(test, not(shuttle)))]
+        let visits = self.may_fly(state, visits);
         let missing = state.instances.claims_missing(visits);
         if missing == 0 {
             return;
@@ -247,6 +270,15 @@ impl<H: Handler> Stage<H> {
             }
             effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
         }
+    }
+
+    /// Whether its visits take their places in the order of results with their events.
+    fn takes_tickets(&self) -> bool {
+        #[cfg(all(test, not(shuttle)))]
+        if self.flights.as_ref().is_some_and(|flights| !flights.ordered) {
+            return false; // what comes later takes one when it comes
+        }
+        self.order.is_some()
     }
 
     /// Whether several instances may handle its events in any order.
@@ -328,9 +360,8 @@ impl<H: Handler> State<H> {
     fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
         let mut shed = 0;
         while shed < n
-            && let Some(Taken { chunk, turn }) = self.queue.take(n - shed, from)
+            && let Some(chunk) = self.queue.remove(n - shed, from)
         {
-            self.queue.done(turn);
             shed += chunk.len();
             chunk.settle(Fate::Shed);
             effects.discard_events(&mut chunk.into_events());

@@ -4,7 +4,6 @@
 use std::any::{Any, TypeId};
 
 use comporta_model::ack::Fate;
-use comporta_model::column::Columns;
 use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
@@ -13,7 +12,7 @@ use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
 use super::permits::Shed;
-use super::queue::{Side, Taken};
+use super::queue::Side;
 use super::tray::Tray;
 use super::{Phase, Stage};
 use crate::core::Core;
@@ -93,6 +92,8 @@ impl<H: Handler> Node for Stage<H> {
             Task::Release => self.resume_results(core, visit),
             Task::Retry { instance } => self.retry(core, instance, visit),
             Task::Finish { instance } => self.finish(core, instance, visit),
+            #[cfg(all(test, not(shuttle)))]
+            Task::Wake { flight } => self.wake(core, flight, visit),
             Task::Flush => {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
@@ -114,11 +115,9 @@ impl<H: Handler> Node for Stage<H> {
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
         let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() else { return };
-        if let Some(rest) = tray.take_rest() {
-            let mut visit = Visit::new(0, None);
-            self.reclaim(core, rest, tray.from(), &mut visit);
-            effects.take(&mut visit.effects);
-        }
+        let mut visit = Visit::new(0, None);
+        self.reclaim(core, tray, &mut visit);
+        effects.take(&mut visit.effects);
     }
 
     fn close_edge(&self, core: &Core, effects: &mut Effects) {
@@ -168,13 +167,14 @@ impl<H: Handler> Node for Stage<H> {
         state.in_flight -= ordered;
         state.given_up += state.outboxed;
         let mut cancelled = std::mem::take(&mut state.outboxed) + ordered;
-        while let Some(Taken { chunk, turn }) = state.queue.take(usize::MAX, Side::Oldest) {
-            state.queue.done(turn);
+        while let Some(chunk) = state.queue.remove(usize::MAX, Side::Oldest) {
             cancelled += chunk.len();
             chunk.settle(Fate::Cancelled);
             effects.discard_events(&mut chunk.into_events());
         }
         state.counts.cancelled += cancelled as u64;
+        #[cfg(all(test, not(shuttle)))]
+        state.cancel_flights(effects);
         for instance in state.instances.cancel() {
             state.cancel_held(&instance);
             effects.discard(instance);
@@ -318,9 +318,9 @@ impl<H: Handler> Node for Stage<H> {
         let replayed = self.failures.lock().take_replayable(max.min(room));
         let n = replayed.len();
         let now = core.clock.now();
-        for (meta, event) in replayed {
+        for (meta, columns, event) in replayed {
             let meta = Meta { enqueued: now, ..meta };
-            let _ = state.queue.push(&meta, Columns::default(), vec![Some(event)], false);
+            let _ = state.queue.push(&meta, columns, vec![Some(event)], false);
         }
         if let Some(cycle) = &state.cycle {
             cycle.arrived(n);

@@ -13,7 +13,7 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use super::Stage;
-use super::handle::{Instance, Tally};
+use super::handle::Tally;
 use super::settle::Settling;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -128,12 +128,12 @@ impl<H: Handler> Stage<H> {
     /// A visit leaves what it sent. Returns whether it can leave now and nobody else sees to it: then
     /// the caller must, by [`release_results`](Self::release_results).
     #[must_use]
-    pub(super) fn deposit(&self, instance: &mut Instance<H>, ticket: u64, of: Deposited) -> bool {
+    pub(super) fn deposit(&self, ports: &mut H::Ports, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
         let spare = order.0.lock().spare.pop();
         let fresh = spare.unwrap_or_else(H::Ports::new);
         let mut state = order.0.lock();
-        let ports = std::mem::replace(&mut instance.ports, fresh);
+        let ports = std::mem::replace(ports, fresh);
         state.deposits.insert(ticket, Deposit { ports, of });
         if ticket != state.next || state.busy {
             return false;

@@ -361,12 +361,7 @@ impl Permits {
 
     fn grant(&mut self, waiter: &Waiter, room: usize, effects: &mut Effects) {
         self.reserved += room;
-        let wakes = waiter.place.grant(room);
-        match waiter.place.token() {
-            Some(token) if wakes => effects.tokens.push(token),
-            Some(_) => {} // it has not parked yet, and will see it when it does
-            None => effects.callers.push(waiter.place.clone()),
-        }
+        waiter.place.grant_by(room, effects);
     }
 
     /// Sends away everybody who waits: the program stops. Returns the callers among them.

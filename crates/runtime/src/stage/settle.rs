@@ -17,8 +17,9 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Flooded, Mark, OwesEach, Unbounded, Withdraw};
-use super::queue::{Side, Turn};
+use super::queue::Side;
 use super::take::Batch;
+use super::tray::Tray;
 use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -67,9 +68,8 @@ impl<H: Handler> Stage<H> {
         }
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
-        let Batch { chunk, ticket, from, turn, spent, .. } = batch;
-        let done = Some(turn).filter(|_| instance.pending.is_none());
-        let left = Left { in_hand: chunk, rest, from, done };
+        let Batch { chunk, ticket, from, spent, .. } = batch;
+        let left = Left { in_hand: chunk, rest, from };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
@@ -87,7 +87,7 @@ impl<H: Handler> Stage<H> {
             }
             Some(ticket) => {
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                let leaves = self.deposit(&mut instance, ticket, of);
+                let leaves = self.deposit(&mut instance.ports, ticket, of);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
@@ -170,7 +170,7 @@ impl<H: Handler> Stage<H> {
 
     /// What a visit did not come to is queued again, where it was taken.
     fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from, done } = left;
+        let Left { in_hand, rest, from } = left;
         // The last first: each goes before what is there.
         for chunk in rest.into_iter().chain([in_hand]) {
             let n = chunk.len();
@@ -189,28 +189,21 @@ impl<H: Handler> Stage<H> {
                 state.queue.put_back(chunk, from);
             }
         }
-        if let Some(turn) = done {
-            state.queue.done(turn);
-        }
     }
 
-    /// Takes back what a visit whose handler does not return has not begun.
-    pub(super) fn reclaim(
-        &self,
-        core: &Core,
-        chunk: Chunk<H::Item>,
-        from: Side,
-        visit: &mut Visit,
-    ) {
-        let in_hand = Chunk::new(chunk.meta.clone(), Vec::new());
+    /// Takes back what a visit whose handler does not return has not begun: under the lock, so that it is
+    /// back before the visit can be over.
+    pub(super) fn reclaim(&self, core: &Core, tray: &Tray<H::Item>, visit: &mut Visit) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        self.put_back(state, Left { in_hand, rest: Some(chunk), from, done: None }, visit);
+        let Some(rest) = tray.take_rest() else { return };
+        let in_hand = Chunk::new(rest.meta.clone(), Vec::new());
+        self.put_back(state, Left { in_hand, rest: Some(rest), from: tray.from() }, visit);
         self.changed(core, state, &mut visit.effects);
     }
 
     /// Where an instance goes after a visit that is settled.
-    fn place(
+    pub(super) fn place(
         &self,
         core: &Core,
         state: &mut State<H>,
@@ -257,9 +250,12 @@ impl<H: Handler> Stage<H> {
     pub(super) fn free(
         &self,
         state: &mut State<H>,
-        instance: Box<Instance<H>>,
+        mut instance: Box<Instance<H>>,
         effects: &mut Effects,
     ) {
+        if let Some(turn) = instance.turn.take() {
+            state.queue.done(turn);
+        }
         if matches!(state.phase, Phase::Finishing(_)) {
             return self.retire(state, instance, effects);
         }
@@ -405,8 +401,6 @@ struct Left<T> {
     rest: Option<Chunk<T>>,
     /// Where it was taken.
     from: Side,
-    /// The turn it was, if that is over.
-    done: Option<Turn>,
 }
 
 impl<T> Batch<T> {
@@ -420,8 +414,8 @@ impl<T> Batch<T> {
         if self.ticket.is_some() {
             (tally, spent) = (self.tally, std::mem::take(&mut self.spent));
         }
-        let (ticket, turn) = (self.ticket, self.turn);
-        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, turn, tally, spent };
+        let ticket = self.ticket;
+        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, tally, spent };
         Pending { batch, wait }
     }
 }

@@ -9,7 +9,7 @@ use comporta_policy::admission::{Look, Next};
 
 use super::handle::{Instance, Tally};
 use super::permits::Shed;
-use super::queue::{EventQueue, Oldest, Side, Taken, Turn};
+use super::queue::{EventQueue, Oldest, Side, Taken};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
@@ -24,9 +24,8 @@ pub(super) struct Batch<T> {
     pub(super) tray: Option<Arc<Tray<T>>>,
     /// Of an ordered stage: its place in the order of results.
     pub(super) ticket: Option<u64>,
-    /// Which end of the queue it was taken from, and as what turn.
+    /// Which end of the queue it was taken from.
     pub(super) from: Side,
-    pub(super) turn: Turn,
     /// How those ended that it handled before it waited to try one again.
     pub(super) tally: Tally,
     /// What is owed for those it has handled.
@@ -54,7 +53,7 @@ impl<H: Handler> Stage<H> {
         if !state.instances.use_claim() {
             return None; // a copy of a token that was used
         }
-        let instance = state.instances.take_idle()?;
+        let mut instance = state.instances.take_idle()?;
         let effects = &mut visit.effects;
         let queued = state.queue.len();
         let taken = match self.group.get() {
@@ -81,9 +80,10 @@ impl<H: Handler> Stage<H> {
             self.changed(core, state, effects);
             return None;
         };
+        instance.turn = Some(turn);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
-        let ticket = self.order.is_some().then(|| state.tickets.take());
+        let ticket = self.takes_tickets().then(|| state.tickets.take());
         self.changed(core, state, effects);
         let shared = self.is_shared(state) && chunk.len() > 1;
         drop(guard);
@@ -94,7 +94,7 @@ impl<H: Handler> Stage<H> {
             (chunk, None)
         };
         let (tally, spent) = (Tally::default(), Duties::default());
-        let batch = Batch { chunk, tray, ticket, from, turn, tally, spent };
+        let batch = Batch { chunk, tray, ticket, from, tally, spent };
         Some(Begun { instance, batch })
     }
 
