@@ -19,6 +19,7 @@ usage: comporta-bench NAME [options]
 options:
   --quick          3 rounds and short runs: shows that it works, decides nothing
   --rounds N       rounds (default 15; quick 3)
+  --size N         how much work, where a bench has a size of its own (`images`: images, `cep`: lines)
   --threads N      worker threads wherever a peer has a thread count (default: the cores)
   --peers A,B      only these peers (ours is always taken along)
   --case TEXT      only the cases whose name contains TEXT
@@ -61,6 +62,8 @@ pub(crate) struct Options {
     /// The same, if it was said: some benches have a default of their own.
     pub(crate) rounds_said: Option<usize>,
     pub(crate) threads: usize,
+    /// How much work, if it was said.
+    pub(crate) size: Option<usize>,
     pub(crate) seed: u64,
     /// The peer that ratios put above the line.
     pub(crate) ours: String,
@@ -97,6 +100,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
         rounds: 0,
         rounds_said: None,
         threads: cores,
+        size: None,
         seed: 1,
         ours: OURS.to_owned(),
         peers: None,
@@ -116,6 +120,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, 
                 options.rounds_said = Some(options.rounds);
             }
             Long("threads") => options.threads = positive(&mut parser, "--threads")?,
+            Long("size") => options.size = Some(positive(&mut parser, "--size")?),
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("against") => options.against = Some(parser.value()?.into()),
             Long("ours") => options.ours = parser.value()?.string()?,

@@ -3,12 +3,13 @@
 //! The rule. Published: 24 cores; 24 threads (one a core) or 48 (two a core), split equally where
 //! there are two clusters; 6, 12 or 24 instances. Here: 24 threads are the cores (`--threads`), 48
 //! twice as many; 6 instances are a quarter of the cores, at least 1, and 12 and 24 are two and
-//! four times that, so that the configurations stay different on a machine of two cores. `parse`,
-//! which the published program has not (there the source did it), has as many as `correlate`.
-//! Two clusters have at least one thread each.
+//! four times that, so that the configurations stay different on a machine of two cores. Two clusters
+//! have at least one thread each. Each source has a cluster, and a thread, of its own, which is not
+//! counted, as published; windows are in the cluster of the rest.
 
-use super::work::QUEUE;
+use super::work::{LOGS, QUEUE};
 use comporta::Plan;
+use weblog::program::named;
 
 /// A row of the published table.
 pub(crate) struct Configuration {
@@ -54,15 +55,17 @@ impl Configuration {
     pub(crate) fn plan(&self, cores: usize) -> Plan {
         let (threads, instances, correlate) = self.scaled(cores);
         let mut plan = Plan::new().every(|stage| stage.capacity(QUEUE));
-        for stage in ["window", "alarm"] {
-            plan = plan.stage(stage, |stage| stage.capacity(LINES));
+        plan = plan.stage("alarm", |stage| stage.capacity(LINES));
+        for log in 0..LOGS {
+            let source = named("source", log, LOGS);
+            plan = plan
+                .stage(named("window", log, LOGS), |stage| stage.capacity(LINES))
+                .cluster(&*source.clone(), |cluster| cluster.threads(1).stages((&*source).into()));
         }
         for stage in ["persist", "filter"] {
             plan = plan.stage(stage, |stage| stage.instances(instances));
         }
-        for stage in ["parse", "correlate"] {
-            plan = plan.stage(stage, |stage| stage.instances(correlate));
-        }
+        plan = plan.stage("correlate", |stage| stage.instances(correlate));
         if !self.two {
             return plan.threads(threads);
         }

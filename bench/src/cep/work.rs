@@ -2,7 +2,6 @@
 //! program as functions. What there is one of (alarms, report) is `Merge`; windows that overtook
 //! others wait in `Reorder` until it is their turn.
 
-use comporta::windows::Window;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,8 @@ use weblog::plain::{self, Found};
 use weblog::program::kept;
 use weblog::show::{Gathered, Said};
 
+/// Logs that the lines are dealt to, each of a server of its own: published were several.
+pub(crate) const LOGS: usize = 4;
 /// Lines in a window, as published.
 pub(crate) const WINDOW: usize = 1_000;
 /// Windows a queue holds, in every entrant: some 150 kB each.
@@ -24,36 +25,55 @@ pub(crate) const QUEUE: usize = 8;
 /// Segments an instance keeps: more than are written.
 pub(crate) const KEEP: usize = 1_024;
 
-/// The log, and what is to be found in it.
+/// The logs, and what is to be found in them.
 pub(crate) struct Log {
-    pub(crate) lines: Arc<[String]>,
+    pub(crate) logs: Vec<Arc<[String]>>,
     expected: Found,
 }
 
+/// A window of one log: its lines, each a text of its own, as it is when a log is read.
+pub(crate) struct Lines {
+    log: usize,
+    nth: u64,
+    lines: Vec<String>,
+}
+
+impl Lines {
+    /// Reads them.
+    pub(crate) fn read(&self) -> Batch {
+        let mut batch = Batch::new(self.log, LOGS, self.nth);
+        self.lines.iter().for_each(|line| batch.add(line));
+        batch
+    }
+}
+
 impl Log {
+    /// So many lines, as many in each log.
     pub(crate) fn new(lines: usize, seed: u64) -> Log {
-        let lines: Arc<[String]> = generate(seed).take(lines).collect();
-        let expected = plain::find(lines.iter().cloned(), WINDOW);
-        Log { lines, expected }
+        let log = |log| generate(seed + log as u64).take(lines.div_ceil(LOGS)).collect();
+        let logs: Vec<Arc<[String]>> = (0..LOGS).map(log).collect();
+        let expected = plain::find(logs.iter().map(|log| log.iter().cloned()), WINDOW);
+        Log { logs, expected }
+    }
+
+    pub(crate) fn lines(&self) -> usize {
+        self.logs.iter().map(|log| log.len()).sum()
     }
 
     /// Panics if anything else was found, or if not every line was stored.
     pub(crate) fn check(&self, name: &str, gathered: &Gathered) {
         assert_eq!(gathered.differs_from(&self.expected), None, "of {name}");
-        assert_eq!(gathered.stored.lines, self.lines.len() as u64, "lines stored by {name}");
+        assert_eq!(gathered.stored.lines, self.lines() as u64, "lines stored by {name}");
     }
 
-    /// The windows of the log, one after the other; each line is a text of its own, as it is when
-    /// a log is read.
-    pub(crate) fn windows(&self) -> impl Iterator<Item = Window<String>> + Send + use<> {
-        let mut lines = kept(Arc::clone(&self.lines));
-        let mut start = 0;
-        std::iter::from_fn(move || {
-            let mut events = Vec::with_capacity(WINDOW);
-            events.extend(lines.by_ref().take(WINDOW));
-            let window = Window { start, end: start + events.len() as i64, events };
-            start = window.end;
-            (!window.events.is_empty()).then_some(window)
+    /// The windows of all logs in the order of their numbers: the first of each, the second of each.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = Lines> + Send + use<> {
+        let mut logs: Vec<_> = self.logs.iter().map(|log| kept(Arc::clone(log))).collect();
+        let windows = (0..).flat_map(|nth| (0..LOGS).map(move |log| (nth, log)));
+        windows.map_while(move |(nth, log)| {
+            let mut lines = Vec::with_capacity(WINDOW);
+            lines.extend(logs[log].by_ref().take(WINDOW));
+            (!lines.is_empty()).then_some(Lines { log, nth, lines })
         })
     }
 }
@@ -90,8 +110,8 @@ pub(crate) struct Told {
 }
 
 /// All that can be done to a window without knowing the others.
-pub(crate) fn tell(window: &Window<String>, persist: &mut Persist) -> Told {
-    let batch = Batch::read(window, WINDOW);
+pub(crate) fn tell(window: &Lines, persist: &mut Persist) -> Told {
+    let batch = window.read();
     store(persist, &batch);
     let (partial, suspects) = (correlate::correlate(&batch), alarm::suspects(&batch).collect());
     Told { number: batch.number, partial, suspects }
@@ -178,11 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_the_whole_log() {
-        let log = Log::new(2_500, 1);
+    fn windows_hold_all_logs_in_the_order_of_their_numbers() {
+        let log = Log::new(10_000, 1);
         let windows: Vec<_> = log.windows().collect();
-        assert_eq!(windows.iter().map(|window| window.start).collect::<Vec<_>>(), [0, 1000, 2000]);
-        let lines: Vec<String> = windows.into_iter().flat_map(|window| window.events).collect();
-        assert_eq!(lines, log.lines.to_vec());
+        let numbers: Vec<u64> = windows.iter().map(|window| window.read().number).collect();
+        assert_eq!(numbers, (0..12).collect::<Vec<_>>());
+        for (at, lines) in log.logs.iter().enumerate() {
+            let of = windows.iter().filter(|window| window.log == at);
+            let held: Vec<&String> = of.flat_map(|window| &window.lines).collect();
+            assert_eq!(held, lines.iter().collect::<Vec<_>>());
+        }
     }
 }

@@ -2,12 +2,12 @@
 //! policies of a published table, and against the same steps without Comporta.
 //!
 //! 1. `plans`  the published configurations, how they are scaled to this machine, and the others
-//! 2. `work`   the images, as files in memory; where results go; what they must be
+//! 2. `work`   the images, as files; where results go; what they must be
 //! 3. `peers::images`  ours, and the peers
 //!
-//! What is measured is a whole run, from the bytes of the first file to those of the last result,
-//! with the threads it starts. Files lie in memory before and after: a disk is not measured.
-//! Comparing the results with what a plain loop makes (after every run) is not measured either.
+//! What is measured is a whole run, from the first file to the last result in its folder, with the
+//! threads it starts. Published were 5,000 images (`--size 5000`); a run of fewer has the same mixture of
+//! sizes. Comparing the results with what a plain loop makes (after every run) is not measured either.
 //!
 //! Our best policy is not chosen by what it is judged by: the table chooses the best and the worst,
 //! and those two and rayon then run against each other, in rounds of three. A run is then a quarter
@@ -23,7 +23,7 @@ use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
 use crate::rounds::{Series, interleave, interleave_unwatched};
 use crate::stats::{Ratio, median, quantile};
 use ::images::draw::{LARGEST, SMALLEST};
-use plans::{CONFIGURATIONS, Configuration};
+use plans::{CONFIGURATIONS, Configuration, Size};
 use std::sync::Arc;
 use std::time::Instant;
 use work::{Folder, Images, queue};
@@ -39,6 +39,7 @@ const BARS: &[Bar] = &[Bar {
 /// About a second a run on two cores: the largest image, 25 ms, may come last, and weighs little.
 const COUNT: usize = 400;
 const COUNT_QUICK: usize = 12;
+const COUNT_PUBLISHED: usize = 5_000;
 /// Rounds between the best, the worst and rayon, for each of the table.
 const FINAL_ROUNDS: usize = 20;
 /// Sets of images that these rounds take in turn, and into how many parts of the table's each fits.
@@ -67,10 +68,11 @@ impl Entrant {
 
     /// Seconds of one run.
     fn run(&self, images: &Images, cores: usize) -> f64 {
-        let folder = Arc::new(Folder::of(images));
+        let folder = Arc::new(Folder::new());
+        let size = Size { cores, images: images.files.len() };
         let started = Instant::now();
         match self {
-            Entrant::Policy(row) => comporta::run(images, &folder, &row.plan(cores)),
+            Entrant::Policy(row) => comporta::run(images, &folder, &row.plan(size)),
             Entrant::Peer(peer) => (peer.run)(images, &folder, cores),
         }
         let elapsed = started.elapsed().as_secs_f64();
@@ -81,18 +83,19 @@ impl Entrant {
 
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("images", options, BARS);
-    let count = if options.quick { COUNT_QUICK } else { COUNT };
+    let count = options.size.unwrap_or(if options.quick { COUNT_QUICK } else { COUNT });
     let images = Images::new(count, LARGEST.0, IMAGES_SEED);
     let megapixels = images.pixels as f64 / 1e6;
     println!(
-        "images: {} rounds, {} cores, {count} images of {} x {} to {} x {} ({megapixels:.1} \
-         megapixels) in memory, queues of {}",
+        "images: {} rounds, {} cores, {count} images (published: {COUNT_PUBLISHED}) of {} x {} to \
+         {} x {}, {megapixels:.1} megapixels, {:.1} MB in files, queues of {}",
         options.rounds,
         options.threads,
         SMALLEST.0,
         SMALLEST.1,
         LARGEST.0,
         LARGEST.1,
+        images.bytes as f64 / 1e6,
         queue(options.threads),
     );
     let policies =
@@ -104,7 +107,11 @@ pub(crate) fn run(options: &Options) -> Report {
     });
     report.figure("images", count as f64);
     report.figure("megapixels", megapixels);
-    tell(&entrants, &series, megapixels, options, &mut report);
+    report.figure("megabytes", images.bytes as f64 / 1e6);
+    let shared = Size { cores: options.threads, images: count }.shared();
+    report.figure("threads_shared", shared as f64);
+    println!("policies that share their threads have {shared}, and as many instances a stage");
+    tell(&entrants, &series, &images, options, &mut report);
     judge(&entrants, &series, count, options, &mut report);
     report.close();
     report
@@ -115,10 +122,12 @@ pub(crate) fn run(options: &Options) -> Report {
 fn tell(
     entrants: &[Entrant],
     series: &[Series<f64>],
-    megapixels: f64,
+    images: &Images,
     options: &Options,
     report: &mut Report,
 ) {
+    let megapixels = images.pixels as f64 / 1e6;
+    let size = Size { cores: options.threads, images: images.files.len() };
     let mut table = Table::new(&[
         "policy or peer",
         "published",
@@ -166,7 +175,7 @@ fn tell(
             ]);
         }
         let (seconds, meaning) = match entrant {
-            Entrant::Policy(row) => (row.published_s, row.shown(options.threads)),
+            Entrant::Policy(row) => (row.published_s, row.shown(size)),
             Entrant::Peer(peer) => (None, peer.about.to_owned()),
         };
         let share = seconds.zip(CONFIGURATIONS[0].published_s).map(|(its, first)| its / first);

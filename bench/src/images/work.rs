@@ -1,12 +1,17 @@
-//! What every entrant of `images` is given: captchas as the bytes of PNG files, the queue bound, and
-//! a folder to save into. All of it lies in memory: a disk would be measured before anything else.
+//! What every entrant of `images` is given: captchas as PNG files in a folder, the queue bound, and a
+//! folder to save into. Both lie where the system keeps temporary files; what was just written is most
+//! likely still in memory when it is read.
 
 use ::images::draw::{LARGEST, captcha};
+use ::images::files;
 use ::images::picture::{checksum, encode_colour};
 use ::images::plain;
 use ::images::treat::{LEVEL, Scratch};
 use rayon::prelude::*;
-use std::sync::{Arc, OnceLock};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Images a queue between two stages may hold, for every entrant that has queues: what a picture
 /// costs is memory, and a stage needs no more than its next few.
@@ -16,58 +21,93 @@ pub(crate) fn queue(cores: usize) -> usize {
 
 /// The images, as files.
 pub(crate) struct Images {
-    pub(crate) files: Arc<[Vec<u8>]>,
+    pub(crate) files: Arc<[PathBuf]>,
     pub(crate) pixels: usize,
+    pub(crate) bytes: usize,
     /// What a plain loop makes of them.
     expected: u64,
+    _folder: Folder,
+}
+
+struct Drawn {
+    path: PathBuf,
+    bytes: usize,
+    pixels: usize,
+    hash: u64,
 }
 
 impl Images {
     /// So many, of the sizes the example mixes: 256 x 80 to 2560 x 1600, small ones more often.
     pub(crate) fn new(count: usize, width_max: usize, seed: u64) -> Images {
+        let folder = Folder::new();
         let drawn = (0..count as u64).into_par_iter().map(|number| {
             let (image, _) = captcha(seed, number, width_max.min(LARGEST.0));
             let (mut file, mut treated) = (Vec::new(), Vec::new());
             encode_colour(&image, &mut file).expect("a captcha has as many pixels as it says");
             treat(&file, &mut Scratch::default(), &mut treated);
-            (file, hash(number as usize, &treated), image.width * image.height)
+            let path = folder.0.join(files::name(number));
+            files::write(&path, &file).expect("temporary files can be written");
+            let hash = hash(number as usize, &treated);
+            Drawn { path, bytes: file.len(), pixels: image.width * image.height, hash }
         });
-        let drawn: Vec<(Vec<u8>, u64, usize)> = drawn.collect();
-        let expected = drawn.iter().fold(0, |sum, (_, hash, _)| sum ^ hash);
-        let pixels = drawn.iter().map(|(_, _, pixels)| pixels).sum();
-        Images { files: drawn.into_iter().map(|(file, ..)| file).collect(), pixels, expected }
+        let drawn: Vec<Drawn> = drawn.collect();
+        Images {
+            pixels: drawn.iter().map(|drawn| drawn.pixels).sum(),
+            bytes: drawn.iter().map(|drawn| drawn.bytes).sum(),
+            expected: drawn.iter().fold(0, |sum, drawn| sum ^ drawn.hash),
+            files: drawn.into_iter().map(|drawn| drawn.path).collect(),
+            _folder: folder,
+        }
     }
 
     /// Panics unless the folder holds what a plain loop makes.
     pub(crate) fn check(&self, name: &str, folder: &Folder) {
-        assert_eq!(folder.0.len(), self.files.len());
-        let missing = folder.0.iter().filter(|place| place.get().is_none()).count();
+        let found: Vec<Option<Vec<u8>>> =
+            (0..self.files.len()).map(|number| fs::read(folder.place(number)).ok()).collect();
+        let missing = found.iter().filter(|file| file.is_none()).count();
         assert_eq!(missing, 0, "images of {name} that are not there");
-        assert_eq!(folder.hash(), self.expected, "the images of {name} differ from a plain loop's");
+        let hashes = found.iter().enumerate();
+        let hashes = hashes.filter_map(|(number, file)| Some(hash(number, file.as_ref()?)));
+        let all = hashes.fold(0, |sum, hash| sum ^ hash);
+        assert_eq!(all, self.expected, "the images of {name} differ from a plain loop's");
     }
 }
 
-/// All seven steps, one after the other.
+/// Reads a file in place of what `to` held.
+pub(crate) fn read(path: &Path, to: &mut Vec<u8>) {
+    files::read(path, to).expect("the file was written a moment ago");
+}
+
+/// All seven steps but the reading and the writing, one after the other.
 pub(crate) fn treat(file: &[u8], scratch: &mut Scratch, to: &mut Vec<u8>) {
     plain::treat_all(file, LEVEL, scratch, to).expect("the file was drawn a moment ago");
 }
 
-/// Where results are saved: a place for each, as files have names.
-pub(crate) struct Folder(Vec<OnceLock<Vec<u8>>>);
+/// A folder of temporary files, removed when it is dropped.
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn of(images: &Images) -> Folder {
-        Folder(images.files.iter().map(|_| OnceLock::new()).collect())
+    pub(crate) fn new() -> Folder {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("comporta-images-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("a temporary folder can be made");
+        Folder(folder)
     }
 
-    pub(crate) fn save(&self, number: usize, file: Vec<u8>) {
-        assert!(self.0[number].set(file).is_ok(), "image {number} is saved twice");
+    fn place(&self, number: usize) -> PathBuf {
+        self.0.join(files::name(number as u64))
     }
 
-    fn hash(&self) -> u64 {
-        let files = self.0.iter().enumerate();
-        let hashes = files.filter_map(|(number, place)| Some(hash(number, place.get()?)));
-        hashes.fold(0, |sum, hash| sum ^ hash)
+    pub(crate) fn save(&self, number: usize, file: &[u8]) {
+        files::write(&self.place(number), file).expect("temporary files can be written");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -84,11 +124,12 @@ mod tests {
     #[should_panic(expected = "differ from a plain loop's")]
     fn results_that_change_places_are_noticed() {
         let images = Images::new(2, 256, 1);
-        let folder = Folder::of(&images);
-        for (number, file) in images.files.iter().enumerate() {
-            let mut to = Vec::new();
-            treat(file, &mut Scratch::default(), &mut to);
-            folder.save(1 - number, to);
+        let folder = Folder::new();
+        for (number, path) in images.files.iter().enumerate() {
+            let (mut file, mut to) = (Vec::new(), Vec::new());
+            read(path, &mut file);
+            treat(&file, &mut Scratch::default(), &mut to);
+            folder.save(1 - number, &to);
         }
         images.check("nobody", &folder);
     }
@@ -97,6 +138,6 @@ mod tests {
     #[should_panic(expected = "images of nobody that are not there")]
     fn results_that_are_not_there_are_noticed() {
         let images = Images::new(2, 256, 1);
-        images.check("nobody", &Folder::of(&images));
+        images.check("nobody", &Folder::new());
     }
 }

@@ -1,5 +1,6 @@
 //! The interface of policies (`comporta_policy::PolicyControl`): what a policy sees of its cluster and does to it, on the real runtime. Each call is
 //! checked first; what it changes holds from the next event each thread takes.
+//! Long because every method of the interface is here.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Alarms, while the log goes by. `filter` picks the suspicious entries out of a window, any number
 //! of windows at once but in their order; `alarm`, of which there is one, raises an alarm when a
-//! client has had [`TIMES`] of a kind within [`SPAN`]. One alarm for a client and a kind is enough.
+//! client has had [`TIMES`] of a kind within [`SPAN`] in one log. One alarm for a client and a kind is
+//! enough there.
 //!
 //! Times may go back: servers write a line when a request ends but date it from its beginning, and
 //! rotated files are often read newest first. So a span is that from the earliest to the latest,
@@ -55,6 +56,8 @@ pub enum Suspicion {
 /// A suspicious entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspect {
+    /// Which log it is of.
+    log: usize,
     client: String,
     why: Suspicion,
     time: i64,
@@ -81,7 +84,7 @@ pub struct Watched {
     pub probes: u64,
     /// Refusals.
     pub refusals: u64,
-    /// Clients that had any.
+    /// Clients that had any, of each log.
     pub clients: u64,
 }
 
@@ -101,7 +104,7 @@ pub fn suspects(batch: &Batch) -> impl Iterator<Item = Suspect> {
     batch.entries().filter_map(|entry| {
         let why = suspicion(&entry)?;
         let (client, line) = (entry.client.to_owned(), entry.line.to_owned());
-        Some(Suspect { client, why, time: entry.time, line })
+        Some(Suspect { log: batch.log, client, why, time: entry.time, line })
     })
 }
 
@@ -115,7 +118,8 @@ pub fn filter(batch: Shared, out: &mut Out<Suspect>) {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     watched: Watched,
-    clients: HashMap<String, [Trail; 2]>,
+    /// By log, since what comes from two logs comes in no order.
+    clients: HashMap<(usize, String), [Trail; 2]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -155,18 +159,19 @@ impl Trail {
 impl Watch {
     /// The next suspicious entry; gives an alarm if it is the one that raises it.
     pub fn see(&mut self, suspect: Suspect) -> Option<Alarm> {
-        let Suspect { client, why, time, line } = suspect;
-        if !self.clients.contains_key(&client) {
-            self.clients.insert(client.clone(), Default::default());
+        let Suspect { log, client, why, time, line } = suspect;
+        let whose = (log, client);
+        if !self.clients.contains_key(&whose) {
+            self.clients.insert(whose.clone(), Default::default());
             self.watched.clients += 1;
         }
         match why {
             Suspicion::Probe => self.watched.probes += 1,
             Suspicion::Refused => self.watched.refusals += 1,
         }
-        let trail = &mut self.clients.get_mut(&client)?[why as usize];
+        let trail = &mut self.clients.get_mut(&whose)?[why as usize];
         let (span, lines) = trail.add(time, line)?;
-        Some(Alarm { client, why, span, lines })
+        Some(Alarm { client: whose.1, why, span, lines })
     }
 
     /// What was seen so far.
@@ -201,7 +206,7 @@ mod tests {
         let mut watch = StageTester::new(Watch::default());
         for time in times {
             let (client, line) = ("c".to_owned(), format!("line at {time}"));
-            watch.send(Suspect { client, why: Suspicion::Refused, time, line }).unwrap();
+            watch.send(Suspect { log: 0, client, why: Suspicion::Refused, time, line }).unwrap();
         }
         let said = watch.out.drain().map(|said| match said {
             Said::Alarm(alarm) => {

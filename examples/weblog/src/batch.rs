@@ -1,9 +1,10 @@
-//! A window of lines, read once: one text, and for each good line where its fields lie in it.
+//! A window of lines, read once: one text, and for each good line where its fields lie in it. The stage
+//! `window` gathers the lines of one log, and reads each when it comes.
 //! Shared as [`Shared`]: the three stages that look at a window look at the same one.
 
 use std::sync::Arc;
 
-use comporta::windows::Window;
+use comporta::{Cx, Error, Ev, Out, Result, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::parse;
@@ -14,7 +15,9 @@ pub type Shared = Arc<Batch>;
 /// A window of lines.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
-    /// The number of the window, from 0.
+    /// The number of the log it is of, from 0.
+    pub log: usize,
+    /// The number of the window, from 0: no other has it, whatever log it is of.
     pub number: u64,
     /// How many lines it has.
     pub lines: u64,
@@ -52,22 +55,18 @@ pub struct Entry<'a> {
 }
 
 impl Batch {
-    /// Reads a window of `size` lines.
+    /// The `nth` window of a log, one of so many logs; without any line yet.
     #[must_use]
-    pub fn read(window: &Window<String>, size: usize) -> Self {
-        let length = window.events.iter().map(|line| line.len() + 1).sum();
-        let mut batch = Batch {
-            number: window.start.unsigned_abs() / size.max(1) as u64,
-            lines: window.events.len() as u64,
-            text: String::with_capacity(length),
-            spots: Vec::with_capacity(window.events.len()),
-        };
-        for line in &window.events {
-            batch.spots.extend(spot(line, batch.text.len()));
-            batch.text.push_str(line);
-            batch.text.push('\n');
-        }
-        batch
+    pub fn new(log: usize, logs: usize, nth: u64) -> Self {
+        Batch { log, number: nth * logs as u64 + log as u64, ..Batch::default() }
+    }
+
+    /// Reads a line.
+    pub fn add(&mut self, line: &str) {
+        self.spots.extend(spot(line, self.text.len()));
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.lines += 1;
     }
 
     /// Lines that could not be read.
@@ -87,6 +86,63 @@ impl Batch {
             bytes: spot.bytes,
             status: spot.status,
         })
+    }
+}
+
+/// The stage `window`: takes the lines of one log, sends them in windows of `size`.
+#[derive(Clone, Debug)]
+pub struct Gather {
+    log: usize,
+    logs: usize,
+    size: usize,
+    sent: u64,
+    batch: Batch,
+}
+
+impl Gather {
+    /// For one of so many logs.
+    #[must_use]
+    pub fn new(log: usize, logs: usize, size: usize) -> Self {
+        Gather { log, logs, size, sent: 0, batch: Batch::new(log, logs, 0) }
+    }
+
+    fn send(&mut self, out: &mut Out<Shared>) {
+        self.sent += 1;
+        let next = Batch::new(self.log, self.logs, self.sent);
+        // The next window will need about as much.
+        let (text, spots) = (self.batch.text.len(), self.batch.spots.len());
+        let full = std::mem::replace(&mut self.batch, next);
+        self.batch.text.reserve(text);
+        self.batch.spots.reserve(spots);
+        out.send(Arc::new(full));
+    }
+}
+
+impl Stage for Gather {
+    type In = String;
+    type Ports = Out<Shared>;
+    const STATEFUL: bool = true;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        match self.size {
+            0 => Err(Error::msg("a window of 0 events holds nothing")),
+            _ => Ok(()),
+        }
+    }
+
+    fn handle(&mut self, line: Ev<'_, String>, out: &mut Out<Shared>, _: &Cx) -> Result {
+        self.batch.add(&line);
+        if self.batch.lines >= self.size as u64 {
+            self.send(out);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Out<Shared>, _: &Cx) -> Result {
+        if self.batch.lines > 0 {
+            self.send(out);
+        }
+        Ok(())
     }
 }
 
@@ -111,15 +167,22 @@ fn spot(line: &str, start: usize) -> Option<Spot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use comporta::testing::StageTester;
 
     #[test]
     fn entries_are_the_good_lines_and_the_text_is_all_of_them() {
         let good =
             |n| format!(r#"h{n} - - [01/Jan/1970:00:00:0{n} +0000] "GET /{n} HTTP/1.1" 200 {n}"#);
         let events = vec![good(1), "rubbish".to_owned(), good(2)];
-        let window = Window { start: 3_000, end: 3_003, events: events.clone() };
-        let batch = Batch::read(&window, 1_000);
-        assert_eq!((batch.number, batch.lines, batch.malformed()), (3, 3, 1));
+        let mut gather = StageTester::new(Gather::new(1, 2, 3));
+        events.iter().for_each(|line| gather.send(line.clone()).unwrap());
+        gather.send(good(3)).unwrap();
+        gather.finish().unwrap();
+        let batches: Vec<Shared> = gather.out.drain().collect();
+        let numbers: Vec<_> = batches.iter().map(|b| (b.log, b.number, b.lines)).collect();
+        assert_eq!(numbers, [(1, 1, 3), (1, 3, 1)], "those of the other log are even");
+        let batch = &batches[0];
+        assert_eq!(batch.malformed(), 1);
         assert_eq!(batch.text.lines().collect::<Vec<_>>(), events);
         let told: Vec<_> = batch
             .entries()

@@ -14,7 +14,7 @@ use crate::parse;
 pub struct Found {
     /// Sums, sessions, scans.
     pub report: Report,
-    /// Alarms, in the order of the log.
+    /// Alarms, in the order of the log; those of several logs in any order.
     pub alarms: Vec<Alarm>,
     /// What was watched for them.
     pub watched: Watched,
@@ -25,34 +25,39 @@ pub struct Found {
 type Times = BTreeMap<String, Vec<i64>>;
 type Moments = BTreeMap<(String, Suspicion), Vec<(i64, String)>>;
 
-/// Finds it, in windows of `size` lines.
-pub fn find(lines: impl Iterator<Item = String>, size: usize) -> Found {
-    let lines: Vec<String> = lines.collect();
+/// Finds it in some logs, each in windows of `size` lines.
+pub fn find<L: Iterator<Item = String>>(logs: impl IntoIterator<Item = L>, size: usize) -> Found {
+    let logs: Vec<Vec<String>> = logs.into_iter().map(Iterator::collect).collect();
     let mut found = Found::default();
     let (mut times, mut hunts) = (Times::new(), BTreeMap::new());
-    let mut moments = Moments::new();
-    let mut totals = Totals { lines: lines.len() as u64, ..Totals::default() };
-    for (number, window) in lines.chunks(size).enumerate() {
-        let mut told = Vec::new();
-        for text in window {
-            found.stored_bytes += text.len() as u64 + 1;
-            let Some(line) = parse::line(text) else {
-                totals.malformed += 1;
-                continue;
-            };
-            let parse::Line { client, path, time, bytes, status, .. } = line;
-            let entry = Entry { line: text, client, path, time, bytes, status };
-            totals.count(status, bytes);
-            times.entry(client.to_owned()).or_default().push(time);
-            watch(&entry, &mut moments, &mut found);
-            if matches!(status, 401 | 403 | 404) {
-                told.push(entry);
+    let mut totals = Totals::default();
+    for (log, lines) in logs.iter().enumerate() {
+        totals.lines += lines.len() as u64;
+        let mut moments = Moments::new();
+        let mut alarms = Vec::new();
+        for (nth, window) in lines.chunks(size).enumerate() {
+            let mut told = Vec::new();
+            for text in window {
+                found.stored_bytes += text.len() as u64 + 1;
+                let Some(line) = parse::line(text) else {
+                    totals.malformed += 1;
+                    continue;
+                };
+                let parse::Line { client, path, time, bytes, status, .. } = line;
+                let entry = Entry { line: text, client, path, time, bytes, status };
+                totals.count(status, bytes);
+                times.entry(client.to_owned()).or_default().push(time);
+                watch(&entry, &mut moments, &mut alarms, &mut found.watched);
+                if matches!(status, 401 | 403 | 404) {
+                    told.push(entry);
+                }
             }
+            hunt((nth * logs.len() + log) as u64, &told, &mut hunts);
         }
-        hunt(number as u64, &told, &mut hunts);
+        let clients: BTreeSet<&String> = moments.keys().map(|(client, _)| client).collect();
+        found.watched.clients += clients.len() as u64;
+        found.alarms.append(&mut alarms);
     }
-    let clients: BTreeSet<&String> = moments.keys().map(|(client, _)| client).collect();
-    found.watched.clients = clients.len() as u64;
     let sessions: Vec<(String, Vec<Session>)> =
         times.into_iter().map(|(client, times)| (client, sessions(times))).collect();
     let sessions = sessions.iter().map(|(client, sessions)| (&**client, &**sessions));
@@ -68,25 +73,25 @@ fn sessions(mut times: Vec<i64>) -> Vec<Session> {
     runs.map(session).collect()
 }
 
-fn watch(entry: &Entry<'_>, moments: &mut Moments, found: &mut Found) {
+fn watch(entry: &Entry<'_>, moments: &mut Moments, alarms: &mut Vec<Alarm>, watched: &mut Watched) {
     let Some(why) = alarm::suspicion(entry) else { return };
     match why {
-        Suspicion::Probe => found.watched.probes += 1,
-        Suspicion::Refused => found.watched.refusals += 1,
+        Suspicion::Probe => watched.probes += 1,
+        Suspicion::Refused => watched.refusals += 1,
     }
     let all = moments.entry((entry.client.to_owned(), why)).or_default();
     all.push((entry.time, entry.line.to_owned()));
     let near = nearest_to_last(all);
     *all = near.into_iter().map(|n| all[n].clone()).collect();
     let times: BTreeSet<i64> = all.iter().map(|(time, _)| *time).collect();
-    let known = found.alarms.iter().any(|alarm| alarm.client == entry.client && alarm.why == why);
+    let known = alarms.iter().any(|alarm| alarm.client == entry.client && alarm.why == why);
     if let (Some(from), Some(to)) = (times.first(), times.last())
         && !known
         && all.len() == alarm::TIMES
         && to - from <= alarm::SPAN
     {
         let lines = all.iter().take(alarm::SAMPLES).map(|(_, line)| line.clone());
-        found.alarms.push(Alarm {
+        alarms.push(Alarm {
             client: entry.client.to_owned(),
             why,
             span: (*from, *to),
@@ -132,6 +137,9 @@ fn hunt(number: u64, told: &[Entry<'_>], hunts: &mut BTreeMap<(String, Intent), 
                 paths: first_paths(&entries),
             });
             known.windows += 1;
+            if number < known.window {
+                (known.window, known.paths) = (number, first_paths(&entries));
+            }
             known.most = known.most.max(entries.len() as u64);
             known.span = (known.span.0.min(from), known.span.1.max(to));
         }

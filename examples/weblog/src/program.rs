@@ -1,24 +1,25 @@
 //! The program: how the stages are joined, and how it runs where nobody says otherwise.
 //!
 //! ```text
-//!                                   ┌─▶ persist ──────────────┐
-//! source ─▶ window ─▶ parse ────────┼─▶ correlate ─▶ report ──┼─▶ show
-//!                                   └─▶ filter ────▶ alarm ───┘
+//! source ─▶ window ─┐      ┌─▶ persist ──────────────┐
+//!     ...           ├─▶ copy ─▶ correlate ─▶ report ─┼─▶ show
+//! source ─▶ window ─┘      └─▶ filter ────▶ alarm ───┘
 //! ```
 //!
-//! `parse` and `filter` may run many times at once but keep the order of the log, so that alarms
-//! are the same under every plan; `persist` and `correlate` need no order.
+//! A log has a source and a window of its own, which reads its lines: so what is found does not depend
+//! on how several logs happen to mix. `copy` and `filter` may run many times at once but keep the order
+//! in which windows come, so that alarms are the same under every plan; `persist` and `correlate` need
+//! no order.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use comporta::windows::{self, Window};
 use comporta::{App, Error, Plan, Result, Stage, sources};
 
 use crate::alarm::{self, Watch};
-use crate::batch::Batch;
+use crate::batch::{Gather, Shared};
 use crate::correlate::{self, Reporter};
 use crate::generate::generate;
 use crate::persist::{self, Persist};
@@ -76,8 +77,8 @@ pub fn kept(lines: Arc<[String]>) -> impl Iterator<Item = String> {
 /// What the program is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What to read.
-    pub input: Input,
+    /// What to read: a log, or several.
+    pub inputs: Vec<Input>,
     /// Lines in a window.
     pub window: usize,
     /// Where segments go.
@@ -91,30 +92,35 @@ pub fn app<S>(settings: Settings, show: S) -> App
 where
     S: Stage<In = Said, Ports = ()> + Clone + Sync,
 {
-    let Settings { input, window: size, folder, keep } = settings;
+    let Settings { inputs, window: size, folder, keep } = settings;
     let app = App::new("weblog");
-    let source = match input {
-        Input::Generated { lines, seed } => {
-            app.source("source", move || generate(seed).take(lines))
-        }
-        Input::Kept(lines) => app.source("source", move || kept(lines)),
-        Input::File(path) => app.source("source", move || sources::lines(path)),
-        Input::Stdin => app.source("source", || sources::lines_of("standard input", io::stdin())),
-    };
-    let window = app.stage("window", windows::by_count(size));
-    let read = move |window: Window<String>| Arc::new(Batch::read(&window, size));
-    let parse = app.map("parse", read).ordered();
+    let logs = inputs.len();
+    let copy = app.map("copy", |batch: Shared| batch).ordered();
+    for (log, input) in inputs.into_iter().enumerate() {
+        let name = |stage: &str| named(stage, log, logs);
+        let source = match input {
+            Input::Generated { lines, seed } => {
+                app.source(name("source"), move || generate(seed).take(lines))
+            }
+            Input::Kept(lines) => app.source(name("source"), move || kept(lines)),
+            Input::File(path) => app.source(name("source"), move || sources::lines(path)),
+            Input::Stdin => {
+                app.source(name("source"), || sources::lines_of("standard input", io::stdin()))
+            }
+        };
+        let window = app.stage(name("window"), Gather::new(log, logs, size));
+        app.connect(source, window);
+        app.connect(window, copy);
+    }
     let persist = app.stage("persist", Persist::new(folder, keep)).effects();
     let correlate = app.stage("correlate", correlate::stage);
     let report = app.stage("report", Reporter::default());
     let filter = app.stage("filter", alarm::filter).ordered();
     let alarm = app.stage("alarm", Watch::default());
     let show = app.stage("show", show);
-    app.connect(source, window);
-    app.connect(window, parse);
-    app.connect(parse, persist); // one port, three times: each is handed the same window
-    app.connect(parse, correlate);
-    app.connect(parse, filter);
+    app.connect(copy, persist); // one port, three times: each is handed the same window
+    app.connect(copy, correlate);
+    app.connect(copy, filter);
     app.connect(correlate, report);
     app.connect(filter, alarm);
     app.connect(persist, show);
@@ -123,19 +129,30 @@ where
     app
 }
 
-/// Watches the access log of a web server (combined or common log format): raises alarms while it
+/// What a stage is called that each log has: `window`, or `window1`, `window2` and so on.
+#[must_use]
+pub fn named(stage: &str, log: usize, logs: usize) -> String {
+    if logs == 1 { stage.to_owned() } else { format!("{stage}{}", log + 1) }
+}
+
+/// Watches the access logs of web servers (combined or common log format): raises alarms while it
 /// goes by, stores it in segments, and tells at the end who came, and who scanned.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The log to read, `-` for standard input; a made-up log if there is none
-    log: Option<PathBuf>,
+    /// The logs to read, each from a server of its own, `-` for standard input; made-up ones if there
+    /// are none
+    logs: Vec<PathBuf>,
 
     /// How many lines to make up
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "log")]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "logs")]
     lines: usize,
 
+    /// How many logs to deal them to
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "logs")]
+    sources: usize,
+
     /// What to make them up from
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "log")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "logs")]
     seed: u64,
 
     /// Lines in a window
@@ -160,17 +177,25 @@ pub struct Args {
 /// # Errors
 /// What was told makes no sense.
 pub fn build(args: Args) -> Result<App> {
-    let Args { log, lines, seed, window, out, keep, verify } = args;
-    let input = match log {
-        None => Input::Generated { lines, seed },
-        Some(path) if path.as_os_str() == "-" => Input::Stdin,
-        Some(path) => {
+    let Args { logs, lines, sources, seed, window, out, keep, verify } = args;
+    if sources == 0 {
+        return Err(Error::msg("--sources 0 would make up nothing: use at least 1"));
+    }
+    let mut inputs = if logs.is_empty() { made_up(lines, sources, seed) } else { Vec::new() };
+    for path in logs {
+        inputs.push(if path.as_os_str() == "-" {
+            Input::Stdin
+        } else {
             readable(&path)?;
             Input::File(path)
-        }
-    };
-    if verify && matches!(input, Input::Stdin) {
+        });
+    }
+    let stdin = inputs.iter().filter(|input| matches!(input, Input::Stdin)).count();
+    if verify && stdin > 0 {
         return Err(Error::msg("--verify reads the log twice: name a file instead of `-`"));
+    }
+    if stdin > 1 {
+        return Err(Error::msg("standard input can be read once: name `-` once"));
     }
     if keep == 0 {
         return Err(Error::msg("--keep 0 would remove every segment: use at least 1"));
@@ -182,12 +207,21 @@ pub fn build(args: Args) -> Result<App> {
         let message = format!("{folder} holds {segment} from another run: name another folder");
         return Err(Error::msg(message));
     }
-    let verify = verify.then(|| (input.clone(), window));
+    let verify = verify.then(|| (inputs.clone(), window));
     let show = Show::new(folder.clone(), verify);
     let show = if temporary { show.temporary() } else { show };
-    let app = app(Settings { input, window, folder, keep }, show);
-    app.set_plan(plan());
+    let logs = inputs.len();
+    let app = app(Settings { inputs, window, folder, keep }, show);
+    app.set_plan(plan(logs));
     Ok(app)
+}
+
+/// So many lines, dealt to so many made-up logs.
+#[must_use]
+pub fn made_up(lines: usize, sources: usize, seed: u64) -> Vec<Input> {
+    let share = |log: usize| lines / sources + usize::from(log < lines % sources);
+    let made = |log: usize| Input::Generated { lines: share(log), seed: seed + log as u64 };
+    (0..sources).map(made).collect()
 }
 
 /// Refuses a log that cannot be read. The source would refuse most of them, too, but it is opened
@@ -208,14 +242,15 @@ fn readable(log: &Path) -> Result<()> {
 }
 
 /// How it runs where nobody says otherwise.
-fn plan() -> Plan {
+fn plan(logs: usize) -> Plan {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     // Few places: most stages are handed whole windows, of some 150 kB each.
     let mut plan = Plan::new().every(|stage| stage.capacity(8));
-    for name in ["window", "alarm"] {
+    let windows = (0..logs).map(|log| named("window", log, logs));
+    for name in windows.chain(["alarm".to_owned()]) {
         plan = plan.stage(name, |stage| stage.capacity(4_096)); // of lines
     }
-    for name in ["parse", "persist", "correlate", "filter"] {
+    for name in ["persist", "correlate", "filter"] {
         plan = plan.stage(name, |stage| stage.instances(cpus));
     }
     plan

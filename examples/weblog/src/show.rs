@@ -63,12 +63,21 @@ impl Gathered {
             (report.fingerprint == plain.report.fingerprint, "the sessions"),
             (report.hunts == plain.report.hunts, "the scans"),
             (*report == plain.report, "the report"),
-            (*alarms == plain.alarms, "the alarms"),
+            (in_any_order(alarms) == in_any_order(&plain.alarms), "the alarms"),
             (*watched == plain.watched, "the suspicious requests"),
             (*stored_bytes == plain.stored_bytes, "the bytes stored"),
         ];
         parts.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
     }
+}
+
+/// Alarms, as they can be compared: those of several logs come in any order.
+fn in_any_order(alarms: &[Alarm]) -> Vec<&Alarm> {
+    let mut alarms: Vec<&Alarm> = alarms.iter().collect();
+    alarms.sort_by(|a, b| {
+        (&a.client, a.why, a.span, &a.lines).cmp(&(&b.client, b.why, b.span, &b.lines))
+    });
+    alarms
 }
 
 /// The stage: takes what is said, prints it.
@@ -78,14 +87,14 @@ pub struct Show {
     /// The folder is removed at the end.
     temporary: bool,
     /// What to read again, in windows of what size.
-    verify: Option<(Input, usize)>,
+    verify: Option<(Vec<Input>, usize)>,
     gathered: Gathered,
 }
 
 impl Show {
     /// Says that segments are in `folder`; compares with what a plain loop finds in `verify`.
     #[must_use]
-    pub fn new(folder: PathBuf, verify: Option<(Input, usize)>) -> Self {
+    pub fn new(folder: PathBuf, verify: Option<(Vec<Input>, usize)>) -> Self {
         Show { folder, temporary: false, verify, gathered: Gathered::default() }
     }
 
@@ -123,8 +132,9 @@ impl Stage for Show {
             let fault = stored.fault.as_deref().unwrap_or("see the failures of `persist`");
             return Err(Error::msg(format!("{lost} lines could not be stored: {fault}")));
         }
-        let Some((input, window)) = &self.verify else { return Ok(()) };
-        let plain = plain::find(input.lines()?, *window);
+        let Some((inputs, window)) = &self.verify else { return Ok(()) };
+        let logs = inputs.iter().map(Input::lines).collect::<Result<Vec<_>>>()?;
+        let plain = plain::find(logs, *window);
         if let Some(what) = self.gathered.differs_from(&plain) {
             return Err(Error::msg(format!("{what} differ from what a plain loop finds")));
         }
@@ -267,7 +277,7 @@ mod tests {
         assert_eq!(gathered.differs_from(&Found::default()), Some("the totals"));
         let mut show = StageTester::new(Show::new(
             "f".into(),
-            Some((Input::Generated { lines: 1, seed: 1 }, 1)),
+            Some((vec![Input::Generated { lines: 1, seed: 1 }], 1)),
         ));
         let problem = format!("{:?}", show.finish().unwrap_err());
         assert!(problem.contains("the totals differ from what a plain loop finds"), "{problem}");

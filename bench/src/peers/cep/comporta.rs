@@ -25,8 +25,8 @@ impl Stage for Gather {
 pub(crate) fn run(log: &Log, folder: &Path, plan: &Plan) -> Gathered {
     let gather = Gather::default();
     let gathered = Arc::clone(&gather.0);
-    let input = Input::Kept(Arc::clone(&log.lines));
-    let settings = Settings { input, window: WINDOW, folder: folder.to_owned(), keep: KEEP };
+    let inputs = log.logs.iter().map(|lines| Input::Kept(Arc::clone(lines))).collect();
+    let settings = Settings { inputs, window: WINDOW, folder: folder.to_owned(), keep: KEEP };
     let app: App = app(settings, gather);
     let summary = app.run(plan).expect("the plans of the table fit the program");
     assert_eq!(summary.ended, Ended::Complete, "{summary}");

@@ -1,8 +1,8 @@
 //! Peer `stages`: a thread per stage, whole windows through bounded crossbeam channels: the graph
-//! of the program drawn with threads. What `parse` has read is shared with the three that look at
+//! of the program drawn with threads. What a window has read is shared with the three that look at
 //! it, as in ours.
 
-use crate::cep::work::{KEEP, Log, Merge, QUEUE, WINDOW, store};
+use crate::cep::work::{KEEP, Log, Merge, QUEUE, store};
 use crossbeam_channel::bounded;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn run(log: &Log, folder: &Path, _: usize) -> Gathered {
         scope.spawn(move || windows.into_iter().try_for_each(|window| to_parse.send(window)));
         scope.spawn(move || {
             for window in parse {
-                let batch = Arc::new(Batch::read(&window, WINDOW));
+                let batch = Arc::new(window.read());
                 for queue in [&to_persist, &to_correlate, &to_filter] {
                     let _ = queue.send(Arc::clone(&batch));
                 }

@@ -1,6 +1,6 @@
-//! Ours: the seven stages of the example `images`, as it joins them, but from memory to memory.
+//! Ours: the seven stages of the example `images`, as it joins them, from files to files.
 
-use crate::images::work::{Folder, Images};
+use crate::images::work::{Folder, Images, read};
 use ::images::picture::{self, Colour, Grey};
 use ::images::treat::{self, HALF, LEVEL, Scratch};
 use comporta::{App, Ended, Plan, Result};
@@ -25,8 +25,10 @@ fn app(images: &Images, folder: &Arc<Folder>) -> App {
     let (files, folder) = (Arc::clone(&images.files), Arc::clone(folder));
     let count = files.len();
     let pictures = app.source("pictures", move || 0..count);
+    let mut file = Vec::new();
     let load = app.process("load", move |number: usize, out| -> Result {
-        let image = picture::decode(&files[number])?;
+        read(&files[number], &mut file);
+        let image = picture::decode(&file)?;
         out.send(Item { number, image });
         Ok(())
     });
@@ -46,10 +48,10 @@ fn app(images: &Images, folder: &Arc<Folder>) -> App {
         treat::threshold(&mut item.image, HALF);
     });
     let invert = app.map_in_place("invert", |item: &mut Item<Grey>| treat::invert(&mut item.image));
+    let mut file = Vec::new();
     let save = app.sink("save", move |Item { number, image }: Item<Grey>| -> Result {
-        let mut file = Vec::new();
         picture::encode(&image, &mut file)?;
-        folder.save(number, file);
+        folder.save(number, &file);
         Ok(())
     });
     app.connect(pictures, load);

@@ -1,7 +1,7 @@
 //! Peer `crossbeam`: the seven stages by hand, a bounded channel before each and as many threads
 //! for each as there are cores, so that none is idle wherever the work lies.
 
-use crate::images::work::{Folder, Images, queue};
+use crate::images::work::{Folder, Images, queue, read};
 use ::images::picture::{self, Grey};
 use ::images::treat::{self, HALF, LEVEL, Scratch};
 use crossbeam_channel::{Receiver, bounded};
@@ -11,8 +11,10 @@ pub(crate) fn run(images: &Images, folder: &Folder, cores: usize) {
     thread::scope(|scope| {
         let stage = Stage { scope, cores };
         let (numbers, inlet) = bounded(queue(cores));
-        let colours = stage.map(inlet, |number: usize| {
-            picture::decode(&images.files[number]).expect("the file was drawn a moment ago")
+        let mut file = Vec::new();
+        let colours = stage.map(inlet, move |number: usize| {
+            read(&images.files[number], &mut file);
+            picture::decode(&file).expect("the file was drawn a moment ago")
         });
         let greys = stage.map(colours, treat::grayscale);
         let inked = stage.map(greys, |mut image: Grey| {
@@ -36,10 +38,10 @@ pub(crate) fn run(images: &Images, folder: &Folder, cores: usize) {
         for _ in 0..cores {
             let inverted = inverted.clone();
             scope.spawn(move || {
+                let mut file = Vec::new();
                 for (number, image) in inverted {
-                    let mut file = Vec::new();
                     picture::encode(&image, &mut file).expect("the pixels are those of an image");
-                    folder.save(number, file);
+                    folder.save(number, &file);
                 }
             });
         }

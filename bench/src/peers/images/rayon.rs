@@ -1,7 +1,7 @@
 //! Peer `rayon`: one parallel iterator over the images, all seven steps of an image in one task.
 //! No stages, hence no queues between them and nothing to schedule: an image stays in one cache.
 
-use crate::images::work::{Folder, Images, treat};
+use crate::images::work::{Folder, Images, read, treat};
 use ::images::treat::Scratch;
 use rayon::prelude::*;
 
@@ -13,9 +13,10 @@ pub(crate) fn run(images: &Images, folder: &Folder, cores: usize) {
     pool.install(|| {
         // An image a task: images differ two hundredfold in size, so that larger shares end late.
         let tasks = images.files.par_iter().enumerate().with_max_len(1);
-        tasks.for_each_init(Scratch::default, |scratch, (number, file)| {
-            let mut to = Vec::new();
-            treat(file, scratch, &mut to);
+        let hands = || (Scratch::default(), Vec::new(), Vec::new());
+        tasks.for_each_init(hands, |(scratch, file, to), (number, path)| {
+            read(path, file);
+            treat(file, scratch, to);
             folder.save(number, to);
         });
     });

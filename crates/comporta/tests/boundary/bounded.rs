@@ -115,9 +115,11 @@ pub(crate) fn under_policies(which: fn(&str) -> bool, case: fn(Plan, &str)) {
     }
 }
 
-/// Runs a case under one policy, with so many threads.
+/// Runs a case under one policy, with so many threads. A stage has one instance unless the case says
+/// more: some policies would give it one for each of their threads.
 pub(crate) fn under(policy: &str, threads: usize, case: fn(Plan, &str)) {
     let plan = Plan::new().policy(policy).threads(threads).stuck_after(STUCK_AFTER);
+    let plan = plan.every(|stage| stage.instances(1));
     let label = format!("{policy}, {threads} threads");
     watched(&label.clone(), move || case(plan, &label));
 }

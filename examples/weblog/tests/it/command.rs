@@ -79,6 +79,26 @@ fn a_log_is_told_and_its_intruder_raises_an_alarm() {
 }
 
 #[test]
+fn several_logs_are_several_sources() {
+    let (first, second, out) = (scratch("a.log"), scratch("b.log"), scratch("several"));
+    fs::write(&first, log()).unwrap();
+    fs::write(&second, log()).unwrap();
+    let output = weblog(&[&first, &second, "--out", &out, "--verify"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // Each server has its intruder; the visitors of both are the same people.
+    has(
+        &text(&output.stdout),
+        &["lines       48, 2 could not be read\n", "of 3 clients", "alarms: 2\n"],
+    );
+    has(&text(&output.stdout), &["verified: "]);
+    has(&text(&output.stderr), &["source2", "window2"]);
+    let output =
+        weblog(&["--lines", "5000", "--sources", "3", "--verify", "--out", &scratch("made")], "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    has(&text(&output.stdout), &["lines       5,000, ", "verified: "]);
+}
+
+#[test]
 fn strange_line_ends_and_bytes_are_read_and_stored_as_plain_text() {
     let (file, out) = (scratch("strange.log"), scratch("strange"));
     let first = log().lines().next().unwrap().to_owned();
@@ -136,6 +156,8 @@ fn what_cannot_be_done_is_said_in_a_line() {
         ),
         (&["-", "--verify"], 2, "--verify reads the log twice"),
         (&["--keep", "0"], 2, "use at least 1"),
+        (&["--sources", "0"], 2, "use at least 1"),
+        (&["-", "-"], 2, "standard input can be read once"),
         (&["--threads", "0"], 2, "expected 1 to 1,024"),
         (&["--lines", "many"], 2, "--lines"),
         (&["access.log", "--seed", "3"], 2, "cannot be used with"),
@@ -217,7 +239,7 @@ fn a_sigterm_in_the_middle_lets_what_is_begun_be_finished_and_every_event_is_acc
         let stage = stages.iter().find(|stage| stage["name"] == name).unwrap();
         stage[key].as_u64().unwrap_or_else(|| panic!("no {key} in {stage}"))
     };
-    for (from, to) in [("source", "window"), ("window", "parse"), ("filter", "alarm")] {
+    for (from, to) in [("source", "window"), ("window", "copy"), ("filter", "alarm")] {
         assert_eq!(count(from, "emitted"), count(to, "arrived"), "{from} -> {to}");
     }
     for stage in stages.iter().filter(|stage| stage["name"] != "source") {

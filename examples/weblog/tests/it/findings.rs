@@ -9,7 +9,7 @@ use comporta::{Cx, Ended, Ev, Plan, Result, Stage};
 use weblog::alarm::SPAN;
 use weblog::generate::generate;
 use weblog::plain;
-use weblog::program::{Input, Settings, app};
+use weblog::program::{Input, Settings, app, made_up};
 use weblog::show::{Gathered, Said};
 
 /// Takes the place of `show`.
@@ -44,7 +44,7 @@ fn run(settings: Settings, plan: &Plan) -> Gathered {
 fn plans() -> [(&'static str, Plan); 4] {
     let small = || Plan::new().every(|stage| stage.capacity(4));
     let many = |plan: Plan, n: usize| {
-        ["parse", "persist", "correlate", "filter"]
+        ["copy", "persist", "correlate", "filter"]
             .into_iter()
             .fold(plan, |plan, name| plan.stage(name, |stage| stage.instances(n)))
     };
@@ -66,19 +66,33 @@ fn plans() -> [(&'static str, Plan); 4] {
 fn every_plan_finds_what_a_plain_loop_finds() {
     let (mut alarms, mut hunts) = (0, 0);
     for (seed, lines, window) in [(31, 10_500, 1_000), (41, 10_000, 1_000), (57, 10_000, 37)] {
-        let plain = plain::find(generate(seed).take(lines), window);
+        let plain = plain::find([generate(seed).take(lines)], window);
         assert_eq!(plain.report.totals.lines, lines as u64);
         alarms += plain.alarms.len();
         hunts += plain.report.hunts.len();
         for (name, plan) in plans() {
-            let input = Input::Generated { lines, seed };
+            let inputs = made_up(lines, 1, seed);
             let folder = folder(&format!("plans-{name}-{seed}"));
-            let found = run(Settings { input, window, folder, keep: 64 }, &plan);
+            let found = run(Settings { inputs, window, folder, keep: 64 }, &plan);
             assert_eq!(found.differs_from(&plain), None, "{name}, seed {seed}");
             assert_eq!(found.found, plain, "{name}, seed {seed}");
         }
     }
     assert!(alarms > 0 && hunts > 0, "the logs hold nothing to find: {alarms} {hunts}");
+}
+
+#[test]
+fn in_several_logs_every_plan_finds_what_a_plain_loop_finds_however_they_mix() {
+    let (lines, seed, window) = (20_500, 31, 100);
+    let logs = || made_up(lines, 3, seed);
+    let plain = plain::find(logs().iter().map(|log| log.lines().unwrap()), window);
+    assert_eq!(plain.report.totals.lines, lines as u64);
+    assert!(!plain.alarms.is_empty() && !plain.report.hunts.is_empty());
+    for (name, plan) in plans() {
+        let folder = folder(&format!("several-{name}"));
+        let found = run(Settings { inputs: logs(), window, folder, keep: 64 }, &plan);
+        assert_eq!(found.differs_from(&plain), None, "{name}");
+    }
 }
 
 /// As servers write them that date a line from the beginning of a request; as files that are read
@@ -97,13 +111,13 @@ fn disordered(log: &[String]) -> [(&'static str, Arc<[String]>); 3] {
 fn a_log_whose_times_go_back_holds_the_same_sessions_and_no_alarm_beyond_the_span() {
     let (seed, window) = (31, 1_000);
     let log: Vec<String> = generate(seed).take(10_500).collect();
-    let rising = plain::find(log.iter().cloned(), window);
+    let rising = plain::find([log.iter().cloned()], window);
     let (_, plan) = &plans()[1];
     for (name, lines) in disordered(&log) {
-        let plain = plain::find(lines.iter().cloned(), window);
-        let input = Input::Kept(lines);
+        let plain = plain::find([lines.iter().cloned()], window);
+        let inputs = vec![Input::Kept(lines)];
         let folder = folder(&format!("disordered-{name}"));
-        let found = run(Settings { input, window, folder, keep: 64 }, plan);
+        let found = run(Settings { inputs, window, folder, keep: 64 }, plan);
         assert_eq!(found.found, plain, "{name}");
         assert_eq!(plain.report.fingerprint, rising.report.fingerprint, "{name}");
         assert_eq!(plain.report.longest, rising.report.longest, "{name}");
@@ -124,8 +138,8 @@ fn a_log_whose_times_go_back_holds_the_same_sessions_and_no_alarm_beyond_the_spa
 /// What overtakes is seldom seen in a run, so it is asked of the graph.
 #[test]
 fn what_leads_to_an_alarm_keeps_the_order_of_the_log() {
-    let input = Input::Generated { lines: 1, seed: 1 };
-    let settings = Settings { input, window: 1, folder: folder("graph"), keep: 1 };
+    let inputs = made_up(2, 2, 1);
+    let settings = Settings { inputs, window: 1, folder: folder("graph"), keep: 1 };
     let graph = app(settings, Gather::default()).graph();
     for stage in graph.stages.iter().filter(|stage| stage.kind == Kind::Stage) {
         let needs_none = ["persist", "correlate"].contains(&&*stage.name);
@@ -137,12 +151,8 @@ fn what_leads_to_an_alarm_keeps_the_order_of_the_log() {
 fn the_segments_hold_every_line_once() {
     let (lines, seed) = (10_000, 4);
     let folder = folder("segments");
-    let settings = Settings {
-        input: Input::Generated { lines, seed },
-        window: 100,
-        folder: folder.clone(),
-        keep: 64,
-    };
+    let settings =
+        Settings { inputs: made_up(lines, 1, seed), window: 100, folder: folder.clone(), keep: 64 };
     let plan = Plan::new().threads(3).stage("persist", |stage| stage.instances(3));
     let found = run(settings, &plan);
     let mut stored = Vec::new();
