@@ -3,8 +3,8 @@
 //! Invariant of a group: its count reaches zero once, after the last event it covers settled.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(shuttle)]
 use shuttle::sync::atomic::AtomicU64; // its interleavings are explored with the runtime's
@@ -17,15 +17,22 @@ use std::sync::atomic::AtomicU64;
 pub struct Settled {
     /// Number given by the source.
     pub group: u64,
-    /// Events that failed for good.
+    /// Events, and obligations that handlers held for them, that failed for good.
     pub failed: u64,
     /// Events shed by a queue or a controller.
     pub shed: u64,
-    /// Events cancelled by a stop.
+    /// Events cancelled by a stop; at least one, if the group was still open when the program had stopped.
     pub cancelled: u64,
 }
 
 impl Settled {
+    /// Of a group that was still open when the program had stopped.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn cut_off(group: u64) -> Self {
+        Settled { group, cancelled: 1, ..Settled::default() }
+    }
+
     /// Returns `true` if every event the group led to was handled.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -76,9 +83,9 @@ pub struct AckGroup {
 /// Who waits for a group.
 enum Waiting {
     One(Box<dyn Awaits>),
-    /// Several groups, for what was made of events of all of them: one event of each. Taken out when they
-    /// have been told, so that a long chain of groups is not dropped by recursion.
-    All(Mutex<Vec<Arc<AckGroup>>>),
+    /// Several groups of which each is one of the other kind, for what was made of events of all of them:
+    /// one event of each.
+    All(Vec<Arc<AckGroup>>),
 }
 
 impl AckGroup {
@@ -116,64 +123,34 @@ impl AckGroup {
             Fate::Shed => self.shed.fetch_add(n, AcqRel),
             Fate::Cancelled => self.cancelled.fetch_add(n, AcqRel),
         };
-        let mut settling = self.ended(n).into_iter().flatten().collect::<Vec<_>>();
-        while let Some((group, settled)) = settling.pop() {
-            group.note(&settled);
-            settling.extend(group.ended(1).into_iter().flatten());
-        }
-    }
-
-    /// `n` of its events ended. If they were the last, whoever waits is told, or returned if it is groups.
-    fn ended(&self, n: u64) -> Option<impl Iterator<Item = (Arc<AckGroup>, Settled)> + use<>> {
         if self.pending.fetch_sub(n, AcqRel) != n {
-            return None;
+            return;
         }
-        let settled = self.settled();
-        match &self.waiting {
-            Waiting::One(waiting) => {
-                waiting.settled(settled);
-                None
-            }
-            Waiting::All(groups) => {
-                let groups = std::mem::take(&mut *lock(groups));
-                Some(groups.into_iter().map(move |group| (group, settled)))
-            }
-        }
-    }
-
-    fn settled(&self) -> Settled {
-        Settled {
+        let settled = Settled {
             group: self.number,
             failed: self.failed.load(Acquire),
             shed: self.shed.load(Acquire),
             cancelled: self.cancelled.load(Acquire),
-        }
-    }
-
-    /// What has ended elsewhere counts here.
-    fn note(&self, settled: &Settled) {
-        self.failed.fetch_add(settled.failed, AcqRel);
-        self.shed.fetch_add(settled.shed, AcqRel);
-        self.cancelled.fetch_add(settled.cancelled, AcqRel);
-    }
-
-    fn is_stopped(self: &Arc<Self>) -> bool {
-        let mut group = self.clone();
-        loop {
-            let first = match &group.waiting {
-                Waiting::One(waiting) => return waiting.is_stopped(),
-                Waiting::All(groups) => lock(groups).first().cloned(),
-            };
-            match first {
-                Some(first) => group = first,
-                None => return false, // it has settled
+        };
+        match &self.waiting {
+            Waiting::One(waiting) => waiting.settled(settled),
+            Waiting::All(groups) => {
+                for group in groups {
+                    group.failed.fetch_add(settled.failed, AcqRel);
+                    group.shed.fetch_add(settled.shed, AcqRel);
+                    group.cancelled.fetch_add(settled.cancelled, AcqRel);
+                    group.settle(1, Fate::Handled);
+                }
             }
         }
     }
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_stopped(&self) -> bool {
+        match &self.waiting {
+            Waiting::One(waiting) => waiting.is_stopped(),
+            Waiting::All(groups) => groups.iter().all(|group| group.is_stopped()),
+        }
+    }
 }
 
 impl fmt::Debug for AckGroup {
@@ -225,7 +202,16 @@ impl Obligation {
         }
         let mut groups = Vec::with_capacity(others.len() + 1);
         for mut one in std::iter::once(first).chain(others) {
-            groups.extend(one.0.take().into_iter().flat_map(dissolve));
+            let Some(group) = one.0.take() else { continue };
+            match &group.waiting {
+                Waiting::One(_) => groups.push(group),
+                // Owed to those directly: joined one by one, as a fold does, groups must not become a chain.
+                Waiting::All(parts) => {
+                    parts.iter().for_each(|part| part.join(1));
+                    groups.extend(parts.iter().cloned());
+                    group.settle(1, Fate::Handled);
+                }
+            }
         }
         groups.sort_unstable_by_key(Arc::as_ptr);
         groups.dedup_by(|a, b| {
@@ -235,7 +221,10 @@ impl Obligation {
             }
             same
         });
-        Obligation(Some(AckGroup::new(0, Waiting::All(Mutex::new(groups)))))
+        match groups.len() {
+            1 => Obligation(groups.pop()),
+            _ => Obligation(Some(AckGroup::new(0, Waiting::All(groups)))),
+        }
     }
 
     /// Whether the two are owed to the same.
@@ -279,25 +268,6 @@ impl Drop for Obligation {
             let fate = if group.is_stopped() { Fate::Cancelled } else { Fate::Failed };
             group.settle(1, fate);
         }
-    }
-}
-
-/// The groups that wait for one that stands for several, in its place, if nobody else knows of it: joined
-/// one by one, as a fold does, they must not become a chain.
-fn dissolve(group: Arc<AckGroup>) -> Vec<Arc<AckGroup>> {
-    match Arc::try_unwrap(group) {
-        Ok(group) => {
-            let settled = group.settled();
-            match group.waiting {
-                Waiting::All(groups) => {
-                    let groups = groups.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    groups.iter().for_each(|group| group.note(&settled));
-                    groups
-                }
-                Waiting::One(_) => vec![Arc::new(group)],
-            }
-        }
-        Err(shared) => vec![shared],
     }
 }
 
@@ -397,21 +367,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_of_groups_settles_and_is_dropped_without_recursion() {
+    fn what_is_made_again_and_again_of_the_same_groups_is_owed_to_each_once() {
         let told = Told::default();
         let groups = [group(1, &told), group(2, &told)];
-        let mut chain = Obligation::of(Some(&groups[0]));
-        let mut known = Vec::new();
+        let mut made = Vec::new();
+        let mut total = Obligation::of(Some(&groups[0]));
         for _ in 0..MANY {
-            chain = Obligation::all([chain, Obligation::of(Some(&groups[1]))]);
-            known.extend(chain.group().cloned()); // so that it is not dissolved
+            total = Obligation::all([total, Obligation::of(Some(&groups[1]))]);
+            made.push(total.clone());
         }
         groups.iter().for_each(|group| group.settle(1, Fate::Handled));
-        assert!(!chain.group().unwrap().is_stopped());
-        chain.settle();
-        known.reverse();
-        drop(known);
-        assert_eq!(told.lock().unwrap().len(), 2);
+        total.settle();
+        made.pop(); // dropped: one of them has failed
+        assert!(told.lock().unwrap().is_empty());
+        made.into_iter().for_each(Obligation::settle);
+        assert_eq!(told.lock().unwrap().iter().map(|told| told.failed).collect::<Vec<_>>(), [1, 1]);
     }
 
     #[test]

@@ -238,17 +238,19 @@ impl Columns {
         values(self.0.iter().flat_map(|table| table.id.runs()), n)
     }
 
-    /// What the event at `at` carries of its own, but for what is owed for it.
+    /// What the event at `at` carries of its own, but for who waits for it.
     #[must_use]
     pub fn row(&self, at: usize) -> Self {
         let Some(table) = &self.0 else { return Columns::default() };
+        let duty = table.duty.at(at, &mut Cursor::default()).map(|(duty, _)| duty.deadline);
         let key = table.key.at(at, &mut Cursor::default()).and_then(|(key, _)| *key);
         let id = table.id.at(at, &mut Cursor::default()).and_then(|(id, _)| *id);
-        if key.is_none() && id.is_none() {
+        if duty.is_none() && key.is_none() && id.is_none() {
             return Columns::default();
         }
+        let duty = duty.map(|deadline| Column::same(Duty { deadline, ack: None }, 1));
         let (key, id) = (Column::same(key, 1), Column::same(id, 1));
-        Columns(Some(Box::new(Table { duty: Column::default(), key, id })))
+        Columns(Some(Box::new(Table { duty: duty.unwrap_or_default(), key, id })))
     }
 
     /// What each event carries of its own, but for what is owed for it.

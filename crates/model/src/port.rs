@@ -101,7 +101,7 @@ impl<T> Out<T> {
     /// If the handler fails afterwards, the event is withdrawn, and all that the obligation covers has
     /// failed, whether or not the handler is tried again.
     pub fn send_for(&mut self, obligation: Obligation, event: T) {
-        if obligation.is_owed() && !self.flooded {
+        if !self.flooded {
             self.held.push((self.len(), obligation));
         }
         self.send(event);
@@ -299,7 +299,10 @@ impl<T> Out<T> {
     /// that some were sent for, to be dropped when the events have been handed on.
     #[inline]
     pub fn take_duties(&mut self, shared: &Duty) -> (Columns, Vec<(usize, Obligation)>) {
-        if self.duties.is_empty() && self.held.is_empty() {
+        // Where nobody waits for anything, it does not matter what was sent for whom.
+        let nothing = || shared.ack.is_none() && self.held.iter().all(|(_, held)| !held.is_owed());
+        if self.duties.is_empty() && (self.held.is_empty() || nothing()) {
+            self.held.clear();
             return (Columns::default(), Vec::new());
         }
         let mut column = Column::default();

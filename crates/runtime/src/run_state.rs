@@ -26,6 +26,8 @@ pub(crate) struct RunState {
     /// once is counted.
     pub(crate) left: isize,
     pub(crate) quit: bool,
+    /// Sources have heard of the end.
+    pub(crate) parted: bool,
     /// Sources and inputs were closed: the end that follows is a drain's.
     pub(crate) closed: bool,
     /// A source ended because it failed.

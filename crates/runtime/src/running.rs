@@ -313,11 +313,19 @@ impl Running {
         self.summarise(Ended::Stopped)
     }
 
+    /// Waits for the threads, but for those that do not return, and has sources hear of the end.
+    fn part(&self) {
+        if std::mem::replace(&mut self.core.run_state().parted, true) {
+            return;
+        }
+        self.core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
+        self.core.farewell();
+    }
+
     fn summarise(self, ended: Ended) -> Summary {
         let core = &self.core;
         core.stop();
-        core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
-        core.farewell();
+        self.part();
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);
         let failing = snapshot.stages.iter().zip(core.nodes());
@@ -382,6 +390,10 @@ pub(crate) fn install_policies(core: &Arc<Core>) -> Result<(), StartError> {
 impl Drop for Running {
     fn drop(&mut self) {
         self.core.stop();
+        // On a worker it would wait for itself.
+        if !crate::path::work::is_worker() {
+            self.part();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! of stage, and with what a window, a batch or a handler of one's own makes of it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use comporta::{
     Result, Retry, Settled, Source, Stage, batched,
 };
 
-use crate::bounded::{stage, watched};
+use crate::bounded::{Gate, ends, stage, until, watched};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -48,6 +49,11 @@ fn fates(reported: &Reported) -> Vec<(u64, u64, u64, u64)> {
     let mut all: Vec<_> = reported.lock().unwrap().clone();
     all.sort_unstable_by_key(|settled| settled.group);
     all.iter().map(|told| (told.group, told.failed, told.shed, told.cancelled)).collect()
+}
+
+/// How many failures each group was told of, by its number.
+fn failures(reported: &Reported) -> Vec<u64> {
+    fates(reported).into_iter().map(|(_, failed, ..)| failed).collect()
 }
 
 /// Fails every third event, once and for all.
@@ -237,7 +243,7 @@ fn sliding(what: &'static str, build: fn(&App, Port<u64>) -> Port<Window<u64>>) 
         app.connect(windows, app.sink("last", last));
         let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
         assert!(runtime.run(), "{what}");
-        let failed: Vec<_> = fates(&reported).into_iter().map(|(_, failed, ..)| failed).collect();
+        let failed = failures(&reported);
         assert_eq!(failed, [0, 0, 1, 1, 1, 0], "{what}: 2, 3 and 4 are in the window that failed");
     });
 }
@@ -270,7 +276,7 @@ fn what_open_windows_held_is_cancelled_by_a_stop() {
         app.connect(never, triples);
         app.connect(triples, app.sink("sink", |_: Window<u64>| ()));
         let running = app.start(&Plan::new().threads(2)).unwrap();
-        crate::bounded::until("all are gathered", || {
+        until("all are gathered", || {
             let snapshot = running.snapshot();
             let sink = stage(&snapshot, "sink").counts.handled;
             (stage(&snapshot, "triples").counts.handled, sink) == (5, 1)
@@ -321,7 +327,7 @@ fn what_a_handler_held_has_failed_if_it_fails() {
         // 0 and 1 make a pair; 2 is dropped with the handler that 3 has made panic; of 4 and 5 what was
         // sent is taken back; 6 and 7 make a pair.
         // 5 counts for itself and for what was held of it.
-        let failed: Vec<_> = fates(&reported).into_iter().map(|(_, failed, ..)| failed).collect();
+        let failed = failures(&reported);
         assert_eq!(failed, [0, 0, 1, 1, 1, 2, 0, 0]);
     });
 }
@@ -342,7 +348,7 @@ fn each_event_of_a_batch_is_owed_what_became_of_the_batch() {
         app.connect(sums, sink);
         let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
         assert!(runtime.run());
-        let failed: Vec<_> = fates(&reported).into_iter().map(|(_, failed, ..)| failed).collect();
+        let failed = failures(&reported);
         assert_eq!(failed, [1, 1, 1, 1, 0, 0]);
     });
 }
@@ -480,7 +486,7 @@ fn what_a_handler_never_dealt_with_has_failed() {
         app.connect(numbers, app.stage("hoards", Hoards::default()));
         let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
         runtime.run();
-        let failed: Vec<_> = fates(&reported).into_iter().map(|(_, failed, ..)| failed).collect();
+        let failed = failures(&reported);
         assert_eq!(failed, [0, 1, 0, 1]);
     });
 }
@@ -544,5 +550,159 @@ fn an_event_that_sends_without_end_fails_and_returns() {
         let mut runtime = TestRuntime::new(app, &plan).unwrap();
         assert!(runtime.run());
         assert_eq!(stage(&runtime.snapshot(), "flood").counts.failed, 2);
+    });
+}
+
+/// Gives its one pull once it may.
+struct Later(Once, Arc<AtomicBool>);
+
+impl Source for Later {
+    type Item = u64;
+    const ACKNOWLEDGED: bool = true;
+    fn pull(&mut self, out: &mut Out<u64>, demand: Demand) -> Result<Pull> {
+        if !self.1.load(SeqCst) {
+            return Ok(Pull::After(Duration::from_millis(1)));
+        }
+        self.0.pull(out, demand)
+    }
+    fn settled(&mut self, settled: Settled) {
+        self.0.settled(settled);
+    }
+}
+
+/// Where several instances share a stage, and its handler is quick, a visit takes its events one by one:
+/// what one of them owes is not that of the next.
+#[test]
+fn a_failure_in_a_quick_stage_in_place_leaves_the_others_of_its_pull_owed() {
+    watched("tray", || {
+        const FIRST: u64 = 1_000_000;
+        const BEFORE: u64 = 20_000;
+        let app = App::new("tray");
+        let (reported, may) = (Reported::default(), Arc::<AtomicBool>::default());
+        let source = Later(Once(Some(FIRST..FIRST + 100), reported.clone()), may.clone());
+        let numbers = app.source("numbers", move || source);
+        let before = app.source("before", || 0..BEFORE);
+        let fails = |n: u64| if n >= FIRST { Err(Error::msg("late or soon")) } else { Ok(()) };
+        let work = app.map_in_place(
+            "work",
+            move |n: &mut u64| {
+                if n.is_multiple_of(10) { fails(*n) } else { Ok(()) }
+            },
+        );
+        app.connect(before, work);
+        app.connect(numbers, work);
+        app.connect(work, app.sink("sink", fails));
+        let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
+        let running = app.start(&plan).unwrap();
+        until("its pace is known", || stage(&running.snapshot(), "work").counts.handled == BEFORE);
+        may.store(true, SeqCst);
+        let summary = ends("tray", running);
+        assert_eq!(failures(&reported), [100], "each failed, here or there\n{summary}");
+    });
+}
+
+#[test]
+fn whoever_is_dropped_with_a_running_program_has_been_told() {
+    watched("dropped", || {
+        let app = App::new("dropped");
+        let (numbers, reported) = acked(&app, 0..5);
+        let waits = app.sink("waits", |_: u64| Err::<(), _>(Error::msg("later")));
+        app.connect(numbers, waits);
+        let plan = Plan::new().stage("waits", |s| s.retry(Retry::new(2, HOUR)));
+        let running = app.start(&plan).unwrap();
+        until("all have come", || stage(&running.snapshot(), "waits").counts.arrived == 5);
+        drop(running);
+        let expected: Vec<_> = (1..=5).map(|group| (group, 0, 0, 1)).collect();
+        assert_eq!(fates(&reported), expected);
+    });
+}
+
+#[test]
+fn what_is_still_held_elsewhere_when_a_program_has_stopped_is_reported_once_as_cancelled() {
+    watched("elsewhere", || {
+        #[derive(Clone, Default)]
+        struct Elsewhere(Arc<Mutex<Vec<Held<u64>>>>);
+        impl Stage for Elsewhere {
+            type In = u64;
+            type Ports = ();
+            fn handle(&mut self, n: Ev<'_, u64>, (): &mut (), _: &Cx) -> Result {
+                self.0.lock().unwrap().push(n.hold());
+                Ok(())
+            }
+        }
+        let app = App::new("elsewhere");
+        let (numbers, reported) = acked(&app, 0..5);
+        let elsewhere = Elsewhere::default();
+        app.connect(numbers, app.stage("elsewhere", elsewhere.clone()));
+        let running = app.start(&Plan::new()).unwrap();
+        until("all are held", || elsewhere.0.lock().unwrap().len() == 5);
+        elsewhere.0.lock().unwrap().pop().unwrap().obligation.settle();
+        let _ = running.stop();
+        let fates_then = fates(&reported);
+        let cancelled: Vec<_> = fates_then.iter().map(|(.., cancelled)| *cancelled).collect();
+        assert_eq!(cancelled, [1, 1, 1, 1, 0]);
+        elsewhere.0.lock().unwrap().clear();
+        assert_eq!(fates(&reported), fates_then, "nothing is reported twice");
+    });
+}
+
+#[test]
+fn an_event_that_closes_a_window_of_others_does_not_answer_for_them() {
+    watched("closes", || {
+        let app = App::new("closes");
+        let (sender, others) = app.input::<u64>("others");
+        let (reported, may) = (Reported::default(), Arc::<AtomicBool>::default());
+        let source = Later(Once(Some(5_000..5_001), reported.clone()), may.clone());
+        let numbers = app.source("numbers", move || source);
+        let time = |n: &u64| i64::try_from(*n).unwrap();
+        let windows = app.stage("windows", windows::by_time(time, Duration::from_secs(1)));
+        let first = |window: Window<u64>| match window.start {
+            0 => Err(Error::msg("the first")),
+            _ => Ok(()),
+        };
+        app.connect(others, windows);
+        app.connect(numbers, windows);
+        app.connect(windows.windows, app.sink("sink", first));
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        (0..3).for_each(|n| sender.try_send(n).unwrap());
+        sender.close();
+        runtime.run_until_idle();
+        may.store(true, SeqCst);
+        assert!(runtime.run());
+        assert_eq!(stage(&runtime.snapshot(), "sink").counts.failed, 1);
+        assert_eq!(failures(&reported), [0], "its own window was handled");
+    });
+}
+
+#[test]
+fn events_with_deadlines_of_their_own_keep_them_when_they_are_replayed() {
+    watched("replayed", || {
+        let app = App::new("replayed");
+        let (sender, numbers) = app.input::<u64>("numbers");
+        #[derive(Clone)]
+        struct Once(Arc<AtomicBool>, Arc<Mutex<Vec<bool>>>);
+        impl Stage for Once {
+            type In = u64;
+            type Ports = ();
+            fn handle(&mut self, _: Ev<'_, u64>, (): &mut (), cx: &Cx) -> Result {
+                if !self.0.load(SeqCst) {
+                    return Err(Error::msg("not yet"));
+                }
+                self.1.lock().unwrap().push(cx.deadline().is_some());
+                Ok(())
+            }
+        }
+        let (may, seen) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<bool>>>::default());
+        app.connect(numbers, app.stage("work", Once(may.clone(), seen.clone())));
+        let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+        for ms in 1..=6 {
+            sender.clone().within(Duration::from_millis(ms)).try_send(ms).unwrap();
+        }
+        runtime.run_until_idle();
+        may.store(true, SeqCst);
+        assert_eq!(runtime.control().replay("work", 10).unwrap(), 6);
+        sender.close();
+        assert!(runtime.run());
+        assert_eq!(*seen.lock().unwrap(), [true; 6]);
     });
 }

@@ -4,6 +4,7 @@
 //! time, or awaiting an acknowledgement. It ends when it says so, fails, or the program drains.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -60,12 +61,14 @@ struct State<S: Source> {
     stop: bool,
     /// What is still to be reported to it.
     settled: Vec<Settled>,
-    /// Groups not yet settled.
-    groups: usize,
+    /// Groups not yet settled, by their numbers.
+    groups: BTreeSet<u64>,
     /// The edges were closed; only acknowledgements are awaited.
     closed: bool,
     /// A drain went on without it, and it has not returned since.
     left: bool,
+    /// The run is over: whatever settles from now on has been reported as cancelled.
+    over: bool,
     counts: Counts,
     busy_ns: u64,
 }
@@ -117,9 +120,10 @@ impl<S: Source> SourceNode<S> {
                 phase: Phase::Ready,
                 stop: false,
                 settled: Vec::new(),
-                groups: 0,
+                groups: BTreeSet::new(),
                 closed: false,
                 left: false,
+                over: false,
                 counts: Counts::default(),
                 busy_ns: 0,
             })),
@@ -183,7 +187,7 @@ impl<S: Source> SourceNode<S> {
         match group {
             // A group of no events is not reported: its source would be pulled again for it at once,
             // and so for ever.
-            Some(_) if sent.emitted == 0 => self.state.lock().groups -= 1,
+            Some(_) if sent.emitted == 0 => drop(self.state.lock().groups.remove(&task.group)),
             Some(group) => group.settle(1, Fate::Handled), // what is left are its events
             None => {}
         }
@@ -192,7 +196,7 @@ impl<S: Source> SourceNode<S> {
     }
 
     fn open_group(&self, core: &Arc<Core>, number: u64) -> Arc<AckGroup> {
-        self.state.lock().groups += 1;
+        self.state.lock().groups.insert(number);
         AckGroup::open(number, Group { source: self.me.clone(), core: Arc::downgrade(core) })
     }
 
@@ -214,7 +218,13 @@ impl<S: Source> SourceNode<S> {
                 core.run_state().left -= 1;
             }
             task.links.give_up(core, &mut visit.effects);
-            self.state.lock().task = Some(task);
+            let mut state = self.state.lock();
+            if state.over {
+                drop(state);
+                self.part_with(core, task, &mut visit.effects);
+            } else {
+                state.task = Some(task);
+            }
             return;
         }
         if in_line != InLine::No {
@@ -268,8 +278,8 @@ impl<S: Source> SourceNode<S> {
         }
         match task.left {
             _ if !state.settled.is_empty() => (Phase::Ready, true),
-            Pull::End if state.groups == 0 => (Phase::Ended, false),
-            Pull::AfterAck if state.groups == 0 => (Phase::Ready, true), // nothing to wait for
+            Pull::End if state.groups.is_empty() => (Phase::Ended, false),
+            Pull::AfterAck if state.groups.is_empty() => (Phase::Ready, true), // nothing to wait for
             Pull::End | Pull::AfterAck => (Phase::AwaitsAck, false),
             Pull::More => (Phase::Ready, true),
             // The timer may have fired while the source heard what had settled.
@@ -280,7 +290,9 @@ impl<S: Source> SourceNode<S> {
 
     fn settled(&self, core: &Core, settled: Settled) {
         let mut state = self.state.lock();
-        state.groups -= 1;
+        if !state.groups.remove(&settled.group) {
+            return; // the run is over, and it was reported
+        }
         state.settled.push(settled);
         if matches!(state.phase, Phase::AwaitsAck | Phase::Asleep) {
             state.phase = Phase::Ready;
@@ -302,6 +314,18 @@ impl<S: Source> SourceNode<S> {
                 task.left = Pull::End;
             }
         }
+    }
+
+    /// The run is over: reports what has settled, and what has not as cancelled, and lets the source go.
+    fn part_with(&self, core: &Core, mut task: Box<SourceTask<S>>, effects: &mut Effects) {
+        let (settled, open) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.settled), std::mem::take(&mut state.groups))
+        };
+        effects.hand_over(core);
+        let cut_off = open.into_iter().map(Settled::cut_off);
+        self.tell(core, &mut task, settled.into_iter().chain(cut_off));
+        effects.discard(task);
     }
 
     /// The source takes a turn: hears what has settled, and is pulled.
@@ -430,16 +454,14 @@ impl<S: Source> Node for SourceNode<S> {
     }
 
     fn farewell(&self, core: &Core, effects: &mut Effects) {
-        let (task, settled) = {
+        let task = {
             let mut state = self.state.lock();
-            (state.task.take(), std::mem::take(&mut state.settled))
+            state.over = true; // a pull that has not returned parts with the source when it does
+            state.task.take()
         };
         let Some(mut task) = task else { return };
-        task.links.give_up(core, effects); // the last of its groups settle with this
-        let late = std::mem::take(&mut self.state.lock().settled);
-        effects.hand_over(core);
-        self.tell(core, &mut task, settled.into_iter().chain(late));
-        effects.discard(task);
+        task.links.give_up(core, effects); // what it had in outboxes settles with this
+        self.part_with(core, task, effects);
     }
 
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
