@@ -5,7 +5,7 @@
 //! | [`error`] | the error a handler may return, and what counts as an outcome |
 //! | [`event`] | an event lent to a handler, or held by it; what the events of a chunk share |
 //! | [`ack`] | who waits for events: acknowledgement groups, obligations |
-//! | [`column`] | what each event of a chunk carries of its own |
+//! | [`mod@column`] | what each event of a chunk carries of its own |
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |

@@ -1,5 +1,6 @@
 //! What is owed for an event travels with it: into chunks that it shares with others, through every kind
 //! of stage, and with what a window, a batch or a handler of one's own makes of it.
+//! Long because all of it is told by the same sources, and read by the same few functions.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use comporta::{
     Result, Retry, Settled, Source, Stage, batched,
 };
 
-use crate::bounded::{Gate, ends, stage, until, watched};
+use crate::bounded::{ends, stage, until, watched};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -85,9 +86,9 @@ impl Stage for Copies {
     type Ports = Two;
     fn handle(&mut self, n: Ev<'_, u64>, out: &mut Two, _: &Cx) -> Result {
         if *n < EVENTS / 2 {
-            out.low.send(*n)
+            out.low.send(*n);
         } else {
-            out.high.send(*n)
+            out.high.send(*n);
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use comporta_model::plan::WhenFull;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
+use crate::path::parcel::Parcel;
 use crate::stage::permits::Shed;
 use crate::sync::{Arc, AtomicU64, Relaxed};
 
@@ -91,27 +92,6 @@ pub(crate) struct Standing {
     pub(crate) inside: bool,
     /// Its number in the line.
     pub(crate) number: u64,
-}
-
-/// What a sender hands over at once.
-pub(crate) struct Parcel<'a, T> {
-    /// What its events share, with when they came to the queue.
-    pub(crate) meta: &'a Meta,
-    /// What each carries of its own.
-    pub(crate) columns: Columns,
-    pub(crate) filled: &'a mut Vec<Slots<T>>,
-    /// The last, not quite filled chunk; what comes back in it is storage to go on with.
-    pub(crate) last: &'a mut Slots<T>,
-    /// The sender has no storage of its own to go on with.
-    pub(crate) short: bool,
-    /// Places that a caller has reserved; for others there are none.
-    pub(crate) reserved: Option<Reserved>,
-    pub(crate) outbox: &'a mut ChunkQueue<T>,
-    /// What happens when there is no room, if that is not as the queue has it.
-    pub(crate) rule: Option<WhenFull>,
-    pub(crate) place: &'a Arc<Place>,
-    /// The sender waits for another queue already, and does not stand in line here too.
-    pub(crate) waits_elsewhere: bool,
 }
 
 /// See the header.

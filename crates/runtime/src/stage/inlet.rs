@@ -3,7 +3,6 @@
 
 use comporta_model::ack::Fate;
 use comporta_model::chunk::{ChunkQueue, Slots};
-use comporta_model::column::Columns;
 use comporta_model::event::{Meta, Time};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
@@ -16,7 +15,8 @@ use super::{Phase, Stage, State, age};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
-use crate::path::outlet::{Inlet, Parcel, Refusal, Reserved, Room, Standing};
+use crate::path::outlet::{Inlet, Refusal, Reserved, Room, Standing};
+use crate::path::parcel::Parcel;
 use crate::path::route::KeyFn;
 use crate::sync::{Arc, Relaxed};
 
@@ -418,97 +418,5 @@ impl<H: Handler> State<H> {
             instances: self.instances.count(),
             oldest: oldest.map_or(std::time::Duration::ZERO, |oldest| age(oldest.meta, now)),
         }
-    }
-}
-
-impl<T: Send + 'static> Parcel<'_, T> {
-    pub(crate) fn len(&self) -> usize {
-        self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
-    }
-
-    /// Its events belong to those who wait for them.
-    pub(crate) fn join(&self) {
-        self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
-    }
-
-    /// Moves the first `max` events out with `enter`, chunk by chunk.
-    pub(crate) fn take(
-        &mut self,
-        mut max: usize,
-        mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>,
-    ) {
-        let mut whole = 0;
-        while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
-            max -= chunk.len();
-            whole += 1;
-        }
-        for chunk in self.filled.drain(..whole) {
-            let columns = self.columns.split_front(chunk.len());
-            let _ = enter(chunk, columns);
-        }
-        if max == 0 {
-            return;
-        }
-        let chunk = self.filled.first_mut().unwrap_or(self.last);
-        let columns = self.columns.split_front(max.min(chunk.len()));
-        if max < chunk.len() {
-            let rest = chunk.split_off(max);
-            let _ = enter(std::mem::replace(chunk, rest), columns);
-        } else if !chunk.is_empty() {
-            *chunk = enter(std::mem::take(chunk), columns);
-        }
-    }
-
-    /// Takes out the first `n` events, with what each carries of its own.
-    fn take_apart(&mut self, n: usize) -> (Vec<Slots<T>>, Columns) {
-        let (mut filled, mut columns, mut taken) = (Vec::new(), Columns::default(), 0);
-        self.take(n, |slots, own| {
-            columns.append(taken, own, slots.len());
-            taken += slots.len();
-            filled.push(slots);
-            Slots::new()
-        });
-        (filled, columns)
-    }
-
-    /// Keeps what is left in the outbox.
-    pub(crate) fn keep(&mut self) {
-        let mut rest = std::mem::take(self.filled);
-        for slots in rest.drain(..) {
-            let columns = self.columns.split_front(slots.len());
-            let _ = self.outbox.push(self.meta, columns, slots, false);
-        }
-        *self.filled = rest;
-        if !self.last.is_empty() {
-            let columns = std::mem::take(&mut self.columns);
-            let last = std::mem::take(self.last);
-            *self.last = self.outbox.push(self.meta, columns, last, self.short);
-        }
-    }
-
-    /// Sheds all but the first `n` events, which have not come in yet. Returns how many that were.
-    fn shed_all_but(&mut self, n: usize, effects: &mut Effects) -> usize {
-        let shed = self.len() - n;
-        self.meta.duty.join(shed);
-        self.meta.duty.settle(shed, Fate::Shed);
-        let (kept, columns) = self.take_apart(n);
-        self.discard(effects);
-        *self.filled = kept;
-        self.columns = columns;
-        shed
-    }
-
-    /// Its events end here.
-    pub(crate) fn end(&mut self, fate: Fate, effects: &mut Effects) {
-        self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
-        self.columns = Columns::default();
-        self.discard(effects);
-    }
-
-    fn discard(&mut self, effects: &mut Effects) {
-        for slots in self.filled.iter_mut().chain([&mut *self.last]) {
-            effects.discard_events(slots);
-        }
-        self.filled.clear();
     }
 }

@@ -5,8 +5,8 @@
 //! 2. [`permits`], which decides who enters and holds those who wait, then
 //! 3. [`queue`], and makes the tokens that [`instances`] says are due; [`groups`] says when a batch is.
 //! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun.
-//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`ports`] is what it asks of the
-//!    ports.
+//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`fail`] decides what becomes of an
+//!    event that failed; [`ports`] is what both ask of the ports.
 //! 6. [`settle`] counts how each event ended, and where the instance goes; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
@@ -22,6 +22,7 @@ pub(crate) mod groups;
 mod take;
 mod tray;
 pub(crate) mod handle;
+mod fail;
 mod pace;
 pub(crate) mod ports;
 mod settle;
