@@ -388,7 +388,7 @@ fn stages_of_coroutines_follow_each_other_and_plans_know_them_by_name() {
 #[test]
 fn a_loop_cannot_be_stepped_and_says_so() {
     let app = App::new("stepped");
-    let none = sources::scheduler(&app, "none", |_: sources::Emitter<u8>| ());
+    let none = sources::scheduler(&app, "idle", |_: sources::Emitter<u8>| ());
     app.connect(none, app.sink("sink", |_: u8| ()));
     let refused = TestRuntime::new(app, &Plan::new()).unwrap_err();
     assert!(refused.to_string().contains("cannot be stepped"), "{refused}");
