@@ -79,7 +79,10 @@ pub(crate) fn paced(case: &Case, pacer: Pacer) -> Paced {
 }
 
 fn plan(case: &Case) -> Plan {
-    Plan::new().threads(case.threads).every(|stage| stage.capacity(CAPACITY).batch(BATCH))
+    // One instance a stage, whatever the policy: the peers keep the order, too.
+    Plan::new()
+        .threads(case.threads)
+        .every(|stage| stage.capacity(CAPACITY).batch(BATCH).instances(1))
 }
 
 fn chain<E: BenchEvent, S: Send + 'static>(

@@ -301,7 +301,9 @@ impl<T> Out<T> {
     pub fn take_duties(&mut self, shared: &Duty) -> (Columns, Vec<(usize, Obligation)>) {
         // Where nobody waits for anything, it does not matter what was sent for whom.
         let nothing = || shared.ack.is_none() && self.held.iter().all(|(_, held)| !held.is_owed());
-        if self.duties.is_empty() && (self.held.is_empty() || nothing()) {
+        let as_shared = self.duties.iter().all(|(_, duty)| duty == shared);
+        if as_shared && (self.held.is_empty() || nothing()) {
+            self.duties.clear();
             self.held.clear();
             return (Columns::default(), Vec::new());
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use comporta_model::ack::Fate;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::Duties;
+use comporta_model::column::{Duties, Duty};
 use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
@@ -16,7 +16,7 @@ use comporta_policy::admission::Done;
 
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
-use super::ports::{Flooded, Mark, OwesEach, Unbounded, Withdraw};
+use super::ports::{Flooded, Mark, Owes, OwesEach, Unbounded, Withdraw};
 use super::queue::Side;
 use super::take::Batch;
 use super::tray::Tray;
@@ -53,8 +53,11 @@ impl<H: Handler> Stage<H> {
         if H::IN_PLACE {
             let Instance { handler, ports, .. } = &mut *instance;
             let (mut handled, owed) = batch.chunk.take_front(at);
-            if let Some(each) = owed.each_present(handled.iter().map(Option::is_some)) {
-                ports.each(&mut OwesEach(&each));
+            match owed.each_present(handled.iter().map(Option::is_some)) {
+                Some(each) => ports.each(&mut OwesEach(&each)),
+                // What was passed on before it may have owed something else.
+                None if meta.duty != Duty::default() => ports.each(&mut Owes(&meta.duty)),
+                None => {}
             }
             if batch.tally.failed > 0 {
                 handled.retain(Option::is_some);
