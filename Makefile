@@ -79,4 +79,4 @@ models:
 
 # Shows that the benchmarks start; nothing is measured.
 smoke:
-	$(CARGO) run -q --release -p comporta-bench -- list
+	$(CARGO) run -q -p comporta-bench -- list
