@@ -50,25 +50,7 @@ impl<H: Handler> Stage<H> {
             core.hide_tray(visit);
             tray.take_rest()
         });
-        if H::IN_PLACE {
-            let Instance { handler, ports, .. } = &mut *instance;
-            let (mut handled, owed) = batch.chunk.take_front(at);
-            match owed.each_present(handled.iter().map(Option::is_some)) {
-                Some(each) => ports.each(&mut OwesEach(&each)),
-                // What was passed on before it may have owed something else.
-                None if meta.duty != Duty::default() => ports.each(&mut Owes(&meta.duty)),
-                None => {}
-            }
-            if batch.tally.failed > 0 {
-                handled.retain(Option::is_some);
-            }
-            if let Some(handler) = handler {
-                handler.pass_on(handled, ports);
-            }
-            batch.spent.append(owed);
-        } else {
-            batch.spent.append(batch.chunk.spend(at));
-        }
+        instance.spend(&mut batch, at, &meta.duty);
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
         let Batch { chunk, ticket, from, spent, .. } = batch;
@@ -382,6 +364,30 @@ impl<H: Handler> Stage<H> {
             }
             Phase::Ended | Phase::Cancelled => {}
         }
+    }
+}
+
+impl<H: Handler> Instance<H> {
+    /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
+    /// column says what each does.
+    fn spend(&mut self, batch: &mut Batch<H::Item>, at: usize, duty: &Duty) {
+        if !H::IN_PLACE {
+            return batch.spent.append(batch.chunk.spend(at));
+        }
+        let (mut handled, owed) = batch.chunk.take_front(at);
+        match owed.each_present(handled.iter().map(Option::is_some)) {
+            Some(each) => self.ports.each(&mut OwesEach(&each)),
+            // What was passed on before it may have owed something else.
+            None if *duty != Duty::default() => self.ports.each(&mut Owes(duty)),
+            None => {}
+        }
+        if batch.tally.failed > 0 {
+            handled.retain(Option::is_some);
+        }
+        if let Some(handler) = &mut self.handler {
+            handler.pass_on(handled, &mut self.ports);
+        }
+        batch.spent.append(owed);
     }
 }
 
