@@ -82,12 +82,12 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         if state.phase != Phase::Open {
             state.permits.release(granted);
             place.refuse();
-            self.cancel_outbox(state, outbox, &mut visit.effects);
+            self.end_outbox(state, outbox, Fate::Cancelled, &mut visit.effects);
             return None;
         }
         if state.permits.is_disabled() {
             state.permits.release(granted);
-            self.shed_outbox(state, outbox, &mut visit.effects);
+            self.end_outbox(state, outbox, Fate::Shed, &mut visit.effects);
             self.changed(core, state, &mut visit.effects);
             return None;
         }
@@ -126,7 +126,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         if let Some(standing) = standing {
             state.permits.leave(place, standing);
         }
-        self.cancel_outbox(state, outbox, effects);
+        self.end_outbox(state, outbox, Fate::Cancelled, effects);
         self.changed(core, state, effects);
     }
 
@@ -330,29 +330,12 @@ impl<H: Handler> Stage<H> {
         standing
     }
 
-    /// Sheds what a sender had in its outbox: it comes to a queue that was shut meanwhile.
-    fn shed_outbox(
+    /// What a sender had in its outbox ends here: shed, if the queue was shut meanwhile, or cancelled.
+    fn end_outbox(
         &self,
         state: &mut State<H>,
         outbox: &mut ChunkQueue<H::Item>,
-        effects: &mut Effects,
-    ) {
-        while let Some(chunk) = outbox.pop(usize::MAX) {
-            let n = chunk.len();
-            state.outboxed -= n;
-            state.counts.shed_late += n as u64;
-            state.counts.shed[Shed::Disabled as usize] += n as u64;
-            self.cycle_ended(state, n, effects);
-            chunk.settle(Fate::Shed);
-            effects.discard_events(&mut chunk.into_events());
-        }
-    }
-
-    /// Cancels what a sender had in its outbox.
-    fn cancel_outbox(
-        &self,
-        state: &mut State<H>,
-        outbox: &mut ChunkQueue<H::Item>,
+        fate: Fate,
         effects: &mut Effects,
     ) {
         while let Some(chunk) = outbox.pop(usize::MAX) {
@@ -360,11 +343,15 @@ impl<H: Handler> Stage<H> {
             // A stop has counted what waited for this queue.
             if state.phase != Phase::Cancelled {
                 state.outboxed -= n;
-                state.given_up += n;
-                state.counts.cancelled += n as u64;
+                if fate == Fate::Shed {
+                    state.counts.shed_late += n as u64;
+                    state.counts.shed[Shed::Disabled as usize] += n as u64;
+                } else {
+                    state.counts.cancelled += n as u64;
+                }
             }
             self.cycle_ended(state, n, effects);
-            chunk.settle(Fate::Cancelled);
+            chunk.settle(fate);
             effects.discard_events(&mut chunk.into_events());
         }
     }
