@@ -348,6 +348,7 @@ impl<H: Handler> Stage<H> {
                     state.counts.shed[Shed::Disabled as usize] += n as u64;
                 } else {
                     state.counts.cancelled += n as u64;
+                    state.given_up += n;
                 }
             }
             self.cycle_ended(state, n, effects);
