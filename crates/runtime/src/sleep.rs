@@ -266,6 +266,11 @@ impl YieldTimer {
         now >= self.due
     }
 
+    /// Whether another thread had the processor for a while when it last yielded.
+    pub(crate) fn met_another(&self) -> bool {
+        self.shares || self.long
+    }
+
     /// Yields the processor; returns when it was back.
     ///
     /// Two workers that take turns on one processor would do so for long while another is idle: each

@@ -148,16 +148,27 @@ impl Worker {
         if self.next.is_none() && !self.sees_work(&core.worker_groups[self.workers]) {
             return;
         }
-        self.put_next_by(core);
+        if self.yield_timer.met_another() {
+            self.put_next_by(core);
+        } else {
+            // This worker is back at once, as it was last time: to wake another for what it has in hand
+            // would be a switch of threads for nothing.
+            self.put_next_down();
+        }
         self.visit.end = Some(self.yield_timer.yield_now(now, || core.clock.now()));
     }
 
     /// Others may have what it has in hand: it will be away for a moment.
     fn put_next_by(&mut self, core: &Core) {
+        self.put_next_down();
+        core.worker_groups[self.workers].sleep.work_made();
+    }
+
+    /// The token in hand can be stolen.
+    fn put_next_down(&mut self) {
         if let Some(token) = self.next.take() {
             self.handle.local.push(token, When::Lifo);
         }
-        core.worker_groups[self.workers].sleep.work_made();
     }
 
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
