@@ -10,31 +10,32 @@ pub(crate) const USAGE: &str = "usage: comporta-bench NAME [--quick] [--json] [-
        comporta-bench --help";
 
 pub(crate) const HELP: &str = "\
-Comporta against its peers. Every bench takes the peers in turn, round by round, in one
-process, and compares ours with each peer of the same round: machine noise hits all alike.
+Comporta against its peers. Every bench runs the peers in turn, round by round, in one process,
+and compares Comporta with each peer within a round, so that machine noise affects all alike.
 
 usage: comporta-bench NAME [options]
        comporta-bench list            the benches and their peers, a line each
 
 options:
-  --quick          3 rounds and short runs: shows that it works, decides nothing
+  --quick          3 rounds and short runs: shows that the bench works, proves nothing
   --rounds N       rounds (default 15; quick 3)
-  --size N         how much work, where a bench has a size of its own (`images`: images, `cep`: lines)
-  --threads N      worker threads wherever a peer has a thread count (default: the cores)
-  --peers A,B      only these peers (ours is always taken along)
+  --size N         the amount of work, for benches that have one (`images`: images, `cep`: lines)
+  --threads N      worker threads of each peer that has a thread count (default: the cores)
+  --peers A,B      only these peers (and always `--ours`)
   --case TEXT      only the cases whose name contains TEXT
-  --ours NAME      the peer that is set against the others (default comporta)
+  --ours NAME      the peer that the others are compared with (default comporta)
   --seed N         shuffles the order of peers and drives the bootstrap (default 1)
-  --against FILE   the same bench of another build of this program, in turn with this one: quick
-                   runs of ours alone, `--rounds` pairs; every figure as this / other
-  --bars           end with the bars that this project holds itself to, pass or miss
+  --against FILE   compare with another build of this program: quick runs of Comporta alone, in
+                   `--rounds` pairs; every figure is this build / the other
+  --bars           also print the bars that a release must reach, each met or missed
   --json           one JSON object on the last line of stdout
   -h, --help       this page
 
 A ratio is printed as `median [low .. high]`, a 95 % bootstrap interval over the rounds. A run ends
-with what it found, a line for each comparison that matters. A bar is judged by the pessimistic end: the low end where more is better, the high end where less is.
-A run in which the machine itself stalled is made again (seen only by root). A missed bar does
-not change the exit code. Progress goes to stderr.
+with its findings, a line for each comparison that matters. A bar is judged by the pessimistic end
+of the interval: the low end where more is better, the high end where less is. A run in which the
+machine itself stalled is repeated (detected only as root). A missed bar does not change the exit
+code. Progress goes to stderr.
 ";
 
 pub(crate) const ROUNDS: usize = 15;

@@ -1,5 +1,5 @@
-//! The arguments every program understands, beside its own. Their ids begin with `comporta-`, which
-//! keeps them apart from those of the program, whatever its fields are called.
+//! The arguments that every program understands, beside its own. Their ids begin with `comporta-`, so that
+//! they cannot clash with the fields of the program's arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,24 +27,24 @@ pub(crate) struct Top {
 /// What can be done with a program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run the program; meant if no command is named
+    /// Run the program (the default command)
     Run(RunArgs),
-    /// Check the program and the plan, and run nothing
+    /// Check the program and the plan without running anything
     Check(PlanArgs),
     /// Draw the program
     Graph(GraphArgs),
-    /// Print the plan that would hold, with every default and who said what
+    /// Print every setting that would be in effect, with its origin
     Plan(ShowPlanArgs),
-    /// Run the program under several policies, thread counts and loads, and say which is best
+    /// Run the program under several policies, thread counts and loads, and report which is best
     Compare(Box<CompareArgs>),
-    /// List the policies, how threads choose what to do next, or say more of one
+    /// List the scheduling policies, or describe one
     Policies {
-        /// Of which to say more: its parameters, where it is from
+        /// The policy to describe: its parameters and its source
         policy: Option<String>,
     },
-    /// List the admission controllers, who is let into a queue, or say more of one
+    /// List the admission controllers, or describe one
     Admissions {
-        /// Of which to say more: its parameters, where it is from
+        /// The controller to describe: its parameters and its source
         controller: Option<String>,
     },
     /// Print completions for a shell
@@ -54,7 +54,7 @@ pub(crate) enum Verb {
     },
 }
 
-/// Where the plan comes from. Later words go over earlier ones: files as given, then flags.
+/// Where the plan comes from. Later settings override earlier ones: files in the order given, then flags.
 #[derive(Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "How it runs")]
@@ -62,29 +62,30 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) base: BaseArgs,
 
-    /// How threads choose what to do next: `NAME`, or `NAME(key=value, ...)`; `policies` lists
-    /// them [default: stealing]
+    /// The scheduling policy: `NAME`, or `NAME(key=value, ...)`; `policies` lists them
+    /// [default: stealing]
     #[arg(id = "comporta-policy", long = "policy", value_name = "NAME")]
     #[arg(value_parser = PolicyParser, hide_possible_values = true, display_order = 2)]
     pub(crate) policy: Option<String>,
 
-    /// Threads of the cluster that takes what others leave [default: one per CPU]
+    /// The number of threads; with several clusters, of the one that names no stages
+    /// [default: one per CPU]
     #[arg(id = "comporta-threads", long = "threads", short = 't', value_name = "N")]
     #[arg(display_order = 3)]
     pub(crate) threads: Option<usize>,
 }
 
-/// What is said of the plan whatever is done with it.
+/// Settings of the plan that every command about the program takes.
 #[derive(Clone, Debug, Default, Args)]
 #[group(skip)]
 #[command(next_help_heading = "How it runs")]
 pub(crate) struct BaseArgs {
-    /// A plan (TOML); several go one over the other
+    /// A plan file (TOML); later files override earlier ones
     #[arg(id = "comporta-plan", long = "plan", short = 'p', value_name = "FILE")]
     #[arg(value_hint = clap::ValueHint::FilePath, display_order = 1)]
     pub(crate) plan: Vec<PathBuf>,
 
-    /// Events one visit takes at most, where the plan does not say so of a stage [default: 512]
+    /// The most events that one visit takes, unless the plan sets it for a stage [default: 512]
     #[arg(id = "comporta-batch", long = "batch", value_name = "N", display_order = 4)]
     pub(crate) batch: Option<usize>,
 
@@ -93,7 +94,7 @@ pub(crate) struct BaseArgs {
     #[arg(value_hint = clap::ValueHint::Other, display_order = 5)]
     pub(crate) set: Vec<String>,
 
-    /// Swallow what comes to this stage in its place: for runs that write no files and send no mail
+    /// Drop the events sent to this stage instead of running it, so that it has no side effects
     #[arg(id = "comporta-stub", long = "stub", value_name = "STAGE")]
     #[arg(value_hint = clap::ValueHint::Other, display_order = 6)]
     pub(crate) stub: Vec<String>,
@@ -105,19 +106,19 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 
-    /// End after this long: what is in the program is still handled
+    /// Drain the program after this time: events in it are still handled
     #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
     #[arg(help_heading = "How it runs")]
     pub(crate) limit: Option<Duration>,
 
-    /// Write events that fail to this file while it runs, after what is there: a line of JSON each,
-    /// with the reason
+    /// Append failed events to this file while the program runs: a line of JSON each, with the
+    /// reason
     #[arg(id = "comporta-failures", long = "failures", value_name = "FILE")]
     #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
     pub(crate) failures: Option<PathBuf>,
 
-    /// Feed the events of such a file back to the stages that failed them, in place of what sources
-    /// bring
+    /// Feed the events of such a file back to the stages that failed them, without opening the
+    /// sources
     #[arg(id = "comporta-replay", long = "replay", value_name = "FILE")]
     #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
     pub(crate) replay: Option<PathBuf>,
@@ -126,11 +127,11 @@ pub(crate) struct RunArgs {
     #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
 
-    /// Say at the end what the policy did, and why
+    /// Report at the end what the policy did, and why
     #[arg(id = "comporta-explain", long = "explain", help_heading = "What it shows")]
     pub(crate) explain: bool,
 
-    /// No progress and no summary, only problems
+    /// Print no progress and no summary, only problems
     #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
     pub(crate) quiet: bool,
 
@@ -142,12 +143,12 @@ pub(crate) struct RunArgs {
     pub(crate) progress: Progress,
 }
 
-/// A comparison. What is compared has lists for what a run has one of.
+/// A comparison. It takes lists where a run takes one value.
 #[derive(Debug, Args)]
 #[group(skip)]
 #[command(next_help_heading = "What it compares")]
 pub(crate) struct CompareArgs {
-    /// Policies, with commas between, or `all`; `policies` lists them
+    /// Policies, separated by commas, or `all`; `policies` lists them
     #[arg(id = "comporta-policies", long = "policies", value_name = "LIST")]
     #[arg(default_value = "all", value_parser = compare::policies)]
     pub(crate) policies: Policies,
@@ -157,22 +158,22 @@ pub(crate) struct CompareArgs {
     #[arg(value_parser = compare::threads)]
     pub(crate) threads: Option<Threads>,
 
-    /// Events a second that all sources send together, as in `1000,5k`, or `max`: as fast as it goes
+    /// Events per second of all sources together, as in `1000,5k`; `max` is as fast as it goes
     #[arg(id = "comporta-load", long = "load", value_name = "LIST")]
     #[arg(default_value = "max", value_parser = compare::loads)]
     pub(crate) load: Loads,
 
-    /// How often each is run; fewer than 6 rounds prove nothing, 9 forgive one that was disturbed
+    /// Runs of each combination; fewer than 6 prove nothing, 9 tolerate one that was disturbed
     #[arg(id = "comporta-rounds", long = "rounds", value_name = "N", default_value_t = 6)]
     #[arg(value_parser = rounds)]
     pub(crate) rounds: usize,
 
-    /// End each run after this long: what is in the program is still handled
+    /// Drain each run after this time: events in it are still handled
     #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) limit: Option<Duration>,
 
-    /// What is best: `throughput` (events a second that leave the program), `input` (that come in),
-    /// `mean` or `p99` (of the time in the program), `cpu` (processor time per event)
+    /// The measure to rank by: `throughput` (events per second that leave the program), `input` (that
+    /// enter it), `mean` or `p99` (of the time in the program), `cpu` (processor time per event)
     #[arg(id = "comporta-by", long = "by", value_name = "FIGURE", value_enum, default_value_t)]
     #[arg(hide_possible_values = true)]
     pub(crate) by: By,
@@ -180,12 +181,12 @@ pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) base: BaseArgs,
 
-    /// Run it although stages have effects on the world outside, and have them again and again
+    /// Run the program although its stages have side effects, which every run repeats
     #[arg(id = "comporta-allow-effects", long = "allow-effects", help_heading = "How it runs")]
     #[arg(display_order = 7)]
     pub(crate) allow_effects: bool,
 
-    /// Draw a chart, too (SVG); where to, `-o` says
+    /// Draw a chart (SVG), too; `-o` names the file
     #[arg(id = "comporta-svg", long = "svg", help_heading = "What it shows")]
     pub(crate) svg: bool,
 
@@ -205,7 +206,7 @@ pub(crate) struct CompareArgs {
     #[arg(hide_default_value = true)]
     pub(crate) progress: Progress,
 
-    /// How a run is called.
+    /// The command line of a run.
     #[arg(skip)]
     pub(crate) line: Line,
 }
@@ -216,12 +217,12 @@ pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 
-    /// As an SVG picture; meant where `-o` names a file that ends in `.svg`
+    /// Draw an SVG picture; the default if `-o` names a file that ends in `.svg`
     #[arg(id = "comporta-svg", long = "svg", conflicts_with = "comporta-dot")]
     #[arg(help_heading = "What it shows")]
     pub(crate) svg: bool,
 
-    /// As text for Graphviz; meant where `-o` names a file that ends in `.dot` or `.gv`
+    /// Print text for Graphviz; the default if `-o` names a file that ends in `.dot` or `.gv`
     #[arg(id = "comporta-dot", long = "dot", help_heading = "What it shows")]
     pub(crate) dot: bool,
 
@@ -230,7 +231,7 @@ pub(crate) struct GraphArgs {
     #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// In letters any terminal has
+    /// Use ASCII characters only
     #[arg(id = "comporta-ascii", long = "ascii", help_heading = "What it shows")]
     #[arg(conflicts_with_all = ["comporta-svg", "comporta-dot"])]
     pub(crate) ascii: bool,
@@ -242,16 +243,16 @@ pub(crate) struct ShowPlanArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 
-    /// Only what this plan would change
+    /// Print only what this plan would change
     #[arg(id = "comporta-diff", long = "diff", value_name = "FILE")]
     #[arg(help_heading = "What it shows")]
     pub(crate) diff: Option<PathBuf>,
 
-    /// Every key a plan may have, with what it means
+    /// Print every key that a plan may have, with its meaning
     #[arg(id = "comporta-keys", long = "keys", help_heading = "What it shows")]
     pub(crate) keys: bool,
 
-    /// Only what was said, without the defaults
+    /// Print only the settings that were given, without the defaults
     #[arg(id = "comporta-said", long = "said", help_heading = "What it shows")]
     pub(crate) said: bool,
 }
@@ -265,8 +266,8 @@ pub(crate) enum Progress {
     Never,
 }
 
-/// A policy by name, with parameters or without. Which names there are is for the program to say,
-/// which may have its own; those of the library are offered as completions.
+/// A policy by name, with parameters or without. The names are checked later, because a program may
+/// register its own; those of the library are offered as completions.
 #[derive(Clone)]
 struct PolicyParser;
 
@@ -359,19 +360,20 @@ pub(crate) fn command<A: Args>(name: &str) -> Command {
 
 fn compare_help(name: &str) -> String {
     format!(
-        "Every combination is run once in every round, in an order that changes, each time as a \
-         process of its own, which reads nothing from standard input and whose output is thrown \
-         away. The table shows medians of the rounds. What cannot be told from the best with 95 % \
-         confidence is a tie; with fewer than 6 rounds nothing is proven. Ctrl-C ends it and shows what there is.\n\n\
+        "Every combination is run once in every round, in an order that changes. Each run is a \
+         separate process without standard input, and its output is discarded. The table shows the \
+         medians of the rounds. A row that does not differ from the best with 95 % confidence is a \
+         tie; with fewer than 6 rounds nothing is proven. Ctrl-C ends the comparison and prints the \
+         results so far.\n\n\
          Examples:\n  \
          {name} compare                                    all policies, as fast as it goes\n  \
          {name} compare --threads 1,2,4 --rounds 9         which policy, and how many threads\n  \
-         {name} compare --load 1k,5k --for 10s --by p99    who keeps time under a given load"
+         {name} compare --load 1k,5k --for 10s --by p99    which is in time under a given load"
     )
 }
 
-/// Where the program has an option of the same name, its own is meant: ours goes without its letter,
-/// and is called `--comporta-NAME`.
+/// If the program has an option of the same name, the name means the program's option: ours loses its
+/// letter and is called `--comporta-NAME`.
 fn rename_clashing(command: Command, own: &Command) -> Command {
     let longs: Vec<&str> = own
         .get_arguments()
@@ -393,7 +395,7 @@ fn rename_clashing(command: Command, own: &Command) -> Command {
     })
 }
 
-/// What was asked for.
+/// The parsed command line.
 pub(crate) struct Parsed<A> {
     pub(crate) verb: Verb,
     /// The program's own arguments, if the verb takes them.

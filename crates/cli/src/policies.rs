@@ -1,5 +1,5 @@
-//! What `policies` and `admissions` print: everything there is to choose in a line, or one with its
-//! parameters and where it is from.
+//! The output of `policies` and `admissions`: a line for each choice, or one choice with its parameters
+//! and its source.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use comporta_model::plan::{Catalogue, Offer, defaults, nearest};
 use comporta_policy::admission;
 
 const POLICIES: &str = "
-`policies NAME` says more of one: its parameters, where it is from.
+`policies NAME` describes one, with its parameters and its source.
 Choose one with `--policy NAME` or `--policy \"NAME(key=value, key=value)\"`, or in a plan:
   cluster.main.policy = \"NAME\"
   cluster.main.policy = { name = \"NAME\", key = value }
 ";
 
 const ADMISSIONS: &str = "
-`admissions NAME` says more of one: its parameters, where it is from.
+`admissions NAME` describes one, with its parameters and its source.
 Choose one for the queue of a stage in a plan, or with `--set`:
   stage.STAGE.admission = \"NAME\"
   stage.STAGE.admission = { name = \"NAME\", key = value }
 ";
 
-/// Every policy in a line; or, of one, all there is to know.
+/// A line for each policy; or the description of one.
 pub(crate) fn policies(catalogue: &Catalogue, name: Option<&str>) -> Result<String, String> {
     told("policy", &catalogue.policies, name, POLICIES)
 }

@@ -1,6 +1,7 @@
 //! What travels with each event of a chunk, beside the event: columns, present only where someone wants
 //! them. Most chunks have none: what all their events share stands in their `Meta`.
 //! Invariant: a column is empty, which means the default for every event, or as long as its chunk.
+//! Chunks are cut and joined in many places: `Columns` cuts and joins all columns of a chunk at once.
 
 use std::collections::VecDeque;
 use std::ops::Range;

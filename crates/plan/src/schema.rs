@@ -393,15 +393,15 @@ macro_rules! field {
 }
 
 pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
-    field!("drain", drain from drain, "how long a drain may take before what is left is cancelled"),
-    field!("stuck_after", stuck_after from stuck_after, "when a handler call counts as stuck, is named and stood in for"),
+    field!("drain", drain from drain, "how long a drain may take before the events left are cancelled"),
+    field!("stuck_after", stuck_after from stuck_after, "the time after which a handler counts as stuck and another worker stands in"),
 ];
 
 pub(crate) const CLUSTER: &[Field<ClusterPlan, ClusterSettings>] = &[
     field!("threads", threads from threads, "threads of the cluster"),
     Field {
         key: "policy",
-        about: "how they choose what to do next: a name, or { name = \"...\", parameters }",
+        about: "the scheduling policy: a name, or { name = \"...\", parameters }",
         set: |part, node, text| choose(&mut part.policy, node, text),
         said: |part| part.policy.is_some(),
         show: |validated| validated.policy.show(),
@@ -411,7 +411,7 @@ pub(crate) const CLUSTER: &[Field<ClusterPlan, ClusterSettings>] = &[
 /// Which stages a cluster has; validated with all clusters together.
 pub(crate) const CLUSTER_STAGES: Field<ClusterPlan, StageSet> = Field {
     key: "stages",
-    about: "which stages it has: a set such as \"all - log\", or a list of names",
+    about: "the stages of the cluster: a set such as \"all - log\", or a list of names",
     set: |part, node, text| {
         part.stages = Some(Setting::read(node, text)?);
         Ok(())
@@ -421,17 +421,17 @@ pub(crate) const CLUSTER_STAGES: Field<ClusterPlan, StageSet> = Field {
 };
 
 pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
-    field!("instances", instances from instances, "how many run at once at most"),
-    field!("priority", priority from priority, "higher is served sooner"),
-    field!("batch", batch from batch, "events one visit takes at most"),
+    field!("instances", instances from instances, "the most instances that run at once"),
+    field!("priority", priority from priority, "a higher one is served sooner"),
+    field!("batch", batch from batch, "the most events that one visit takes"),
     field!("queue.capacity", capacity from capacity, "events the queue holds"),
     field!("queue.when_full", when_full from when_full, "what happens when it is full"),
-    field!("retry.tries", tries from retry.tries, "how often an event is tried in all"),
-    field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles"),
+    field!("retry.tries", tries from retry.tries, "how often an event is tried, the first try included"),
+    field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles with each try"),
     field!("retry.backoff_max", backoff_max from retry.backoff_max, "the longest wait"),
     Field {
         key: "retry.jitter",
-        about: "whether each wait is shortened by chance, to no less than half",
+        about: "whether each wait is shortened at random, to no less than half",
         set: |part, node, text| {
             part.jitter = Some(Setting::read(node, text)?);
             Ok(())
@@ -452,10 +452,10 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         said: |part| part.failures_max.is_some(),
         show: |validated| validated.failures_max.show(),
     },
-    field!("on_panic", on_panic from on_panic, "what becomes of the state after a panic"),
+    field!("on_panic", on_panic from on_panic, "what happens to the state of an instance after a panic"),
     Field {
         key: "tier",
-        about: "of a source or an input: how much what it sends matters to admission",
+        about: "of a source or an input: how important its events are to admission controllers",
         set: |part, node, text| {
             part.tier = Some(Setting::read(node, text)?);
             Ok(())
@@ -465,7 +465,7 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     },
     Field {
         key: "deadline",
-        about: "of a source or an input: within which time what it sends should be done",
+        about: "of a source or an input: the time within which its events should be handled",
         set: |part, node, text| {
             part.deadline = Some(Setting::read(node, text)?);
             Ok(())
@@ -475,19 +475,19 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     },
     Field {
         key: "admission",
-        about: "who is let into the queue: a name, or { name = \"...\", parameters }",
+        about: "the admission controller: a name, or { name = \"...\", parameters }",
         set: |part, node, text| choose(&mut part.admission, node, text),
         said: |part| part.admission.is_some(),
         show: |validated| validated.admission.as_ref().map(Setting::show).unwrap_or_default(),
     },
-    field!("rate", rate from rate, "of a source: events a second it sends at most"),
-    field!("stub", stub from stub, "a stub stands in for it: it is not made, and its events are dropped"),
+    field!("rate", rate from rate, "of a source: the most events that it sends per second"),
+    field!("stub", stub from stub, "whether the stage is replaced by a stub, which drops its events"),
 ];
 
 /// Of one end of a connector that a plan says something of.
 pub(crate) const CONNECTOR: &[Field<ConnectorPlan, WhenFull>] = &[Field {
     key: "when_full",
-    about: "what happens to what comes this way when the queue is full",
+    about: "what happens to events of this connector when the queue is full",
     set: |part, node, text| {
         part.when_full = Some(Setting::read(node, text)?);
         Ok(())
@@ -496,16 +496,16 @@ pub(crate) const CONNECTOR: &[Field<ConnectorPlan, WhenFull>] = &[Field {
     show: Setting::show,
 }];
 
-/// The sections of a plan, and what stands in them.
+/// The sections of a plan, with their contents.
 pub(crate) const SECTIONS: &[(&str, &str)] = &[
     ("app", "the program's own settings"),
     ("cluster", "clusters of stages, by name"),
-    ("every", "what holds for every stage"),
+    ("every", "settings of every stage"),
     ("stage", "stages, by name"),
     ("connector", "connectors, by name: \"from -> to\""),
 ];
 
-/// Every key, with what it means: `(key, meaning)`, in the order of a file.
+/// Every key with its meaning, in the order of a file.
 pub(crate) fn keys() -> Vec<(String, &'static str)> {
     fn of<P, S>(prefix: &str, fields: &[Field<P, S>]) -> Vec<(String, &'static str)> {
         fields.iter().map(|field| (format!("{prefix}{}", field.key), field.about)).collect()
@@ -516,7 +516,7 @@ pub(crate) fn keys() -> Vec<(String, &'static str)> {
     keys.extend(of("stage.NAME.", STAGE));
     keys.push((
         "every.…".to_owned(),
-        "as of a stage, for every stage of which nothing else is said",
+        "as for a stage, for every stage whose own section does not set it",
     ));
     keys.extend(of("connector.\"FROM -> TO\".", CONNECTOR));
     keys.push(("app.…".to_owned(), "the program's own settings"));

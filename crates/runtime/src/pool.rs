@@ -8,6 +8,10 @@
 //! visits as may be are there, or it has no threads yet: so someone will leave, or come. Who moves a
 //! stage, or gives a pool up, says so first and then takes out what waits; who is about to wait looks
 //! under the pool's lock whether that was said.
+//!
+//! Threads are counted, not named: with threads of its own for each pool, every chunk went from core to core
+//! at every hop, and SEDA had 0.35 of the default's throughput on trivial stages, above 0.8 since
+//! (`comporta-bench policies`).
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;

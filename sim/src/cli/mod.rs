@@ -16,7 +16,7 @@ use comporta_sim::{Outcome, Scenario, file, run_with, show};
 
 use self::progress::Bar;
 
-/// What if this program ran on 6, 58 or 1,000 nodes? Clusters in virtual time.
+/// Simulates programs on clusters of nodes in virtual time.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Args {
@@ -26,41 +26,41 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a scenario and shows what came of it.
+    /// Runs a scenario and prints its results.
     Run {
         /// The scenario, a TOML file.
         scenario: PathBuf,
-        /// Another strategy than the file says, such as 'adaptive(d=0.5)'.
+        /// Overrides the strategy of the file, as in 'adaptive(d=0.5)'.
         #[arg(long)]
         strategy: Option<String>,
-        /// Another seed than the file says.
+        /// Overrides the seed of the file.
         #[arg(long)]
         seed: Option<u64>,
         /// Lists every migration with its reason.
         #[arg(long)]
         explain: bool,
-        /// Writes everything as JSON to a file, or to standard output as `-`.
+        /// Writes all results as JSON to a file; `-` is standard output.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
-        /// Draws latency and node loads over time.
+        /// Draws latency and node loads over time into an SVG file.
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
         /// Shows no progress.
         #[arg(long)]
         quiet: bool,
     },
-    /// Runs a scenario under several strategies on the same events, and sets them against the first.
+    /// Runs a scenario under several strategies on the same events, and compares them with the first.
     Compare {
         /// The scenario, a TOML file.
         scenario: PathBuf,
-        /// Strategies; the first is what the others are set against.
+        /// Strategies; the others are compared with the first.
         #[arg(required = true, num_args = 1..)]
         strategies: Vec<String>,
-        /// Seeds that each is run with.
+        /// The number of seeds that each strategy is run with.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
         seeds: u64,
     },
-    /// Says what is wrong with a scenario, without running it.
+    /// Reports the mistakes of a scenario without running it.
     Check {
         /// The scenario, a TOML file.
         scenario: PathBuf,
@@ -84,7 +84,10 @@ pub(crate) fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => {
-                let _ = writeln!(std::io::stderr(), "error: nothing can be printed: {error}");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "error: standard output cannot be written: {error}"
+                );
                 ExitCode::from(1)
             }
         },

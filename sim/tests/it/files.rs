@@ -90,5 +90,9 @@ fn a_full_disk_is_reported_and_is_exit_code_1() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_comporta-sim"));
     let output = command.arg("strategies").stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nothing can be printed"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("standard output cannot be written"),
+        "{}",
+        text(&output.stderr)
+    );
 }

@@ -211,7 +211,9 @@ fn outcome(status: ExitStatus, stdout: &[u8], stderr: &str) -> Result<Numbers, S
         }
         (Some(0), Ok(report)) => Ok(numbers(report)),
         (Some(0), Err(_)) => Err("it printed no report: its last line is no JSON".to_owned()),
-        (Some(3), _) => Err(with("exit code 3, events were left when its drain was up".to_owned())),
+        (Some(3), _) => {
+            Err(with("exit code 3, events were left at the end of its drain".to_owned()))
+        }
         (Some(code), _) => Err(with(format!("exit code {code}"))),
         (None, _) => Err(with(format!("ended by {}", signal(status)))),
     }

@@ -234,7 +234,7 @@ fn without_effects(graph: &Graph, settings: &Settings, allowed: bool) -> Result<
     let stubs: Vec<_> = stubs.map(|(name, _)| format!("--stub {name}")).collect();
     let stubs = match stubs.len() {
         0 => String::new(),
-        _ => format!("swallow what comes there with `{}`, or ", stubs.join(" ")),
+        _ => format!("drop the events sent there with `{}`, or ", stubs.join(" ")),
     };
     let what = if names.len() == 1 { "this stage has" } else { "these stages have" };
     Err(Refusal::Said(format!(

@@ -1,4 +1,4 @@
-//! What the process says when it leaves: the only place that knows the numbers.
+//! The exit codes of a process: the only place that knows the numbers.
 
 use std::process::{ExitCode, Termination};
 
@@ -6,30 +6,30 @@ use std::process::{ExitCode, Termination};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "return it from `main`"]
 pub enum Exit {
-    /// It came to its end, or was asked to end and everything in it settled.
+    /// The program completed, or was drained with no event left.
     Done,
-    /// It ran and met problems, or could not start for a reason of its own.
+    /// The program ran with problems, or could not start.
     Problems,
-    /// It was refused before anything ran: usage, graph or plan.
+    /// The arguments, the graph or the plan were refused before anything ran.
     Refused,
-    /// The time of a drain was up, and events were left.
+    /// The time limit of a drain expired with events left.
     Left,
     /// A signal of this number stopped it at once.
     Stopped(u8),
 }
 
-/// Every exit code, and what it says.
+/// Every exit code, with its meaning.
 pub const EXIT_CODES: [(u8, &str); 8] = [
-    (0, "the program came to its end, or was asked to end and everything in it settled"),
+    (0, "the program completed, or was drained with no event left"),
     (
         1,
-        "it ran and met problems (a source that failed; events that failed, if it came to its own end), or could not start",
+        "it ran with problems (a source failed, or events failed and it was not drained), or could not start",
     ),
-    (2, "it was refused before anything ran: usage, graph or plan"),
-    (3, "the time of the drain was up, and events were left"),
+    (2, "the arguments, the graph or the plan were refused before anything ran"),
+    (3, "the time limit of the drain expired with events left"),
     (129, "a SIGHUP as the second signal stopped it at once"),
     (130, "a second Ctrl-C (SIGINT) stopped it at once"),
-    (141, "nobody reads its standard output any more (`... | head`)"),
+    (141, "its standard output was closed (`... | head`)"),
     (143, "a second SIGTERM stopped it at once"),
 ];
 

@@ -169,7 +169,7 @@ fn effects_are_repeated_only_if_they_are_stubbed_or_allowed() {
     let (out, err, code) = compare(&["--count", "10"]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
     let told = "error: a comparison runs the program many times, and this stage has effects on the world outside: `save`\n  \
-                = help: swallow what comes there with `--stub save`, or give `--allow-effects` if they may be repeated\n";
+                = help: drop the events sent there with `--stub save`, or give `--allow-effects` if they may be repeated\n";
     assert_eq!(err, told);
     let (json, code) = json(&["--count", "10"]);
     assert_eq!((code, &json["ended"]), (Some(2), &"refused".into()));

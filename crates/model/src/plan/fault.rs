@@ -123,7 +123,7 @@ pub enum PlanFault {
     },
     /// Two clusters that take the rest.
     #[error(
-        "the clusters `{a}` and `{b}` both name no stages: one cluster takes what the others leave"
+        "the clusters `{a}` and `{b}` both name no stages: only one cluster may leave them out"
     )]
     TwoRests {
         /// One cluster.

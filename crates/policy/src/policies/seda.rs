@@ -1,6 +1,7 @@
 //! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
 //! threads, which no other stage takes away, and an instance for each thread. What happens at a full
 //! queue is the plan's to say; with `shed` every stage turns events away, as published.
+//! `shed` is off by default: trying a policy by its name must not lose events that another policy keeps.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 

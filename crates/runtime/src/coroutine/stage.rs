@@ -7,6 +7,9 @@
 //! Invariants: an event that was handed over comes to `NAME-out` once, unless the program stops. No more than
 //! `in_flight` handlers have begun and not ended. While so many events were handed over, `NAME` is held: it is not
 //! visited, so that no worker waits, and no more is handed over than what visits had in hand.
+//!
+//! It is three nodes because a stage has no place yet for an event without an instance; as nodes, its parts are
+//! counted, bounded and drained like any others.
 
 use std::any::Any;
 use std::fmt;

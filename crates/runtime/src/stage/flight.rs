@@ -2,6 +2,11 @@
 //! begins an event and is free again; a future stands for what the event will lead to. It is polled by
 //! workers, for tokens that its waker makes, and lands in the releaser of `order`, whose links belong to no
 //! instance. An ordered stage gives an event its ticket when it is taken, another when it lands.
+//!
+//! What it showed: an event in flight waits with a `Place`, as every sender does, and a wake-up is a grant. A
+//! ticket then belongs to an event, not to a visit. The number of events in flight needs a bound of its own,
+//! which instances gave before. An event that its handler took is gone when the future fails: a retry needs
+//! the copy that `retain` makes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake};

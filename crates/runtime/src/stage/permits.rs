@@ -5,6 +5,11 @@
 //! Invariants: `queued + reserved <= capacity`, unless the capacity was lowered below them or a visit
 //! put back what it did not come to; room is granted to those who wait before anyone else gets some;
 //! whoever leaves room while others wait passes it on.
+//!
+//! The room of a queue is not divided among its senders: less would be held in outboxes, but visits would
+//! shrink to one event where many senders lead to one queue. Senders outside a cycle are woken when a quarter
+//! is free: woken for every place, sender and worker would switch every few events, and a queue that is full
+//! once would stay full at half of the load that the program can do.
 
 use comporta_model::plan::WhenFull;
 

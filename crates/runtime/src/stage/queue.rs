@@ -3,6 +3,10 @@
 //!
 //! Everything here runs under the stage's lock: no user code and no I/O. What a kind needs of an event
 //! (its key, its encoding) is computed before.
+//!
+//! A turn is over when its instance is idle again: not while an event waits to be retried, nor while results
+//! wait in an outbox, where those of the next visit to the same lane would overtake them. Events that are shed
+//! or cancelled are removed, not taken, because a lane with a visit gives no turns.
 
 use comporta_model::chunk::{Chunk, ChunkQueue, Slots};
 use comporta_model::column::{Columns, Duty};

@@ -6,6 +6,12 @@
 //! The near end numbers what it is offered and keeps it until the far end has it. A message names the one
 //! before it, so that the far end sees gaps and duplicates, and the end cannot overtake an event. What the far
 //! end says is cumulative: a report that is lost is made good by the next.
+//!
+//! What it showed: a message must name the one before it, because a new incarnation counts from 0 and the
+//! receiver could not see the gap. What is owed for an event crosses too, as a report, and the near end keeps
+//! its row until then. The end goes by `Node` to the same object as the events, so it cannot overtake them. A
+//! link cannot be part of a cycle, whose counts are shared memory; it passes no priority on, and decides by
+//! itself what a full window does, because `Permits` belongs to stages.
 
 mod far;
 mod tests;
