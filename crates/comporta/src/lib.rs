@@ -406,6 +406,7 @@
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
 pub use comporta_model::ack::{Obligation, Settled};
+pub use comporta_model::async_stage::{AsyncCx, AsyncStage, AsyncStageMut, Emissions};
 pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
@@ -441,6 +442,8 @@ pub mod plan {
 
 /// What `#[derive(Ports)]` implements, and the names its code uses.
 pub mod ports {
+    #[doc(hidden)]
+    pub use comporta_model::port::in_turn;
     pub use comporta_model::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
 }
 

@@ -84,6 +84,16 @@ fn ports(input: &DeriveInput) -> Result<Tokens, Error> {
             fn each<V: ::comporta::ports::PortVisitor>(&mut self, visitor: &mut V) {
                 #( visitor.port(#places, &mut self.#names); )*
             }
+
+            fn append(&mut self, from: &mut Self) {
+                #( let mut #names = from.#names.take_sent(); )*
+                let mut runs = ::std::vec::Vec::new();
+                #( runs.extend(#names.runs(#places)); )*
+                ::comporta::ports::in_turn(runs.into_iter(), |port, n| match port {
+                    #( #places => self.#names.append(&mut #names, n), )*
+                    _ => {}
+                });
+            }
         }
     })
 }

@@ -59,6 +59,10 @@ pub struct StageSpec {
     pub batched: Option<(usize, Duration)>,
     /// It does something to the world outside: what repeats a run must not repeat that unasked.
     pub effects: bool,
+    /// Its handlers wait without holding a thread.
+    pub waits: bool,
+    /// It sends before it has handled an event.
+    pub flushes: bool,
 }
 
 impl StageSpec {
@@ -81,6 +85,8 @@ impl StageSpec {
             retain: false,
             batched: None,
             effects: false,
+            waits: false,
+            flushes: false,
         }
     }
 }
@@ -157,6 +163,12 @@ pub enum GraphFault {
     #[error("two stages are called `{name}`: every name is used once")]
     SameName {
         /// The name.
+        name: Arc<str>,
+    },
+    /// An ordered stage sends when an event's turn has come, and not before.
+    #[error("`{name}` is ordered and cannot flush: what its events send leaves in their order")]
+    OrderedFlushes {
+        /// The stage.
         name: Arc<str>,
     },
     /// A name that plans and commands could not spell.
@@ -347,6 +359,9 @@ impl Graph {
                 faults.push(fault);
             } else if !is_name(&name) {
                 faults.push(GraphFault::BadName { name: name.clone() });
+            }
+            if stage.ordered && stage.flushes {
+                faults.push(GraphFault::OrderedFlushes { name: name.clone() });
             }
             if reserved(&name).is_some() {
                 faults.push(GraphFault::ReservedName { name: name.clone() });

@@ -24,6 +24,7 @@ pub mod column;
 pub mod chunk;
 pub mod port;
 pub mod stage;
+pub mod async_stage;
 pub mod verbs;
 pub mod window;
 pub mod source;

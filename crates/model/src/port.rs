@@ -367,6 +367,44 @@ impl<T> Out<T> {
         }
     }
 
+    /// Takes what was sent, to be sent by another port of this place: [`append`](Self::append).
+    #[must_use]
+    pub fn take_sent(&mut self) -> Sent<T> {
+        let held = std::mem::take(&mut self.held);
+        let sent = Sent {
+            refused: self.refused,
+            flooded: self.flooded,
+            runs: self.runs(),
+            held: held.into_iter().peekable(),
+            at: 0,
+            events: {
+                let (filled, filling) = self.take();
+                filled.into_iter().chain([filling]).flatten()
+            },
+        };
+        self.refused = 0;
+        self.flooded = false;
+        sent
+    }
+
+    /// Sends the next `n` events that were sent through another port of this place.
+    pub fn append(&mut self, sent: &mut Sent<T>, n: usize) {
+        self.refused += std::mem::take(&mut sent.refused);
+        for event in sent.events.by_ref().take(n) {
+            let obligation = sent.held.next_if(|(at, _)| *at == sent.at);
+            sent.at += 1;
+            match (event, obligation) {
+                (Some(event), Some((_, obligation))) => self.send_for(obligation, event),
+                (Some(event), None) => self.send(event),
+                (None, _) => {}
+            }
+        }
+        if sent.flooded {
+            self.flooded = true;
+            self.limit = 0;
+        }
+    }
+
     /// Shows every event that was sent, in order.
     pub fn for_each(&self, see: impl FnMut(&T)) {
         self.filled.iter().chain([&self.filling]).flatten().flatten().for_each(see);
@@ -376,7 +414,11 @@ impl<T> Out<T> {
     #[must_use]
     pub fn runs(&self) -> Vec<(u32, usize)> {
         let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.len()]);
-        self.runs.iter().zip(ends).map(|(run, end)| (run.turn, end - run.start)).collect()
+        self.runs
+            .iter()
+            .zip(ends)
+            .map(|(run, end)| (run.turn, end.saturating_sub(run.start)))
+            .collect()
     }
 }
 
@@ -408,6 +450,9 @@ pub trait Ports: Send + Sized + 'static {
 
     /// Shows every port to `visitor`, in order.
     fn each<V: PortVisitor>(&mut self, visitor: &mut V);
+
+    /// Sends what was sent through another set of these ports, which is left empty.
+    fn append(&mut self, from: &mut Self);
 }
 
 impl Ports for () {
@@ -417,6 +462,8 @@ impl Ports for () {
     fn refs(_: StageKey) {}
     #[inline(always)]
     fn each<V: PortVisitor>(&mut self, _: &mut V) {}
+    #[inline(always)]
+    fn append(&mut self, (): &mut ()) {}
 }
 
 impl<T: Send + 'static> Ports for Out<T> {
@@ -432,6 +479,58 @@ impl<T: Send + 'static> Ports for Out<T> {
     fn each<V: PortVisitor>(&mut self, visitor: &mut V) {
         visitor.port(0, self);
     }
+    #[inline]
+    fn append(&mut self, from: &mut Self) {
+        if from.filled.is_empty() && from.held.is_empty() && from.refused == 0 && !from.flooded {
+            // Its storage stays where it is.
+            for event in from.filling.drain(..).flatten() {
+                self.send(event);
+            }
+            from.mark = 0;
+        } else {
+            Out::append(self, &mut from.take_sent(), usize::MAX);
+        }
+    }
+}
+
+/// What was sent through a port, on its way to another port of this place.
+#[doc(hidden)]
+pub struct Sent<T> {
+    refused: usize,
+    flooded: bool,
+    runs: Vec<(u32, usize)>,
+    held: std::iter::Peekable<std::vec::IntoIter<(usize, Obligation)>>,
+    at: usize,
+    events: Events<T>,
+}
+
+type Events<T> = std::iter::Flatten<
+    std::iter::Chain<std::vec::IntoIter<Slots<T>>, std::array::IntoIter<Slots<T>, 1>>,
+>;
+
+impl<T> Sent<T> {
+    /// Its runs, as those of the port numbered `port`: for [`in_turn`].
+    pub fn runs(&self, port: usize) -> impl Iterator<Item = (u32, usize, usize)> {
+        self.runs.iter().map(move |(turn, n)| (*turn, port, *n))
+    }
+}
+
+impl<T> fmt::Debug for Sent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sent").finish_non_exhaustive()
+    }
+}
+
+/// Calls `append` with each run of the ports of a set, in the order in which they were sent to: what
+/// `#[derive(Ports)]` writes calls this.
+#[doc(hidden)]
+pub fn in_turn(
+    runs: impl Iterator<Item = (u32, usize, usize)>,
+    mut append: impl FnMut(usize, usize),
+) {
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_unstable();
+    runs.into_iter().for_each(|(_, port, n)| append(port, n));
 }
 
 /// A stage of one particular app; what keeps handles of two apps apart.

@@ -1,15 +1,17 @@
 //! A stage: an event handler that names neither its consumers nor its threads.
-//! `Stage` is the synchronous kind; closures become stages through `IntoStage`, whose marker
-//! leaves room for asynchronous and keyed kinds.
+//! `Stage` is the synchronous kind, `async_stage` has those that wait; closures become stages through
+//! `IntoStage`, whose marker tells the kinds apart.
 //! Long because every shape of closure is a small stage of its own, and they are read together.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
+use crate::async_stage::Flight;
 use crate::chunk::Slots;
 use crate::column::Duty;
 use crate::error::{Outcome, Result};
@@ -103,16 +105,30 @@ pub trait Host: Send + Sync {
     fn now(&self) -> Time;
     /// Ends the program with a result.
     fn quit(&self, result: Box<dyn Any + Send>);
+    /// Has `waker` called at `due`, unless [`forget_timer`](Self::forget_timer) is called with that time and
+    /// the number that is returned.
+    fn wake_at(&self, due: Time, waker: Waker) -> u64;
+    /// Takes a timer back; one that is gone is ignored.
+    fn forget_timer(&self, due: Time, timer: u64);
+}
+
+/// What the contexts of an instance and of its events have in common.
+pub(crate) struct CxShared {
+    pub(crate) stage: Arc<str>,
+    pub(crate) host: Arc<dyn Host>,
 }
 
 /// The context of a handler: where and when it runs.
 pub struct Cx {
-    stage: Arc<str>,
+    shared: Arc<CxShared>,
     instance: usize,
     attempt: Cell<u32>,
     origin: Origin,
     quitting: Cell<bool>,
-    host: Arc<dyn Host>,
+    /// Of a handler that waits: what it is woken by, and whether it waits for the event it was called with.
+    waker: RefCell<Waker>,
+    waiting: Cell<bool>,
+    emit_max: Cell<usize>,
 }
 
 impl Cx {
@@ -120,25 +136,27 @@ impl Cx {
     #[must_use]
     pub fn new(stage: Arc<str>, instance: usize, host: Arc<dyn Host>) -> Self {
         Cx {
-            stage,
+            shared: Arc::new(CxShared { stage, host }),
             instance,
             attempt: Cell::new(1),
             origin: Origin::default(),
             quitting: Cell::new(false),
-            host,
+            waker: RefCell::new(Waker::noop().clone()),
+            waiting: Cell::new(false),
+            emit_max: Cell::new(usize::MAX),
         }
     }
 
     /// The time now; virtual under test. A read costs some tens of nanoseconds.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.host.now()
+        self.shared.host.now()
     }
 
     /// The name of the stage.
     #[must_use]
     pub fn stage(&self) -> &str {
-        &self.stage
+        &self.shared.stage
     }
 
     /// The number of the instance, from 0.
@@ -175,7 +193,7 @@ impl Cx {
     /// what the run returns.
     pub fn quit<R: Any + Send>(&self, result: R) {
         self.quitting.set(true);
-        self.host.quit(Box::new(result));
+        self.shared.host.quit(Box::new(result));
     }
 
     #[doc(hidden)]
@@ -183,6 +201,42 @@ impl Cx {
     #[must_use]
     pub fn is_quitting(&self) -> bool {
         self.quitting.get()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<CxShared> {
+        &self.shared
+    }
+
+    pub(crate) fn with_waker<R>(&self, call: impl FnOnce(&Waker) -> R) -> R {
+        call(&self.waker.borrow())
+    }
+
+    /// What the next event is woken by that waits. Returns what was there.
+    #[doc(hidden)]
+    pub fn set_waker(&self, waker: Waker) -> Waker {
+        self.waker.replace(waker)
+    }
+
+    pub(crate) fn emit_max(&self) -> usize {
+        self.emit_max.get()
+    }
+
+    /// How many events one event may lead to that waits.
+    #[doc(hidden)]
+    pub fn set_emit_max(&self, emit_max: usize) {
+        self.emit_max.set(emit_max);
+    }
+
+    #[doc(hidden)]
+    pub fn set_waiting(&self, waiting: bool) {
+        self.waiting.set(waiting);
+    }
+
+    /// Whether the handler was called with an event that waits now.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.get()
     }
 
     #[doc(hidden)]
@@ -206,15 +260,14 @@ impl Cx {
 impl fmt::Debug for Cx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cx")
-            .field("stage", &self.stage)
+            .field("stage", &self.shared.stage)
             .field("instance", &self.instance)
             .field("attempt", &self.attempt.get())
             .finish_non_exhaustive()
     }
 }
 
-/// What can be made a handler. `Marker` is inferred; it keeps the kinds apart, and leaves room
-/// for asynchronous and keyed ones.
+/// What can be made a handler. `Marker` is inferred; it keeps the kinds apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stage",
     note = "implement `Stage` for it, or use a closure `|event: In, out: &mut Out<T>| ...` with its types written out"
@@ -243,6 +296,20 @@ pub trait Handler: Send + 'static {
     /// Whether it changes events in place and sends each on: then nothing is copied, and what it
     /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
     const IN_PLACE: bool = false;
+    /// Whether its events may wait: a call may then leave its event in flight, in a future.
+    const WAITS: bool = false;
+    /// Whether it sends before it has handled an event.
+    const FLUSHES: bool = false;
+
+    /// The flight of the event that it was called with last, and that waits.
+    fn take_flight(&mut self) -> Option<Box<dyn Flight<Self::Item, Self::Ports>>> {
+        None
+    }
+
+    /// A flight that has ended, for another event.
+    fn put_by(&mut self, flight: Box<dyn Flight<Self::Item, Self::Ports>>) {
+        let _ = flight;
+    }
 
     /// Sends on what was handled in place.
     fn pass_on(&mut self, handled: Slots<Self::Item>, out: &mut Self::Ports) {
@@ -377,7 +444,10 @@ impl<H, T> fmt::Debug for Grouped<H, T> {
 impl<H: Handler<Item = Vec<T>>, T: Send + 'static> Handler for Grouped<H, T> {
     type Item = T;
     type Ports = H::Ports;
-    const GROUPED: bool = true;
+    const GROUPED: bool = {
+        assert!(!H::WAITS, "a stage that waits cannot be `batched`: gather in a stage before it");
+        true
+    };
     const STATEFUL: bool = H::STATEFUL;
     const TAKES: bool = H::TAKES;
 

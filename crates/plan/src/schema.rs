@@ -452,6 +452,16 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         said: |part| part.failures_max.is_some(),
         show: |validated| validated.failures_max.show(),
     },
+    Field {
+        key: "timeout",
+        about: "of a stage whose handlers wait: how long one try at an event may take",
+        set: |part, node, text| {
+            part.timeout = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.timeout.is_some(),
+        show: |validated| validated.timeout.as_ref().map(Setting::show).unwrap_or_default(),
+    },
     field!("on_panic", on_panic from on_panic, "what happens to the state of an instance after a panic"),
     Field {
         key: "tier",

@@ -118,9 +118,6 @@ struct Extras {
     /// Its queue, if it is of another kind than the usual, and what key it wants to know of events.
     queue: Option<Box<dyn Any + Send>>,
     key: Option<Box<dyn Any + Send>>,
-    /// How its events are begun, if their results come later.
-    #[cfg(all(test, not(shuttle)))]
-    flights: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
@@ -203,21 +200,6 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         let extras = &mut self.app.inner.borrow_mut().entries[self.key.stage.index()].extras;
         extras.queue = Some(Box::new(queue));
         extras.key = Some(Box::new(key));
-        self
-    }
-
-    /// It begins its events, `most` at once, and their results come later: for tests of a kind of handler
-    /// that there is not yet.
-    #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn with_flights(
-        self,
-        begin: stage::flight::Begin<I, P>,
-        ordered: bool,
-        most: usize,
-    ) -> Self {
-        let flights = stage::flight::Flights { begin, ordered, most };
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.flights =
-            Some(Box::new(flights));
         self
     }
 
@@ -651,6 +633,8 @@ impl App {
         let spec = &mut self.inner.borrow_mut().graph.stages[key.stage.index()];
         spec.batched = group;
         spec.stateful = H::STATEFUL;
+        spec.waits = H::WAITS;
+        spec.flushes = H::FLUSHES;
         StageRef { app: self, key, refs: H::Ports::refs(key), takes: PhantomData }
     }
 
@@ -755,8 +739,6 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    #[cfg(all(test, not(shuttle)))]
-    let flights = site.extras.flights;
     let Site { core, id, extras: Extras { first, retain, queue, key, .. }, .. } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
@@ -790,6 +772,7 @@ fn stage_node<H: Handler>(
             retry: settings.retry,
             emit_max: settings.emit_max,
             on_panic: settings.on_panic,
+            timeout: settings.timeout,
             in_order: spec.ordered || spec.stateful || H::GROUPED,
             last: core.wiring.leads_nowhere(id) || settings.stub,
             stub: settings.stub,
@@ -808,8 +791,6 @@ fn stage_node<H: Handler>(
         instances: settings.instances,
         failures_max: settings.failures_max,
         controller: settings.admission.as_ref().and_then(controller),
-        #[cfg(all(test, not(shuttle)))]
-        flights: flights.and_then(|flights| flights.downcast().ok()).map(|flights| *flights),
     }))
 }
 

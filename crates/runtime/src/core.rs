@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
-use comporta_model::plan::{Settings, WhenFull};
+use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::{self, Colors};
@@ -19,12 +19,14 @@ use crate::path::ready::Token;
 use crate::policy_host::PolicyHost;
 use crate::pool::{EnterOutcome, Pool, Pools};
 use crate::priority::Priorities;
+use crate::reactor::{Entered, Reactor};
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG;
 use crate::timer::{Alarm, PolicyCalls, PolicyTimer, Timers};
+use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
 use crate::workers::{AnyTray, WorkerGroup};
 
@@ -58,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
+    pub(crate) wake_timers: WakeTimers,
+    pub(crate) reactor: Reactor,
     pub(crate) policy_calls: PolicyCalls,
     /// Of each cluster.
     pub(crate) worker_groups: Vec<WorkerGroup>,
@@ -86,6 +90,27 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
 }
 
+impl Assignment {
+    /// Of a stage as the plan has it.
+    fn new(stage: &StageSettings, is_source: bool) -> Self {
+        Assignment {
+            pool: AtomicUsize::new(stage.cluster),
+            color: AtomicU32::new(color::NONE),
+            is_source,
+            slow: AtomicBool::new(false),
+            base: Mutex::new(Base {
+                cluster: stage.cluster,
+                priority: stage.priority,
+                capacity: stage.capacity,
+                when_full: stage.when_full,
+                enabled: true,
+                instances: stage.instances,
+                instances_said: stage.instances_said,
+            }),
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn new(
         graph: Graph,
@@ -96,23 +121,10 @@ impl Core {
         clock: Clock,
         tested: bool,
     ) -> Self {
-        let assignments =
-            settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Assignment {
-                pool: AtomicUsize::new(stage.cluster),
-                color: AtomicU32::new(color::NONE),
-                is_source: spec.kind == Kind::Source,
-                slow: AtomicBool::new(false),
-                base: Mutex::new(Base {
-                    cluster: stage.cluster,
-                    priority: stage.priority,
-                    capacity: stage.capacity,
-                    when_full: stage.when_full,
-                    enabled: true,
-                    instances: stage.instances,
-                    instances_said: stage.instances_said,
-                }),
-            });
-        let assignments = assignments.collect();
+        let assignments = settings.stages.iter().zip(&graph.stages);
+        let assignments = assignments
+            .map(|(stage, spec)| Assignment::new(stage, spec.kind == Kind::Source))
+            .collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
@@ -145,6 +157,8 @@ impl Core {
             settings,
             clock,
             timers,
+            wake_timers: WakeTimers::default(),
+            reactor: Reactor::default(),
             policy_calls: PolicyCalls::default(),
             wiring,
             nodes: OnceLock::new(),
@@ -298,6 +312,11 @@ impl Core {
         });
     }
 
+    /// While what is returned lives, futures on this thread find tokio's reactor, if there is one.
+    pub(crate) fn enter_reactor(&self) -> Option<Entered<'_>> {
+        self.reactor.enter()
+    }
+
     /// Puts a token into the shared queue of its group and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
         let workers = &self.worker_groups[self.workers_of(token.stage)];
@@ -338,6 +357,7 @@ impl Core {
             Alarm::Policy(PolicyTimer { cluster, timer, epoch }) => {
                 self.policy_hosts[cluster].timer_due(self, timer, epoch);
             }
+            Alarm::Wakers => self.wake_timers.ring(self),
             Alarm::Leave => self.leave_sources(),
         }
     }

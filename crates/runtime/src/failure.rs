@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 use comporta_model::column::{Columns, Duty};
 use comporta_model::event::{Meta, Time};
@@ -18,6 +19,10 @@ pub enum Reason {
     Panic(String, Option<String>),
     /// It emitted more than the plan's `emit_max`.
     Flood(usize),
+    /// Its handler waited longer than the plan's `timeout`.
+    TimedOut(Duration),
+    /// Its deadline passed while its handler waited.
+    Deadline,
 }
 
 impl std::error::Error for Reason {}
@@ -29,6 +34,8 @@ impl fmt::Display for Reason {
             Reason::Panic(message, Some(place)) => write!(f, "panic at {place}: {message}"),
             Reason::Panic(message, None) => write!(f, "panic: {message}"),
             Reason::Flood(max) => write!(f, "emitted more than {max} events (emit_max)"),
+            Reason::TimedOut(limit) => write!(f, "timed-out after {limit:?} (timeout)"),
+            Reason::Deadline => f.write_str("its deadline passed"),
         }
     }
 }
@@ -48,6 +55,9 @@ pub struct Failure {
     /// Whether the event itself is still there, so that it can be replayed. It is not when the
     /// handler took it and the stage does not retain.
     pub replayable: bool,
+    /// Whether part of what it sent was [flushed](comporta_model::async_stage::Emissions::flush), and so not
+    /// withdrawn: a retry or a replay may send it again.
+    pub partial: bool,
 }
 
 impl fmt::Display for Failure {
@@ -84,9 +94,7 @@ impl<T> Failures<T> {
     #[must_use]
     pub(crate) fn push(
         &mut self,
-        reason: Reason,
-        attempts: u32,
-        at: Time,
+        failure: Failure,
         event: Option<T>,
         (meta, columns): (&Meta, Columns),
     ) -> Option<T> {
@@ -100,7 +108,7 @@ impl<T> Failures<T> {
                 None => return event,
             }
         }
-        let failure = Failure { number, reason, attempts, at, replayable: event.is_some() };
+        let failure = Failure { number, replayable: event.is_some(), ..failure };
         // The failure was reported to the group; a replay is no longer its concern.
         let duty = Duty { ack: None, ..meta.duty.clone() };
         let meta = Meta { duty, ..meta.clone() };
@@ -178,7 +186,7 @@ mod tests {
         let mut failures = Failures::new(0);
         let meta = Meta::default();
         let of = (&meta, Columns::default());
-        let given_back = failures.push(Reason::Flood(1), 1, Time::ZERO, Some(1), of);
+        let given_back = failures.push(failure(), Some(1), of);
         assert_eq!(given_back, Some(1));
         assert_eq!((failures.len(), failures.forgotten()), (0, 1));
     }

@@ -6,7 +6,7 @@
 //! | one event's walk, a hop per file | `path`, and in the middle `stage` |
 //! | the one way into user code, and what is handed over before | `user`, `effects` |
 //! | what all parts share; how stages are joined; the end of a run | `core`, `node`, `wiring`, `run_state` |
-//! | waiting and waking | `sleep`, `timer`, and `path::line` |
+//! | waiting and waking | `sleep`, `timer`, and `path::line`; of handlers that wait, `wake_timers`, `reactor` |
 //! | who goes first | `priority` |
 //! | storage that a worker keeps at hand | `chunk_cache` |
 //! | cycles | `cycle` |
@@ -37,6 +37,8 @@ mod user;
 mod priority;
 mod sleep;
 mod timer;
+mod wake_timers;
+mod reactor;
 mod chunk_cache;
 mod cycle;
 mod failure;

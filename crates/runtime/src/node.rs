@@ -9,6 +9,7 @@ use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
 use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
+use crate::stage::flight::FlightId;
 use crate::stage::gate::Controller;
 use crate::stage::handle::Fault;
 use crate::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) trait Node: Send + Sync {
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String>;
     /// Its queue, as `Arc<dyn Inlet<Item>>`.
     fn inlet(self: Arc<Self>) -> Box<dyn Any>;
+    /// An event in flight was woken.
+    fn woken(&self, _: &Core, _: FlightId, _: &mut Effects) {}
     /// Takes back what a visit that does not return has not begun.
     fn reclaim(&self, _: &Core, _tray: &dyn Any, _: &mut Effects) {}
     /// Nothing more is to come from outside: for sources and inputs.

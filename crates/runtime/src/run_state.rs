@@ -1,6 +1,7 @@
 //! How far a run is, and its end: how the end of one stage reaches the next, a drain, a stop.
 
 use std::any::Any;
+use std::task::Waker;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -236,5 +237,13 @@ impl Host for Core {
         drop(run);
         self.halt();
         on_end.into_iter().for_each(|call| drop(user::call(call)));
+    }
+
+    fn wake_at(&self, due: Time, waker: Waker) -> u64 {
+        self.wake_timers.add(self, due, waker)
+    }
+
+    fn forget_timer(&self, due: Time, timer: u64) {
+        self.wake_timers.forget(due, timer);
     }
 }

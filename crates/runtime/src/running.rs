@@ -178,6 +178,11 @@ impl fmt::Display for Summary {
 impl Running {
     pub(crate) fn start(core: Arc<Core>) -> Result<Running, StartError> {
         let running = Running { core };
+        if running.core.graph.stages.iter().any(|stage| stage.waits) {
+            let name = &running.core.graph.name;
+            let started = running.core.reactor.start(name);
+            started.map_err(|message| StartError::Threads { message })?;
+        }
         let effects = ready(&running.core)?;
         if let Err(refused) = running.core.start_threads() {
             effects.abandon();

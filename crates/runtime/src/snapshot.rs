@@ -95,7 +95,7 @@ pub struct StageSnapshot {
     pub outboxed: usize,
     /// Places in its queue.
     pub capacity: usize,
-    /// Its instances.
+    /// Its instances; of a stage whose handlers wait, how many events may be in flight.
     pub instances: usize,
     /// Those with nothing to do.
     pub idle: usize,
@@ -103,6 +103,10 @@ pub struct StageSnapshot {
     pub priority: i32,
     /// Its admission controller and what that allows now, if it has one.
     pub admission: Option<AdmissionSnapshot>,
+    /// Events of those in flight whose handlers wait: for a socket, a timer, another try.
+    pub waiting: usize,
+    /// How long events have waited in its handlers, all together.
+    pub waited: Duration,
     /// Time spent in its handler, all instances together; of a source, in its pulls.
     pub busy: Duration,
     /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
@@ -132,6 +136,8 @@ impl StageSnapshot {
             idle: 0,
             priority,
             admission: None,
+            waiting: 0,
+            waited: Duration::ZERO,
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,

@@ -66,6 +66,12 @@ impl Host for TesterHost {
     fn quit(&self, result: Box<dyn Any + Send>) {
         *self.quit.lock() = Some(result);
     }
+    // A stage that waits is tried in a program.
+    fn wake_at(&self, _: Time, waker: std::task::Waker) -> u64 {
+        waker.wake();
+        0
+    }
+    fn forget_timer(&self, _: Time, _: u64) {}
 }
 
 impl<S: Stage> StageTester<S> {

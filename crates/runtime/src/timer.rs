@@ -17,6 +17,8 @@ pub(crate) enum Alarm {
     Ready(Token),
     /// A policy is called.
     Policy(PolicyTimer),
+    /// Wakers are called that handlers asked for.
+    Wakers,
     /// A drain has waited long enough for sources that do not return.
     Leave,
 }

@@ -13,9 +13,11 @@
 //! | `map_in_place` | `&mut In` | the event |
 //! | `process` | `In, &mut Out<T>` | what it sends |
 //! | `sink` | `In` | nothing |
+//! | `map_async`, `try_map_async`, `sink_async` | as without `_async`, by a future | as without |
 
 use std::any::type_name;
 
+use comporta_model::async_stage::{SendsNothing, SendsResult, TriesResult, WaitingFn};
 use comporta_model::error::{Outcome, Result};
 use comporta_model::graph::GraphWarning;
 use comporta_model::port::Out;
@@ -173,5 +175,63 @@ impl App {
         F: FnMut(I) -> R + Clone + Send + Sync + 'static,
     {
         self.plain(name, Sunk::<F, I, R>::new(call))
+    }
+
+    /// Adds a stage that sends what the future returns for each event. While it waits it holds no thread;
+    /// up to `instances` events of the plan are in flight at once.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// use comporta::{App, Plan};
+    ///
+    /// let app = App::new("lengths");
+    /// let names = app.source("names", || ["a", "bc", "def"].map(String::from).into_iter());
+    /// let length = app.map_async("length", |name: String| async move { name.len() });
+    /// let show = app.sink("show", |length: usize| println!("{length}"));
+    /// app.connect(names, length);
+    /// app.connect(length, show);
+    /// let summary = app.run(&Plan::new().stage("length", |length| length.instances(100)))?;
+    /// # assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 3);
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn map_async<I, O, F, Fut>(
+        &self,
+        name: impl Into<String>,
+        call: F,
+    ) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = O> + Send + 'static,
+    {
+        self.stage(name, WaitingFn::<F, I, Fut, SendsResult>::new(call))
+    }
+
+    /// As [`map_async`](Self::map_async); an event fails if the future returns an error.
+    pub fn try_map_async<I, O, F, Fut>(
+        &self,
+        name: impl Into<String>,
+        call: F,
+    ) -> StageRef<'_, I, Out<O>>
+    where
+        I: Send + 'static,
+        O: Send + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.stage(name, WaitingFn::<F, I, Fut, TriesResult>::new(call))
+    }
+
+    /// Adds a stage that takes events and sends none, as [`map_async`](Self::map_async) waits for its
+    /// future. An event fails if the future returns an error.
+    pub fn sink_async<I, R, F, Fut>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, ()>
+    where
+        I: Send + 'static,
+        R: Outcome + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+    {
+        self.stage(name, WaitingFn::<F, I, Fut, SendsNothing>::new(call))
     }
 }

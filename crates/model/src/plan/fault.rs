@@ -17,6 +17,16 @@ pub enum PlanFault {
         /// The key that names it.
         key: String,
     },
+    /// A time limit for a handler that cannot be interrupted.
+    #[error(
+        "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"
+    )]
+    NoTimeout {
+        /// The stage.
+        name: String,
+        /// The key that says it.
+        key: String,
+    },
     /// A policy, or another thing to choose, that is not there.
     #[error("there is no {what} `{name}`{}", hint(near))]
     NoChoice {
@@ -195,6 +205,7 @@ impl PlanFault {
     pub fn key(&self) -> String {
         match self {
             PlanFault::NoStage { key, .. }
+            | PlanFault::NoTimeout { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }

@@ -76,7 +76,8 @@ macro_rules! part {
 part! {
     /// What a plan says of one stage.
     StagePlan {
-        /// How many run at once at most; 1 by default.
+        /// How many run at once at most; 1 by default. Of a stage whose handlers wait: how many of its
+        /// events may be in flight.
         instances: usize,
         /// How many events its queue holds; 1,024 by default.
         capacity: usize,
@@ -100,6 +101,8 @@ part! {
         emit_max: usize,
         /// How many failed events are kept for inspection and replay; 1,000 by default.
         failures_max: usize,
+        /// Of a stage whose handlers wait: how long one try at an event may take; without end by default.
+        timeout: Duration,
         /// What becomes of the state after a panic; it is kept by default.
         on_panic: OnPanic,
         /// Of a source: how many events a second it sends at most; no bound by default.

@@ -39,6 +39,8 @@ pub struct StageSettings {
     pub on_panic: OnPanic,
     /// How much what it sends matters, if it is a source or an input.
     pub tier: u8,
+    /// How long one try at an event may take whose handler waits.
+    pub timeout: Option<Duration>,
     /// Within which time that should be done.
     pub deadline: Option<Duration>,
     /// Who is let into its queue; everybody for whom there is room, if nothing is said.
@@ -100,7 +102,11 @@ const RATES: &str = "0.000001 to 1,000,000,000 events a second";
 pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, PlanFault> {
     let what = || format!("the number of instances of `{}`", stage.name);
     let key = || format!("stage.{}.instances", stage.name);
-    let instances = in_range((what, key), instances, defaults::INSTANCES_MAX, INSTANCES)?;
+    let (most, expected) = match stage.waits {
+        false => (defaults::INSTANCES_MAX, INSTANCES),
+        true => (defaults::IN_FLIGHT_MAX, "1 to 1,048,576"),
+    };
+    let instances = in_range((what, key), instances, most, expected)?;
     if (stage.stateful || stage.kind != Kind::Stage) && instances > 1 {
         return Err(PlanFault::Stateful { name: stage.name.to_string(), instances });
     }
@@ -200,6 +206,9 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     };
     if retry.backoff > retry.backoff_max {
         (every.backoff, every.backoff_max) = (None, None);
+    }
+    if every.timeout.take_if(|timeout| timeout.is_zero()).is_some() {
+        refuse("the timeout", "timeout", "0s".to_owned(), "more");
     }
     if every.deadline.take_if(|deadline| deadline.is_zero()).is_some() {
         refuse("the deadline", "deadline", "0s".to_owned(), "more");
@@ -441,7 +450,12 @@ impl Plan {
         // A value for every stage does not hold for a stage that cannot have it; a value of the
         // stage itself that it cannot have is a mistake.
         let mut every = match spec.kind {
-            Kind::Stage => StagePlan { tier: None, deadline: None, ..every.clone() },
+            Kind::Stage => StagePlan {
+                tier: None,
+                deadline: None,
+                timeout: every.timeout.filter(|_| spec.waits),
+                ..every.clone()
+            },
             Kind::Source => StagePlan {
                 batch: every.batch,
                 priority: every.priority,
@@ -502,6 +516,7 @@ impl Plan {
                 key: format!("stage.{}.deadline", spec.name),
             });
         }
+        faults.extend(timeout_refused(spec, own.timeout));
         if own.admission.is_some() && spec.kind != Kind::Stage {
             faults.push(not_for_kind(spec, "admission"));
         }
@@ -525,6 +540,7 @@ impl Plan {
             emit_max,
             failures_max: said.failures_max.map_or(defaults::FAILURES_MAX, unlimited),
             on_panic: said.on_panic.unwrap_or_default(),
+            timeout: said.timeout,
             tier: said.tier.unwrap_or(0),
             deadline: said.deadline,
             admission,
@@ -536,6 +552,21 @@ impl Plan {
             cluster,
         }
     }
+}
+
+/// Why a stage cannot have this time limit, if it cannot.
+fn timeout_refused(spec: &StageSpec, timeout: Option<Duration>) -> Option<PlanFault> {
+    let timeout = timeout?;
+    let key = format!("stage.{}.timeout", spec.name);
+    if !spec.waits {
+        return Some(PlanFault::NoTimeout { name: spec.name.to_string(), key });
+    }
+    timeout.is_zero().then(|| PlanFault::OutOfRange {
+        what: format!("the timeout of `{}`", spec.name),
+        value: "0s".to_owned(),
+        expected: "more",
+        key,
+    })
 }
 
 /// Validates a choice; what it says of stages by name must be of stages that are there.

@@ -19,6 +19,10 @@ impl Host for Nobody {
         Time::ZERO
     }
     fn quit(&self, _: Box<dyn Any + Send>) {}
+    fn wake_at(&self, _: crate::event::Time, _: std::task::Waker) -> u64 {
+        0
+    }
+    fn forget_timer(&self, _: crate::event::Time, _: u64) {}
 }
 
 /// A stage by itself.

@@ -17,7 +17,7 @@ use super::{OPEN_MAX, Window, steps};
 use crate::ack::Obligation;
 use crate::error::{Error, Result};
 use crate::event::{Ev, Held};
-use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns};
+use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns, in_turn};
 use crate::stage::{Cx, Stage};
 
 /// Windows of `size` of event time each, which `time` returns in milliseconds since any moment,
@@ -271,6 +271,15 @@ impl<T: Send + 'static> Ports for Timed<T> {
     fn each<V: PortVisitor>(&mut self, visitor: &mut V) {
         visitor.port(0, &mut self.windows);
         visitor.port(1, &mut self.late);
+    }
+
+    fn append(&mut self, from: &mut Self) {
+        let (mut windows, mut late) = (from.windows.take_sent(), from.late.take_sent());
+        let runs: Vec<_> = windows.runs(0).chain(late.runs(1)).collect();
+        in_turn(runs.into_iter(), |port, n| match port {
+            0 => self.windows.append(&mut windows, n),
+            _ => self.late.append(&mut late, n),
+        });
     }
 }
 

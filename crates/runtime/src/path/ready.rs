@@ -46,9 +46,8 @@ pub(crate) enum Task {
     Finish { instance: u32 },
     /// A group has gathered for long enough.
     Flush,
-    /// What an event in flight waited for has come.
-    #[cfg(all(test, not(shuttle)))]
-    Wake { flight: u32 },
+    /// The time of an event in flight has come.
+    Alarm,
 }
 
 /// When a worker should come to one of its tokens.

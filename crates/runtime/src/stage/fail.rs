@@ -16,25 +16,35 @@ use super::handle::Instance;
 use super::ports::{Flooded, Withdraw};
 use super::take::Batch;
 use crate::core::Core;
-use crate::failure::Reason;
+use crate::failure::{Failure, Reason};
 use crate::user;
 
 /// Why an event failed, and what its error says of another try.
 pub(super) struct Why {
-    reason: Reason,
-    advice: Advice,
+    pub(super) reason: Reason,
+    pub(super) advice: Advice,
+    /// Part of what the event sent has moved on, and is not withdrawn.
+    pub(super) partial: bool,
 }
 
 impl Why {
     pub(super) fn of(error: Error) -> Self {
         let advice = error.advice();
-        Why { reason: Reason::Error(user::text(error)), advice }
+        Why { reason: Reason::Error(user::text(error)), advice, partial: false }
     }
 
     /// A failure that says nothing of trying again.
     pub(super) fn usual(reason: Reason) -> Self {
-        Why { reason, advice: Advice::Usual }
+        let advice = if reason == Reason::Deadline { Advice::Permanent } else { Advice::Usual };
+        Why { reason, advice, partial: false }
     }
+}
+
+/// How an event failed for good.
+pub(super) struct Failing {
+    reason: Reason,
+    attempts: u32,
+    partial: bool,
 }
 
 /// What a visit does after a failure.
@@ -52,7 +62,7 @@ impl<H: Handler> Stage<H> {
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
         at: &mut usize,
-        Why { reason, advice }: Why,
+        Why { reason, advice, partial }: Why,
     ) -> Next {
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
@@ -86,7 +96,8 @@ impl<H: Handler> Stage<H> {
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
         let rows = (*at..end).map(|at| columns.row(at));
-        self.set_aside(core, failed.iter_mut().zip(rows), reason, attempt, &meta);
+        let of = Failing { reason, attempts: attempt, partial };
+        self.set_aside(core, failed.iter_mut().zip(rows), of, &meta);
         batch.chunk.settle_some(*at..end, Fate::Failed);
         *at = end;
         // A flood took the allowance of the visit with it.
@@ -98,8 +109,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         failed: impl Iterator<Item = (&'a mut Option<H::Item>, Columns)>,
-        reason: Reason,
-        attempts: u32,
+        Failing { reason, attempts, partial }: Failing,
         meta: &Meta,
     ) {
         let now = core.clock.now();
@@ -108,7 +118,12 @@ impl<H: Handler> Stage<H> {
             if let Some(on_failed) = &self.rules.on_failed {
                 on_failed(&reason, attempts, now, event.as_ref());
             }
-            let forgotten = self.failures.lock().push(reason.clone(), attempts, now, event, of);
+            let forgotten = {
+                let reason = reason.clone();
+                let failure =
+                    Failure { number: 0, reason, attempts, at: now, replayable: false, partial };
+                self.failures.lock().push(failure, event, of)
+            };
             user::discard(forgotten);
         }
     }

@@ -17,6 +17,7 @@ use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
 use super::fail::{Next, Why};
+use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
 use super::queue::Turn;
@@ -47,6 +48,10 @@ pub(super) struct Instance<H: Handler> {
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
     pub(super) finishing: bool,
+    /// Of a handler that waits: what the next event is woken by, and flights that flushed what has yet to
+    /// find room.
+    wakeup: Option<Arc<Wakeup>>,
+    pub(super) flushed: Vec<InFlight<H>>,
 }
 
 /// A batch that waits until one of its events may be tried again.
@@ -79,7 +84,7 @@ pub(crate) enum Fault {
 /// Failures asked for by a test, in the order in which they are to come.
 pub(super) type Faults = VecDeque<Fault>;
 
-enum Stop {
+pub(super) enum Stop {
     Spent,
     Full,
     Late,
@@ -87,15 +92,17 @@ enum Stop {
     Failed(Error),
     /// The event sent more than it may.
     Flooded,
+    /// The event waits: it is in flight.
+    Waits,
 }
 
 /// How far a visit has come.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Events done with before the first of the chunk in hand.
-    before: usize,
+    pub(super) before: usize,
     /// Events of the chunk in hand that are done with.
-    at: usize,
+    pub(super) at: usize,
 }
 
 impl Progress {
@@ -126,7 +133,7 @@ impl<H: Handler> Instance<H> {
         let mut ports = H::Ports::new();
         let place = Place::of_task(Token::new(stage.id, Task::Resume { instance: index }));
         let links = Links::new(core, stage.id, &mut ports, stage.rules.batch == 1, place);
-        Ok(Instance {
+        let mut instance = Instance {
             index,
             handler,
             ports,
@@ -137,7 +144,30 @@ impl<H: Handler> Instance<H> {
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
-        })
+            wakeup: None,
+            flushed: Vec::new(),
+        };
+        if H::WAITS {
+            instance.cx.set_emit_max(stage.emit_max());
+            instance.renew_wakeup(core, stage.id);
+        }
+        Ok(instance)
+    }
+
+    /// The next event that waits is woken by another. Returns the one so far.
+    pub(super) fn renew_wakeup(&mut self, core: &Arc<Core>, stage: u32) -> Arc<Wakeup> {
+        let fresh = Wakeup::new(core, stage);
+        drop(self.cx.set_waker(fresh.clone().into()));
+        self.wakeup.replace(fresh.clone()).unwrap_or(fresh)
+    }
+
+    /// Calls the handler with the one event of `chunk`.
+    pub(super) fn try_one(
+        &mut self,
+        chunk: &mut Chunk<H::Item>,
+        retain: Option<CopyFn<H::Item>>,
+    ) -> Stop {
+        self.run_span(chunk.slots_mut(), &mut 0, retain).unwrap_or(Stop::Spent)
     }
 
     /// Events it holds that are in flight.
@@ -231,6 +261,10 @@ impl<H: Handler> Instance<H> {
             if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
                 return Some(Stop::Failed(error));
             }
+            if H::WAITS && cx.is_waiting() {
+                cx.set_waiting(false);
+                return Some(Stop::Waits);
+            }
             let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
             ports.each(&mut over);
             if over.0 {
@@ -322,34 +356,17 @@ impl<H: Handler> Stage<H> {
         mut batch: Batch<H::Item>,
         visit: &mut Visit,
     ) {
-        #[cfg(all(test, not(shuttle)))]
-        if self.flights.is_some() {
-            return self.fly(core, instance, batch, visit);
-        }
+        let _reactor = if H::WAITS { core.enter_reactor() } else { None };
         if let Some(tray) = &batch.tray {
             core.show_tray(visit, self.id, tray.clone());
         }
-        let meta = &batch.chunk.meta;
         let (duty, together) = batch.owed::<H>();
-        instance.cx.set_origin(meta.ingress, meta.tier);
-        instance.cx.set_duty(&duty);
-        let user = visit.effects.hand_over(core);
-        let Instance { ports, links, pace, .. } = &mut *instance;
-        let mut check = QuantumCheck::new(visit.start, pace);
-        if batch.ticket.is_some() {
-            // Its events left the queue in order and must be handled together.
-            check = QuantumCheck::never(visit.start, pace);
-            if duty != Duty::default() {
-                ports.each(&mut Owes(&duty)); // its results may leave after another visit
-            }
-            ports.each(&mut Unbounded(self.emit_max()));
-        } else {
-            links.look_for_room(core, ports, meta, self.emit_max());
-        }
+        let mut check = self.prepare(core, &mut instance, &batch, &duty, visit);
         let failed_before = batch.tally.failed;
         let mut progress = Progress::default();
         let retry_after = loop {
             let fault = self.next_fault(core, progress.at < batch.chunk.len());
+            let user = visit.effects.hand_over(core);
             let stop = user.call(|| match fault {
                 None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
                 Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
@@ -358,11 +375,24 @@ impl<H: Handler> Stage<H> {
             let why = match stop {
                 Ok(Stop::Failed(error)) => Why::of(error),
                 Ok(Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
+                Ok(Stop::Waits) => {
+                    if self.take_off(core, &mut instance, &mut batch, &mut progress, None, visit) {
+                        continue;
+                    }
+                    break None;
+                }
                 Ok(_) => break None,
                 Err(panic) => Why::usual(panic),
             };
             match self.failed(core, &mut instance, &mut batch, &mut progress.at, why) {
                 Next::On => {}
+                Next::Wait(wait) if H::WAITS => {
+                    let retry = Some(wait);
+                    if !self.take_off(core, &mut instance, &mut batch, &mut progress, retry, visit)
+                    {
+                        break None;
+                    }
+                }
                 // It would not end, nor let others run: it takes its turn with them.
                 Next::Wait(wait) if wait.is_zero() => {
                     let late = core.clock.now().duration_since(visit.start) > QUANTUM;
@@ -383,6 +413,32 @@ impl<H: Handler> Stage<H> {
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { batch, duty, together, done, at, retry_after };
         self.conclude(core, instance, ran, visit);
+    }
+
+    /// Before the handler runs: what its events are, how much they may send, how long it may take.
+    fn prepare(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        batch: &Batch<H::Item>,
+        duty: &Duty,
+        visit: &mut Visit,
+    ) -> QuantumCheck {
+        let meta = &batch.chunk.meta;
+        instance.cx.set_origin(meta.ingress, meta.tier);
+        instance.cx.set_duty(duty);
+        visit.effects.hand_over(core);
+        let Instance { ports, links, pace, .. } = instance;
+        if batch.ticket.is_none() {
+            links.look_for_room(core, ports, meta, self.emit_max());
+            return QuantumCheck::new(visit.start, pace);
+        }
+        if *duty != Duty::default() {
+            ports.each(&mut Owes(duty)); // its results may leave after another visit
+        }
+        ports.each(&mut Unbounded(self.emit_max()));
+        // Its events left the queue in order and must be handled together.
+        QuantumCheck::never(visit.start, pace)
     }
 
     /// Runs the handler over the chunk in hand, and then over what stands in the tray.

@@ -5,8 +5,9 @@
 //! 2. [`permits`], which decides who enters and holds those who wait, then
 //! 3. [`queue`], and makes the tokens that [`instances`] says are due; [`groups`] says when a batch is.
 //! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun.
-//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`fail`] decides what becomes of an
-//!    event that failed; [`ports`] is what both ask of the ports.
+//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
+//!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
+//!    the ports.
 //! 6. [`settle`] counts how each event ended, and where the instance goes; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
@@ -22,14 +23,13 @@ pub(crate) mod groups;
 mod take;
 mod tray;
 pub(crate) mod handle;
+pub(crate) mod flight;
 mod fail;
 mod pace;
 pub(crate) mod ports;
 mod settle;
 mod order;
 mod node;
-#[cfg(all(test, not(shuttle)))]
-pub(crate) mod flight;
 
 use comporta_model::ack::Fate;
 use comporta_model::event::{Meta, Time};
@@ -73,8 +73,6 @@ pub(crate) struct Stage<H: Handler> {
     failures: Mutex<Failures<H::Item>>,
     order: Option<Order<H::Ports>>,
     faults: Mutex<Faults>,
-    #[cfg(all(test, not(shuttle)))]
-    flights: Option<flight::Flights<H::Item, H::Ports>>,
 }
 
 /// What is fixed about a stage.
@@ -85,6 +83,8 @@ pub(crate) struct Rules<T> {
     /// How many events one event may lead to.
     pub(crate) emit_max: usize,
     pub(crate) on_panic: OnPanic,
+    /// How long an event may take whose handler waits.
+    pub(crate) timeout: Option<std::time::Duration>,
     /// Its events must be handled as they came, or it has state that may depend on it.
     pub(crate) in_order: bool,
     /// Nothing leads on from it: what it handled has left the program.
@@ -112,11 +112,10 @@ pub(crate) struct Parts<H: Handler> {
     pub(crate) cycle: Option<Arc<Cycle>>,
     /// Producers outside of a cycle.
     pub(crate) producers: usize,
+    /// As the plan has it: of a stage whose handlers wait, events that may be in flight.
     pub(crate) instances: usize,
     pub(crate) failures_max: usize,
     pub(crate) controller: Option<gate::Controller>,
-    #[cfg(all(test, not(shuttle)))]
-    pub(crate) flights: Option<flight::Flights<H::Item, H::Ports>>,
 }
 
 /// Everything of a stage that changes.
@@ -140,10 +139,8 @@ struct State<H: Handler> {
     /// Producers that have not ended; those of a cycle are counted with it.
     producers: usize,
     phase: Phase,
-    #[cfg(all(test, not(shuttle)))]
-    flights: std::collections::HashMap<u32, flight::Flight<H::Ports>>,
-    #[cfg(all(test, not(shuttle)))]
-    flown: u32,
+    /// Events whose handlers wait.
+    flights: flight::Flights<H>,
 }
 
 /// How far a stage is in its life.
@@ -185,8 +182,6 @@ impl RoomHint {
 impl<H: Handler> Stage<H> {
     pub(crate) fn new(parts: Parts<H>) -> Self {
         let Parts { id, rules, maker, group, ordered, mut queue, capacity, when_full, .. } = parts;
-        #[cfg(all(test, not(shuttle)))]
-        let ordered = ordered || parts.flights.is_some(); // their results leave by the releaser
         let gate = Gate::new(parts.controller);
         queue.set_guarded(gate.is_present());
         let queued = queue.len();
@@ -213,7 +208,7 @@ impl<H: Handler> Stage<H> {
             state: CachePadded::new(Mutex::new(State {
                 queue,
                 permits,
-                instances: Instances::new(parts.instances),
+                instances: Instances::new(instances_for::<H>(parts.instances)),
                 gathering: Gathering::default(),
                 tickets: order::Tickets::default(),
                 counts,
@@ -225,10 +220,7 @@ impl<H: Handler> Stage<H> {
                 cycle: parts.cycle,
                 producers: parts.producers,
                 phase: Phase::Open,
-                #[cfg(all(test, not(shuttle)))]
-                flights: std::collections::HashMap::new(),
-                #[cfg(all(test, not(shuttle)))]
-                flown: 0,
+                flights: flight::Flights::new(parts.instances),
             })),
             rules,
             room,
@@ -237,8 +229,6 @@ impl<H: Handler> Stage<H> {
             failures: Mutex::new(Failures::new(parts.failures_max)),
             order: ordered.then(Order::new),
             faults: Mutex::default(),
-            #[cfg(all(test, not(shuttle)))]
-            flights: parts.flights,
         }
     }
 
@@ -248,15 +238,19 @@ impl<H: Handler> Stage<H> {
             return;
         }
         let visits = match self.group.get() {
-            None => state.queue.visits(state.pace.stride(self.is_shared(state))),
+            None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
         let visits = match &self.order {
+            Some(_) if H::WAITS => visits.min(state.tickets.allowed(state.flights.most())),
             Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
             None => visits,
         };
-        #[cfg(all(test, not(shuttle)))]
-        let visits = self.may_fly(state, visits);
+        let visits = if H::WAITS {
+            visits.min(state.flights.room()) + state.flights.woken()
+        } else {
+            visits
+        };
         let missing = state.instances.claims_missing(visits);
         if missing == 0 {
             return;
@@ -273,13 +267,11 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Whether its visits take their places in the order of results with their events.
-    fn takes_tickets(&self) -> bool {
-        #[cfg(all(test, not(shuttle)))]
-        if self.flights.as_ref().is_some_and(|flights| !flights.ordered) {
-            return false; // what comes later takes one when it comes
-        }
-        self.order.is_some()
+    /// How many events a visit takes. Where a handler may wait and results leave in order, each event has
+    /// a place of its own in that order; where it flushes, what it sent leaves before other events' results.
+    fn stride(&self, state: &State<H>) -> usize {
+        let alone = H::WAITS && self.order.is_some();
+        if alone || H::FLUSHES { 1 } else { state.pace.stride(self.is_shared(state)) }
     }
 
     /// Whether several instances may handle its events in any order.
@@ -371,6 +363,12 @@ impl<H: Handler> State<H> {
         self.counts.shed[reason as usize] += shed as u64;
         shed
     }
+}
+
+/// How many instances a stage has for which the plan says `instances`. Of a stage whose handlers wait, that
+/// is how many events may be in flight: an instance only polls, so as many do as there are processors.
+fn instances_for<H: Handler>(instances: usize) -> usize {
+    if H::WAITS { instances.min(crate::env::cpus().max(2)) } else { instances }
 }
 
 /// The age of what shares `meta`, in the queue it is in.

@@ -8,13 +8,14 @@ use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
+use super::flight::FlightId;
 use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
 use super::permits::Shed;
 use super::queue::Side;
 use super::tray::Tray;
-use super::{Phase, Stage};
+use super::{Phase, Stage, State, instances_for};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
@@ -64,6 +65,17 @@ impl<H: Handler> Stage<H> {
         Ok(())
     }
 
+    /// What a policy asks for that does not depend on the kind of handler.
+    fn reading_of(&self, state: &State<H>) -> Reading {
+        Reading {
+            arrived: state.counts.offered - (state.outboxed + state.given_up) as u64,
+            processed: state.counts.handled + state.counts.failed,
+            capacity: state.permits.capacity(),
+            enabled: !state.permits.is_disabled(),
+            ..Reading::default()
+        }
+    }
+
     /// What a factory makes may be handed groups: how large they are is known only then.
     fn learn_group(&self, instance: &Instance<H>) -> Result<(), String> {
         let Some(handler) = instance.handler.as_ref().filter(|_| H::GROUPED) else { return Ok(()) };
@@ -92,8 +104,7 @@ impl<H: Handler> Node for Stage<H> {
             Task::Release => self.resume_results(core, visit),
             Task::Retry { instance } => self.retry(core, instance, visit),
             Task::Finish { instance } => self.finish(core, instance, visit),
-            #[cfg(all(test, not(shuttle)))]
-            Task::Wake { flight } => self.wake(core, flight, visit),
+            Task::Alarm => self.flights_due(core, visit),
             Task::Flush => {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
@@ -111,6 +122,10 @@ impl<H: Handler> Node for Stage<H> {
     fn inlet(self: Arc<Self>) -> Box<dyn Any> {
         let inlet: Arc<dyn Inlet<H::Item>> = self;
         Box::new(inlet)
+    }
+
+    fn woken(&self, _: &Core, flight: FlightId, effects: &mut Effects) {
+        self.flight_woken(flight, effects);
     }
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
@@ -173,7 +188,6 @@ impl<H: Handler> Node for Stage<H> {
             effects.discard_events(&mut chunk.into_events());
         }
         state.counts.cancelled += cancelled as u64;
-        #[cfg(all(test, not(shuttle)))]
         state.cancel_flights(effects);
         for instance in state.instances.cancel() {
             state.cancel_held(&instance);
@@ -215,8 +229,10 @@ impl<H: Handler> Node for Stage<H> {
             in_flight: state.in_flight,
             outboxed: state.outboxed,
             capacity: state.permits.capacity(),
-            instances: state.instances.count(),
-            idle: state.instances.idle(),
+            instances: if H::WAITS { state.flights.most() } else { state.instances.count() },
+            idle: if H::WAITS { state.flights.room() } else { state.instances.idle() },
+            waiting: state.flights.waiting(),
+            waited: state.flights.waited(),
             admission,
             busy: state.pace.busy(),
             latency: state.latency.clone(),
@@ -262,16 +278,21 @@ impl<H: Handler> Node for Stage<H> {
         let state = self.state.lock();
         let (instances, ready) = (&state.instances, state.instances.claims());
         let busy = instances.count().saturating_sub(instances.idle());
+        if H::WAITS {
+            return Reading {
+                queued: state.queue.len(),
+                instances: if state.phase == Phase::Open { state.flights.most() } else { 0 },
+                free: state.flights.room(),
+                ..self.reading_of(&state)
+            };
+        }
         // An instance that is ready, or has begun, stands for the event it is paired with.
         let waits = state.queue.len().saturating_sub(ready) + state.in_flight.saturating_sub(busy);
         Reading {
             queued: waits,
-            arrived: state.counts.offered - (state.outboxed + state.given_up) as u64,
-            processed: state.counts.handled + state.counts.failed,
             instances: if state.phase == Phase::Open { state.instances.wanted() } else { 0 },
             free: instances.idle().saturating_sub(ready),
-            capacity: state.permits.capacity(),
-            enabled: !state.permits.is_disabled(),
+            ..self.reading_of(&state)
         }
     }
 
@@ -286,12 +307,13 @@ impl<H: Handler> Node for Stage<H> {
             if state.phase != Phase::Open {
                 return Err("the stage has ended".to_owned());
             }
-            wanted.saturating_sub(state.instances.count())
+            instances_for::<H>(wanted).saturating_sub(state.instances.count())
         };
         self.add_instances(core, missing, effects)?;
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.instances.set_wanted(wanted);
+        state.flights.set_most(wanted);
+        state.instances.set_wanted(instances_for::<H>(wanted));
         self.retire_surplus(state, effects);
         self.changed(core, state, effects);
         Ok(())

@@ -53,8 +53,8 @@ impl<H: Handler> Stage<H> {
         instance.spend(&mut batch, at, &meta.duty);
         let tally = batch.tally;
         instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
-        let Batch { chunk, ticket, from, spent, .. } = batch;
-        let left = Left { in_hand: chunk, rest, from };
+        let Batch { chunk, ticket, from, spent, slots, .. } = batch;
+        let left = Left { in_hand: chunk, rest, from, slots };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
@@ -155,7 +155,8 @@ impl<H: Handler> Stage<H> {
 
     /// What a visit did not come to is queued again, where it was taken.
     fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from } = left;
+        let Left { in_hand, rest, from, slots } = left;
+        state.flights.release(slots);
         // The last first: each goes before what is there.
         for chunk in rest.into_iter().chain([in_hand]) {
             let n = chunk.len();
@@ -183,7 +184,8 @@ impl<H: Handler> Stage<H> {
         let state = &mut *guard;
         let Some(rest) = tray.take_rest() else { return };
         let in_hand = Chunk::new(rest.meta.clone(), Vec::new());
-        self.put_back(state, Left { in_hand, rest: Some(rest), from: tray.from() }, visit);
+        let left = Left { in_hand, rest: Some(rest), from: tray.from(), slots: 0 };
+        self.put_back(state, left, visit);
         self.changed(core, state, &mut visit.effects);
     }
 
@@ -280,6 +282,9 @@ impl<H: Handler> Stage<H> {
         let unparked = self.state.lock().instances.unpark(index);
         let Some(mut instance) = unparked else { return }; // the program was stopped
         let in_line = instance.links.resume(core, visit);
+        if H::FLUSHES && in_line == InLine::No {
+            self.flushed(core, &mut instance, visit);
+        }
         if in_line == InLine::No && instance.finishing {
             return self.finished(core, instance, visit);
         }
@@ -410,6 +415,8 @@ struct Left<T> {
     rest: Option<Chunk<T>>,
     /// Where it was taken.
     from: Side,
+    /// How many of its events might have waited.
+    slots: usize,
 }
 
 impl<T> Batch<T> {
@@ -424,7 +431,7 @@ impl<T> Batch<T> {
             (tally, spent) = (self.tally, std::mem::take(&mut self.spent));
         }
         let ticket = self.ticket;
-        let batch = Batch { chunk, tray: None, ticket, from: Side::Oldest, tally, spent };
+        let batch = Batch { ticket, tally, spent, ..Batch::of(chunk) };
         Pending { batch, wait }
     }
 }
@@ -432,6 +439,7 @@ impl<T> Batch<T> {
 impl<H: Handler> State<H> {
     /// The program was stopped: what an instance has in hand is cancelled.
     pub(super) fn cancel_held(&mut self, instance: &Instance<H>) {
+        self.cancel_flushed(instance);
         let held = instance.held();
         self.in_flight -= held;
         self.counts.cancelled += held as u64;

@@ -7,6 +7,7 @@ use comporta_model::event::Time;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
 
+use super::flight::InFlight;
 use super::handle::{Instance, Tally};
 use super::permits::Shed;
 use super::queue::{EventQueue, Oldest, Side, Taken};
@@ -30,20 +31,49 @@ pub(super) struct Batch<T> {
     pub(super) tally: Tally,
     /// What is owed for those it has handled.
     pub(super) spent: Duties,
+    /// How many more of its events may wait, set aside for it.
+    pub(super) slots: usize,
+}
+
+impl<T> Batch<T> {
+    /// Of these events, and nothing has been done.
+    pub(super) fn of(chunk: Chunk<T>) -> Self {
+        Batch {
+            chunk,
+            tray: None,
+            ticket: None,
+            from: Side::Oldest,
+            tally: Tally::default(),
+            spent: Duties::default(),
+            slots: 0,
+        }
+    }
 }
 
 /// A visit that has begun.
 struct Begun<H: Handler> {
     instance: Box<Instance<H>>,
-    batch: Batch<H::Item>,
+    with: With<H>,
+}
+
+/// What a visit has to do.
+enum With<H: Handler> {
+    Events(Batch<H::Item>),
+    Flights(Vec<InFlight<H>>),
 }
 
 impl<H: Handler> Stage<H> {
     /// One visit of an idle instance to the queue.
     pub(super) fn visit_events(&self, core: &Arc<Core>, visit: &mut Visit) {
         let from = if self.gate.is_present() { self.sift(core, visit) } else { Side::Oldest };
-        if let Some(Begun { instance, batch }) = self.take_batch(core, from, visit) {
-            self.run(core, instance, batch, visit);
+        match self.take_batch(core, from, visit) {
+            None => {}
+            Some(Begun { instance, with: With::Events(batch) }) => {
+                self.run(core, instance, batch, visit);
+            }
+            Some(Begun { instance, with: With::Flights(flights) }) => {
+                self.fly_on(core, instance, flights, visit);
+            }
         }
     }
 
@@ -55,13 +85,21 @@ impl<H: Handler> Stage<H> {
         }
         let mut instance = state.instances.take_idle()?;
         let effects = &mut visit.effects;
+        if H::WAITS {
+            let flights = state.take_woken(visit.start);
+            if !flights.is_empty() {
+                state.counts.visits += 1;
+                self.changed(core, state, effects);
+                return Some(Begun { instance, with: With::Flights(flights) });
+            }
+        }
         let queued = state.queue.len();
         let taken = match self.group.get() {
+            _ if H::WAITS && state.flights.room() == 0 => None,
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
-                let shared = self.is_shared(state);
-                let stride = if self.has_faults(core) { 1 } else { state.pace.stride(shared) };
+                let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
                 let most = stride.min(state.permits.capacity().max(1));
                 let most = visit.limit.map_or(most, |limit| most.min(limit.get()));
                 state.queue.take(most, from)
@@ -83,7 +121,8 @@ impl<H: Handler> Stage<H> {
         instance.turn = Some(turn);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
-        let ticket = self.takes_tickets().then(|| state.tickets.take());
+        let ticket = self.order.is_some().then(|| state.tickets.take());
+        let slots = usize::from(H::WAITS && state.flights.reserve());
         self.changed(core, state, effects);
         let shared = self.is_shared(state) && chunk.len() > 1;
         drop(guard);
@@ -93,9 +132,8 @@ impl<H: Handler> Stage<H> {
         } else {
             (chunk, None)
         };
-        let (tally, spent) = (Tally::default(), Duties::default());
-        let batch = Batch { chunk, tray, ticket, from, tally, spent };
-        Some(Begun { instance, batch })
+        let batch = Batch { tray, ticket, from, slots, ..Batch::of(chunk) };
+        Some(Begun { instance, with: With::Events(batch) })
     }
 
     /// Asks the admission controller, outside of the lock, whom to take, and sheds those that it says

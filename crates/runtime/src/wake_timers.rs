@@ -1,0 +1,74 @@
+//! Timers of handlers that wait: wakers to be called at a time. One alarm of `timer` stands for the
+//! earliest of them. Used by `Host`, which is what a handler's context asks.
+//! Invariant: while there is a timer, the clock was asked for a time no later than its own.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use comporta_model::event::Time;
+
+use crate::core::Core;
+use crate::sync::Mutex;
+use crate::timer::Alarm;
+use crate::user;
+
+#[derive(Default)]
+pub(crate) struct WakeTimers(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    timers: BTreeMap<(Time, u64), Waker>,
+    made: u64,
+    armed: Option<Time>,
+}
+
+impl State {
+    /// The time for which the clock is to be asked, if it was not.
+    fn arm(&mut self) -> Option<Time> {
+        let (&(first, _), _) = self.timers.first_key_value()?;
+        if self.armed.is_some_and(|armed| armed <= first) {
+            return None;
+        }
+        self.armed = Some(first);
+        self.armed
+    }
+}
+
+impl WakeTimers {
+    /// Has `waker` called at `due`. Returns the number to forget it by.
+    pub(crate) fn add(&self, core: &Core, due: Time, waker: Waker) -> u64 {
+        let mut state = self.0.lock();
+        state.made += 1;
+        let number = state.made;
+        state.timers.insert((due, number), waker);
+        let armed = state.arm();
+        drop(state);
+        if let Some(due) = armed {
+            core.timers.add(due, Alarm::Wakers);
+        }
+        number
+    }
+
+    /// Takes a timer back.
+    pub(crate) fn forget(&self, due: Time, number: u64) {
+        let waker = self.0.lock().timers.remove(&(due, number));
+        user::discard(waker);
+    }
+
+    /// Calls the wakers whose time has come.
+    pub(crate) fn ring(&self, core: &Core) {
+        let now = core.clock.now();
+        let mut state = self.0.lock();
+        state.armed = None;
+        let later = state.timers.split_off(&(Time::from_nanos(now.as_nanos() + 1), 0));
+        let due = std::mem::replace(&mut state.timers, later);
+        let armed = state.arm();
+        drop(state);
+        if let Some(due) = armed {
+            core.timers.add(due, Alarm::Wakers);
+        }
+        for waker in due.into_values() {
+            let _ = user::call(|| waker.wake());
+        }
+    }
+}
