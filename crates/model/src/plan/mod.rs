@@ -244,7 +244,7 @@ impl Plan {
         self
     }
 
-    /// How long a drain may take; 10 seconds by default.
+    /// Sets how long a drain may take; 10 seconds by default.
     pub fn drain(mut self, deadline: Duration) -> Self {
         self.drain = Some(deadline);
         self

@@ -15,11 +15,11 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "capacity",
         aliases: &["length"],
-        about: "refuses events while so many wait",
+        about: "refuses events while `max` events wait",
         cites: "Welsh, Culler & Brewer, SEDA: An Architecture for Well-Conditioned, Scalable Internet Services, SOSP 2001",
         params: &[ParamSpec {
             name: "max",
-            about: "how many may wait",
+            about: "the most events that wait",
             kind: ParamKind::Count(1, usize::MAX),
             default: "100",
         }],

@@ -52,30 +52,30 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "codel",
         aliases: &["adaptive-lifo"],
-        about: "sheds what waits too long in a queue that stands; newest first meanwhile",
+        about: "sheds events that waited too long in a standing queue; serves the newest first meanwhile",
         cites: "Nichols & Jacobson, Controlling Queue Delay, ACM Queue 2012; Maurer, Fail at Scale, ACM Queue 2015",
         params: &[
             ParamSpec {
                 name: "target",
-                about: "the wait that is short enough",
+                about: "the longest wait that is acceptable",
                 kind: ParamKind::Span,
                 default: "5ms",
             },
             ParamSpec {
                 name: "interval",
-                about: "how long the wait must be over it",
+                about: "how long waits must exceed it before events are shed",
                 kind: ParamKind::Span,
                 default: "100ms",
             },
             ParamSpec {
                 name: "lifo",
-                about: "whether the newest come first while the queue stands",
+                about: "whether the newest are served first while the queue stands",
                 kind: ParamKind::Flag,
                 default: "true",
             },
             ParamSpec {
                 name: "paced",
-                about: "whether events go one by one, as in routers",
+                about: "whether events are shed one by one, as in routers",
                 kind: ParamKind::Flag,
                 default: "false",
             },

@@ -30,11 +30,11 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "deadline",
         aliases: &[],
-        about: "sheds what cannot be finished before its deadline",
+        about: "sheds events that cannot be finished before their deadline",
         cites: "Abbott & Garcia-Molina, Scheduling Real-Time Transactions: A Performance Evaluation, VLDB 1988",
         params: &[ParamSpec {
             name: "margin",
-            about: "how many times the expected time must be left",
+            about: "how many times the expected time must be left before the deadline",
             kind: ParamKind::Number(0.0, 100.0),
             default: "1",
         }],
