@@ -41,15 +41,15 @@ pub(crate) use terminal::{colours, wide};
 /// How a run is shown, and for how long it lasts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// One JSON object on the last line of standard output, in place of the summary.
+    /// Whether one JSON object is printed on the last line of standard output, in place of the summary.
     pub json: bool,
-    /// What the policies did is told after the summary, and why.
+    /// Whether the decisions of policies are printed after the summary, with their reasons.
     pub explain: bool,
-    /// Only what went wrong is told.
+    /// Whether only problems are printed.
     pub quiet: bool,
-    /// Events that fail are written there, a line of JSON each.
+    /// The file to which failed events are written, a line of JSON each.
     pub failures: Option<PathBuf>,
-    /// After this long it is drained.
+    /// The time after which the program is drained.
     pub limit: Option<Duration>,
     /// When progress is shown.
     pub progress: When,
@@ -58,10 +58,10 @@ pub struct Options {
 /// When progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// If standard error is a terminal, and neither `json` nor `quiet` is asked for.
+    /// If standard error is a terminal, and neither `json` nor `quiet` is set.
     #[default]
     Auto,
-    /// Always: where there is no terminal, as a line every few seconds.
+    /// Always; without a terminal, as a line every few seconds.
     Always,
     /// Never.
     Never,
