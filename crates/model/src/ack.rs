@@ -80,7 +80,7 @@ pub struct AckGroup {
     waiting: Waiting,
 }
 
-/// Who waits for a group.
+/// The owners that wait for a group.
 enum Waiting {
     One(Box<dyn Awaits>),
     /// Several groups of which each is one of the other kind, for what was made of events of all of them:
@@ -89,8 +89,8 @@ enum Waiting {
 }
 
 impl AckGroup {
-    /// A group held open by its creator, who calls [`settle`](Self::settle) once with one
-    /// `Handled` event when everything of it has been emitted.
+    /// Creates a group, held open until its creator calls [`settle`](Self::settle) with one `Handled` event,
+    /// when everything of it has been emitted.
     pub fn open(number: u64, waiting: impl Awaits + 'static) -> Arc<Self> {
         AckGroup::new(number, Waiting::One(Box::new(waiting)))
     }

@@ -210,7 +210,7 @@ impl Meta {
     /// a latency computed from a chunk's one ingress time.
     pub const INGRESS_SPREAD_NS: u64 = 100_000;
 
-    /// The same where somebody decides by how long events have waited: there, a wait of half a
+    /// The same for a queue with an admission controller, which decides by waiting times: there, a wait of half a
     /// service time counts, and service may take ten microseconds.
     pub const GUARDED_SPREAD_NS: u64 = 5_000;
 

@@ -1,4 +1,4 @@
-//! Output ports: where a stage sends, without knowing to whom.
+//! Output ports, through which a stage sends without knowing its receivers.
 //! `Out<T>` is a stage's only port, or a field of a struct with `#[derive(Ports)]`.
 //! It collects the events of one visit; the runtime hands them on when the visit ends, and withdraws those
 //! of an event that failed.

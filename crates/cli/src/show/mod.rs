@@ -1,16 +1,16 @@
 //! Runs a program and shows it: progress while it runs, a summary at its end.
 //!
 //! 1. `run`: the life of a run; waits for its end, for signals and for time at once.
-//! 2. `signals`: what a signal asks for.
+//! 2. `signals`: the meaning of signals.
 //! 3. `pace`: rates, queues and bottlenecks, from snapshots.
 //! 4. `progress`: the picture of a moment, as lines.
 //! 5. `terminal`: draws them in place, below what the program prints.
 //! 6. `failures`: failed events, written to a file while it runs.
-//! 7. `report`: what is left of a run.
+//! 7. `report`: the results of a run.
 //! 8. `summary`: the report as text.
 //! 9. `json`: the report as JSON.
 //! 10. `table`, `units`: columns that fit, and numbers people can read.
-//! 11. `exit`: what the process says when it leaves.
+//! 11. `exit`: the exit codes.
 //!
 //! All that makes text is a pure function of snapshots, time and width; only `run`, `signals` and
 //! `terminal` touch the world.

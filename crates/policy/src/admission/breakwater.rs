@@ -1,11 +1,10 @@
 //! Breakwater: bounds how many events are in the stage by credits, which grow by a few while the
-//! queueing delay is under a target and shrink by a share of what it is over. What has waited for
-//! twice the target all the same is shed.
-//! The server's half of the paper. There, clients hold credits and send only while they have some, so
-//! that what is refused does not travel; demand is told with each request, and more credits are issued
-//! than there are places, since some clients do not use theirs. Here there are no clients: the credits
-//! are the places inside, and those that nobody asks for are not issued, so they do not pile up in
-//! quiet times.
+//! queueing delay is under a target, and shrink in proportion to the excess. Events that have waited for twice the
+//! target all the same are shed.
+//! This is the server's half of the paper. There, clients hold credits and send only while they have some, so that
+//! no refused request travels; each request carries the demand of its client, and more credits are issued than
+//! there are places, since some clients do not use theirs. Here there are no clients: the credits are the places
+//! in the stage, and credits that are not needed are not issued, so that they do not pile up in quiet times.
 
 use std::time::Duration;
 

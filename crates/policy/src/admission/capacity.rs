@@ -1,11 +1,11 @@
-//! Capacity: lets events in while fewer than so many wait. A queue that blocks its senders can so
-//! be made to shed, at a length of its own, without being any shorter.
+//! Capacity: admits events while fewer than a given number wait. With it, a queue that blocks its senders can be
+//! made to shed at a length below its capacity.
 
 use comporta_model::plan::{Offer, ParamKind, ParamSpec};
 
 use super::{Admission, Ask, Entry};
 
-/// A length past which nobody is let in.
+/// A length past which no event is admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     max: usize,

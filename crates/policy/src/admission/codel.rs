@@ -1,10 +1,10 @@
-//! CoDel: a queue that is never short over a whole interval stands, and what waited too long in a
-//! standing queue is shed. Meanwhile the newest are served first (adaptive LIFO), since those who
-//! came first have mostly given up.
+//! CoDel: a queue whose waits are never short over a whole interval is a *standing* queue, and events that waited
+//! too long in it are shed. Meanwhile the newest are served first (adaptive LIFO), since the senders of the
+//! oldest have mostly given up.
 //!
-//! Two ways to shed. That of servers (2015): while the queue stands, everything that waited twice
-//! the target goes. That of routers (2012, `paced`): one event goes, then the next after the
-//! interval divided by the square root of how many went, which asks for senders who slow down.
+//! There are two ways to shed. That of servers (2015): while the queue stands, every event that waited twice the
+//! target is shed. That of routers (2012, `paced`): one event is shed, and the next after the interval divided by
+//! the square root of the number shed, which relies on senders that slow down.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::{Admission, Entry, Look, Next};
 
-/// Sheds what waited too long in a queue that stands.
+/// Sheds events that waited too long in a standing queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Codel {
     target: Duration,

@@ -1,11 +1,11 @@
 //! Tiers: the slower the queue, the higher an event's tier must be. A cut lies somewhere between
-//! the lowest tier and the highest; what is above enters, what is below does not, and of the tier
-//! it goes through a share does. When events of a window waited longer than the target on average,
-//! the cut is moved so that some fewer would have entered, else so that a few more would.
+//! the lowest tier and the highest: events above it enter, those below do not, and of the tier at the cut a
+//! share enters. If the events of a window waited longer than the target on average, the cut is moved so that
+//! fewer would have entered, otherwise so that a few more would.
 //!
-//! After DAGOR, without its users: there a tier is made of 128 finer ones by a hash of who sends, so
-//! that the same users are let in for an hour and no share is needed; here an event does not say whose
-//! it is, and the share of the tier at the cut enters whoever sent it. Nor are senders told the cut.
+//! After DAGOR, without its users: there a tier consists of 128 finer ones by a hash of the user, so that the same
+//! users are admitted for an hour and no share is needed. Here an event has no user, and the share of the tier at
+//! the cut does not depend on the sender. Nor is the cut reported to senders.
 
 use std::time::Duration;
 

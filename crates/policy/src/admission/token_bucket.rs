@@ -1,4 +1,4 @@
-//! Token bucket: lets events in at a steady rate, and so many at once after a lull.
+//! Token bucket: admits events at a steady rate, and a burst after a lull.
 
 use comporta_model::event::Time;
 use comporta_model::plan::{Offer, ParamKind, ParamSpec};
