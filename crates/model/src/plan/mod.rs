@@ -104,9 +104,9 @@ part! {
         on_panic: OnPanic,
         /// For a source, the most events that it sends per second; unlimited by default.
         ///
-        /// The n-th event is due n / rate seconds after the first, whether the program can take it
-        /// or not, and its latency counts from then: an event that a full queue kept outside is late. An event that the source itself did not have in time is due when
-        /// the source has it.
+        /// The n-th event is due n / rate seconds after the first, whether the program can take it or not, and its
+        /// latency counts from then: an event that a full queue kept outside is late. An event that the source
+        /// itself did not have in time is due when the source has it.
         rate: f64,
         /// Whether the stage is replaced by a stub, which drops its events and counts them as handled;
         /// `false` by default.
