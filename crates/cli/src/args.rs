@@ -368,7 +368,7 @@ fn compare_help(name: &str) -> String {
          Examples:\n  \
          {name} compare                                    all policies, as fast as it goes\n  \
          {name} compare --threads 1,2,4 --rounds 9         which policy, and how many threads\n  \
-         {name} compare --load 1k,5k --for 10s --by p99    which is in time under a given load"
+         {name} compare --load 1k,5k --for 10s --by p99    the lowest p99 under a given load"
     )
 }
 

@@ -1,5 +1,5 @@
-//! What a program hands to `main`: a function that builds it, from its own arguments and its own
-//! section of the plan, as far as it wants them.
+//! The function that a program passes to `main`, which builds the program, optionally from its own arguments and
+//! its own section of the plan.
 
 use clap::{ArgMatches, Command};
 use comporta_model::error::{Error, Result};
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// A function that builds a program: `fn() -> App`, `fn(Args) -> App`, or `fn(Args, Own) -> App`,
-/// each of which may return a `Result`. `Args` are its own arguments (`clap::Args`), `Own` is what
-/// the section `[app]` of a plan is read into (`serde::Deserialize`). `Marker` is inferred.
+/// each of which may return a `Result`. `Args` are its own arguments (`clap::Args`); the section
+/// `[app]` of a plan is read into `Own` (`serde::Deserialize`). `Marker` is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not build a program",
     note = "give a function of nothing, of the program's own arguments (`clap::Args`), or of these and its own section of the plan (`serde::Deserialize`); it returns an `App` or a `Result<App>`"
@@ -22,16 +22,16 @@ pub trait Build<Marker> {
     /// Builds the program. Nothing runs yet, and no source is opened.
     ///
     /// # Errors
-    /// Whatever keeps it from being built.
+    /// Returns an error if the program cannot be built.
     fn build(self, args: Self::Args, own: Self::Own) -> Result<App>;
 }
 
-/// What such a function may return.
+/// The return type of such a function.
 pub trait IntoApp {
-    /// The program, or why there is none.
+    /// Returns the program.
     ///
     /// # Errors
-    /// Whatever kept it from being built.
+    /// Returns an error if the program could not be built.
     fn into_app(self) -> Result<App>;
 }
 
@@ -47,7 +47,7 @@ impl<E: Into<Error>> IntoApp for std::result::Result<App, E> {
     }
 }
 
-/// No arguments, and no section.
+/// No arguments and no section.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}

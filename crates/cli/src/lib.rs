@@ -1,9 +1,9 @@
-//! The command line that every program gets for nothing: `main(build)`.
+//! The command line that every program gets for free: `main(build)`.
 //!
-//! 1. `build`: what a program hands over.
-//! 2. `args`: what can be asked of it; `stand_ins`: for arguments that only a run needs.
-//! 3. here: what is done then; plans are read by `comporta-plan`.
-//! 4. `show`: a run, its progress, its end; `replay`: what failed before, once more.
+//! 1. `build`: the function that builds a program.
+//! 2. `args`: the arguments; `stand_ins`: values for arguments that only a run needs.
+//! 3. here: the commands; plans are read by `comporta-plan`.
+//! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run.
 //! 5. `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 

@@ -1,6 +1,6 @@
-//! Values that stand in for arguments of the program that were not given, where only its graph is asked
-//! for: `graph`, `check` and `plan` open no source, and most graphs do not depend on a file's name.
-//! What stands in is told; where the program cannot be built from it, what is missing is.
+//! Placeholder values for arguments of the program that were not given, for commands that need only its graph:
+//! `graph`, `check` and `plan` open no source, and most graphs do not depend on a file's name. A note lists the
+//! placeholders; if the program cannot be built from them, the missing arguments are reported instead.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -15,9 +15,9 @@
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 //!
-//! A program is an [`App`]: stages by name, joined by connectors. How it runs stands in a [`Plan`]:
-//! threads, instances, queue limits, priorities, policy. Much of it can be changed while it runs,
-//! through [`Control`].
+//! A program is an [`App`]: named stages, joined by connectors. A [`Plan`] sets how it runs: threads,
+//! instances, queue limits, priorities, policy. Most of these can be changed while it runs, through
+//! [`Control`].
 //!
 //! | to | see |
 //! |---|---|
@@ -26,9 +26,9 @@
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
-//! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |
-//! | wait in the midst of a handler | feature `scheduler`: `App::stage_coroutine`, `sources::scheduler` |
-//! | say how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
+//! | control overload | [Admission](#admission), [`policy::admission`] |
+//! | wait inside a handler | feature `scheduler`: `App::stage_coroutine`, `sources::scheduler` |
+//! | set how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |
 //! | deal with failures | [Failures](#failures), [`Failure`], [`Retry`] |
@@ -40,18 +40,19 @@
 //!
 //! | verb | the closure | sends |
 //! |---|---|---|
-//! | [`map`](App::map), [`try_map`](App::try_map) | takes an event | what it returns |
-//! | [`filter`](App::filter), [`filter_map`](App::filter_map) | borrows it; takes it | the event; what it returns, if anything |
-//! | [`flat_map`](App::flat_map), [`try_flat_map`](App::try_flat_map) | takes an event | every item of what it returns |
-//! | [`inspect`](App::inspect), [`map_in_place`](App::map_in_place) | borrows it; changes it | the event |
-//! | [`process`](App::process) | takes an event and a port | what it sends |
+//! | [`map`](App::map), [`try_map`](App::try_map) | takes an event | its return value |
+//! | [`filter`](App::filter) | borrows an event | the event, if it returns `true` |
+//! | [`filter_map`](App::filter_map) | takes an event | its return value, if it is `Some` |
+//! | [`flat_map`](App::flat_map), [`try_flat_map`](App::try_flat_map) | takes an event | every item of its return value |
+//! | [`inspect`](App::inspect), [`map_in_place`](App::map_in_place) | borrows an event; changes it | the event |
+//! | [`process`](App::process) | takes an event and a port | whatever it sends through the port |
 //! | [`sink`](App::sink) | takes an event | nothing |
 //!
 //! The `try_` verbs fail an event whose closure returns an error; in them `?` needs no annotation.
 //!
-//! A type may keep state, and has a say when an instance begins and ends. The event is lent to it as
-//! an [`Ev`]: it reads it, takes it, or [holds](Ev::hold) it beyond the call, with what is owed for it to a
-//! source that waits for its acknowledgement.
+//! A type may keep state, and is called when an instance starts and ends. It borrows each event as an
+//! [`Ev`], which it can read, take, or [hold](Ev::hold) beyond the call together with its obligation to a
+//! source that waits for acknowledgement.
 //!
 //! ```
 //! use comporta::{App, Cx, Ev, Out, Plan, Ports, Result, Stage};
@@ -110,17 +111,16 @@
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 //!
-//! A stage declares what is true of it whatever the plan: [`stateful`](StageRef::stateful),
+//! A stage declares properties that hold under every plan: [`stateful`](StageRef::stateful),
 //! [`ordered`](StageRef::ordered), [`retain`](StageRef::retain), [`autostart`](StageRef::autostart),
 //! [`effects`](StageRef::effects).
-//! A type that must never have two instances says so itself ([`Stage::STATEFUL`]).
-//! [`batched`] hands a stage its events in groups.
+//! A type that must never have two instances declares it itself ([`Stage::STATEFUL`]).
+//! [`batched`] makes a stage that handles its events in groups.
 //!
 //! # Windows
 //!
-//! [`windows`] are stages that gather the events of a stream: so many of them, or those of so much
-//! event time, whenever they came. They tumble, or slide and overlap. What came too late for its
-//! window leaves by a port of its own.
+//! [`windows`] are stages that gather the events of a stream, by count or by event time. Windows tumble,
+//! or slide and overlap. An event that is too late for its window leaves through a separate port.
 //!
 //! ```
 //! use std::time::Duration;
@@ -158,8 +158,8 @@
 //! # Sources and inputs
 //!
 //! A source is pulled when there is room for its events: any iterator, one of [`sources`], or your
-//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside of the
-//! program; it waits for room, or gives the event back.
+//! own [`Source`]. An input is fed by a [`Sender`], a handle for threads and tasks outside the
+//! program; a send waits for room, or returns the event.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan};
@@ -172,7 +172,7 @@
 //! app.connect(double, show);
 //!
 //! let running = app.start(&Plan::new())?;
-//! sender.send(20)?; // waits for room; `try_send` gives the event back, `send_async` is a future, `send_timeout` waits so long
+//! sender.send(20)?; // waits for room; see also `try_send`, `send_timeout` and `send_async`
 //! sender.send(21)?;
 //! drop(sender); // no more handles: the input ends, and after it the program
 //! let summary = running.wait();
@@ -184,9 +184,9 @@
 //! # Connectors
 //!
 //! [`App::connect`] joins a port to a stage; a port joined twice sends a copy to each.
-//! [`App::round_robin`] and [`App::by_key`] choose one of several stages. All ask for events that
-//! can be copied and serialised ([`Event`]), so that a plan may put the two stages apart; their
-//! `_local` kin take anything that is `Send`. What does not fit does not compile:
+//! [`App::round_robin`] and [`App::by_key`] choose one of several stages. Their events can be copied
+//! and serialised ([`Event`]), so that a plan may put the two stages apart; the `_local` variants take
+//! any type that is `Send`. Types that do not match do not compile:
 //!
 //! ```compile_fail
 //! # let app = comporta::App::new("misfit");
@@ -197,8 +197,8 @@
 //!
 //! # Plans
 //!
-//! Nothing in a plan is needed; everything in it can be left out. It is checked against the graph
-//! before anything runs, and all mistakes are reported at once.
+//! Every setting of a plan is optional. A plan is checked against the graph before anything runs, and
+//! all mistakes are reported at once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -231,26 +231,26 @@
 //! # Ok::<(), comporta::StartError>(())
 //! ```
 //!
-//! Clusters are sets of stages with threads of their own; sets have an algebra ([`StageSet`]). What
-//! a full queue does may also be said of one connector. Files say the same in TOML (feature `plan`);
-//! the repository's `docs/plans.md` is about them.
+//! Clusters are sets of stages with their own threads; sets have an algebra ([`StageSet`]). What happens at
+//! a full queue can also be set for one connector. Plan files have the same settings in TOML (feature
+//! `plan`); see `docs/plans.md` in the repository.
 //!
 //! # Policies
 //!
-//! A policy decides how the threads of a cluster choose what to do next. It is chosen by name, with
-//! parameters or without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`;
-//! another can take over while events flow ([`Control::set_policy`]). What there is, is listed in
-//! [`policy::policies`]; a new one is a small program on [`policy::PolicyControl`], registered with
-//! [`App::register_policy`]. The repository's `docs/writing-a-policy.md` shows how.
+//! A policy decides what the threads of a cluster do next. It is chosen by name, with parameters or
+//! without: `plan.policy("srpt")`, `plan.policy(Choice::new("seda").with("threads", 4))`. It can be
+//! replaced while events flow ([`Control::set_policy`]). [`policy::policies`] lists all policies; a new
+//! one is a small type written against [`policy::PolicyControl`] and registered with
+//! [`App::register_policy`]. See `docs/writing-a-policy.md` in the repository.
 //!
 //! # Admission
 //!
-//! Under overload the queue of a stage fills, and who still enters waits for all of it. An admission
-//! controller lets fewer in: by length, rate, waiting time or response time, tier or deadline. A plan
-//! chooses one for a stage by name; another can take over while events flow
-//! ([`Control::set_admission`]). Whom it does not let in is counted under its name ([`Shed`]), or comes
-//! back to the sender. What there is, is listed in [`policy::admission`]; a program registers its
-//! own with [`App::register_admission`].
+//! Under overload the queue of a stage fills, and an event that still enters waits for all of it. An
+//! admission controller admits fewer events: by queue length, rate, waiting time, response time, tier or
+//! deadline. A plan chooses one for a stage by name; it can be replaced while events flow
+//! ([`Control::set_admission`]). Events that it sheds are counted under its name ([`Shed`]), or returned
+//! to the sender. [`policy::admission`] lists all controllers; a program registers its own with
+//! [`App::register_admission`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -277,13 +277,12 @@
 //! With the feature `cli`, `comporta::main(build)` makes a command of a program: `run`, with live
 //! progress and a summary, `check`, `graph`, `plan`, `compare`, `policies`, `admissions`,
 //! `completions`, beside its own arguments. `compare` runs the program under several policies, thread
-//! counts and loads, and says which is best; it asks before it repeats what stages marked
-//! [`effects`](StageRef::effects) do. `build` is a function of nothing, of the program's own arguments
-//! (`clap::Args`), or of
-//! these and its own section of the plan (`serde::Deserialize`); it returns an [`App`] or a `Result`
-//! of one. What the program thinks of how it should run, it says with [`App::set_plan`]; files and flags
-//! go over it. Where the program has an option of the same name, its own is meant, and ours is called
-//! `--comporta-NAME`.
+//! counts and loads, and reports which is best; it repeats side effects of stages marked
+//! [`effects`](StageRef::effects) only if that is allowed. `build` takes no argument, or the program's own
+//! arguments (`clap::Args`), or these and the program's own section of the plan (`serde::Deserialize`); it
+//! returns an [`App`] or a `Result` of one. A program sets defaults of its own with [`App::set_plan`]; files
+//! and flags override them. If the program has an option of the same name, that name means the program's
+//! option, and Comporta's is called `--comporta-NAME`.
 //!
 //! ```no_run
 //! # #[cfg(feature = "cli")] mod program {
@@ -305,10 +304,10 @@
 //!
 //! # While it runs
 //!
-//! [`App::start`] returns a [`Running`]: it gives [`Snapshot`]s, ends the program
-//! ([`wait`](Running::wait), [`drain`](Running::drain), [`stop`](Running::stop)), and hands out
-//! [`Control`]s, which change how it runs. Inside of an async runtime, await
-//! [`ended`](Running::ended) before `wait`. A change that is refused has changed nothing.
+//! [`App::start`] returns a [`Running`], which takes [`Snapshot`]s, ends the program
+//! ([`wait`](Running::wait), [`drain`](Running::drain), [`stop`](Running::stop)), and returns a
+//! [`Control`], which changes how it runs. Inside an async runtime, await
+//! [`ended`](Running::ended) before `wait`. A change that is refused changes nothing.
 //!
 //! ```
 //! use comporta::{App, Ended, Plan};
@@ -330,7 +329,7 @@
 //! assert!(snapshot.adds_up()); // every event is accounted for, at any moment
 //! assert_eq!(snapshot.stage("work").unwrap().instances, 3);
 //!
-//! let summary = running.drain(); // takes nothing in, handles what is there, ends
+//! let summary = running.drain(); // closes the sources, handles the events in the program, and ends
 //! assert_eq!(summary.ended, Ended::Drained);
 //! println!("{summary}");
 //! # assert_eq!(summary.snapshot.stage("work").unwrap().counts.handled, 100);
@@ -339,18 +338,17 @@
 //!
 //! # Failures
 //!
-//! A handler that panics or returns an error costs one event: what it sent is withdrawn, the plan's
-//! [`Retry`] is followed, and then the event is kept with its [`Reason`] until it is
+//! A handler that panics or returns an error costs one event: what the handler sent for it is withdrawn,
+//! the event is retried as the plan's [`Retry`] says, and then kept with its [`Reason`] until it is
 //! [taken](Control::take_failures) or [replayed](Control::replay). An event that the handler took
-//! can be retried and replayed only if its stage says [`retain`](StageRef::retain). A closure always
-//! takes its event; where the plan says that it is retried, a copy is kept by itself, if the events
-//! can be copied (not behind a local connector).
-//! An error may say that no other try would mend it ([`Error::permanent`]), or how long to wait
-//! ([`Error::retry_after`]).
+//! can be retried and replayed only if its stage is declared with [`retain`](StageRef::retain). A verb
+//! whose closure takes its event keeps a copy if the plan retries and the events can be copied (not
+//! behind a local connector). An error may be permanent ([`Error::permanent`]), or set the wait before
+//! the next try ([`Error::retry_after`]).
 //!
-//! [`App::on_failure`] reports every event that fails while the program runs. A program run by `main`
-//! (feature `cli`) writes them to a file, `run --failures FILE`, a line of JSON each, and feeds them
-//! back to their stages in a later run, `run --replay FILE`.
+//! [`App::on_failure`] sets a callback for every event that fails while the program runs. With the feature
+//! `cli`, `run --failures FILE` writes failed events to a file, a line of JSON each, and `run --replay FILE`
+//! feeds them back to their stages in a later run.
 //!
 //! ```
 //! use comporta::{App, Error, Plan};
@@ -429,8 +427,8 @@ pub use comporta_runtime::{
 pub use comporta_policy as policy;
 #[cfg(feature = "scheduler")]
 pub use comporta_runtime::CoroutineStage;
-/// Sockets, timers, callbacks and blocking calls that read like sequential code (feature `scheduler`): what the
-/// handlers of [`App::stage_coroutine`] and [`sources::scheduler`] call.
+/// Sockets, timers, callbacks and blocking calls that read like sequential code (feature `scheduler`), for the
+/// handlers of [`App::stage_coroutine`] and [`sources::scheduler`].
 #[cfg(feature = "scheduler")]
 pub use comporta_scheduler as scheduler;
 
@@ -440,7 +438,7 @@ pub mod plan {
     pub use comporta_plan::{Difference, Effective, Mistake, PlanSpec, Report, keys};
 }
 
-/// What `#[derive(Ports)]` implements, and the names its code uses.
+/// The trait that `#[derive(Ports)]` implements, and the names that its code uses.
 pub mod ports {
     #[doc(hidden)]
     pub use comporta_model::port::in_turn;

@@ -1,5 +1,5 @@
-//! Acknowledgement: who is told how events ended, and when all they led to has. An `AckGroup` counts the
-//! unsettled events of one pull of a source; an `Obligation` is one of them, held by a program.
+//! Acknowledgement: reports to a source how its events, and everything that they led to, ended. An `AckGroup`
+//! counts the unsettled events of one pull of a source; an `Obligation` is one of them, held by a program.
 //! Invariant of a group: its count reaches zero once, after the last event it covers settled.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settled {
-    /// Number given by the source.
+    /// The number of the group, as in `Demand::group`.
     pub group: u64,
     /// Events, and obligations that handlers held for them, that failed for good.
     pub failed: u64,
@@ -43,9 +43,9 @@ impl Settled {
 /// How an event left a queue, as far as its group is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// By a handler that returned.
+    /// It was handled.
     Handled,
-    /// Set aside, its tries used up.
+    /// It failed for good.
     Failed,
     /// Shed.
     Shed,
@@ -53,12 +53,12 @@ pub enum Fate {
     Cancelled,
 }
 
-/// Whoever waits for a group.
+/// The owner of a group, which is notified when it has settled.
 pub trait Awaits: Send + Sync {
-    /// Everything the group led to has ended. Called once, under locks of the runtime perhaps.
+    /// Called once, when everything that the group led to has ended; possibly under locks of the runtime.
     fn settled(&self, settled: Settled);
 
-    /// Whether the program was stopped: what is dropped from then on counts as cancelled.
+    /// Returns `true` if the program was stopped: obligations dropped from then on count as cancelled.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -80,7 +80,7 @@ pub struct AckGroup {
     waiting: Waiting,
 }
 
-/// Who waits for a group.
+/// The owners that wait for a group.
 enum Waiting {
     One(Box<dyn Awaits>),
     /// Several groups of which each is one of the other kind, for what was made of events of all of them:
@@ -89,8 +89,8 @@ enum Waiting {
 }
 
 impl AckGroup {
-    /// A group held open by its creator, who calls [`settle`](Self::settle) once with one
-    /// `Handled` event when everything of it has been emitted.
+    /// Creates a group, held open until its creator calls [`settle`](Self::settle) with one `Handled` event,
+    /// when everything of it has been emitted.
     pub fn open(number: u64, waiting: impl Awaits + 'static) -> Arc<Self> {
         AckGroup::new(number, Waiting::One(Box::new(waiting)))
     }
@@ -162,13 +162,13 @@ impl fmt::Debug for AckGroup {
     }
 }
 
-/// What is owed for an event: its source hears of the event only when all that carries the obligation on
-/// has ended. [`Ev::hold`](crate::event::Ev::hold) gives it together with the event;
-/// [`Out::send_for`](crate::port::Out::send_for) carries it on to what was made of the event;
-/// [`settle`](Self::settle) says that the event has been dealt with. A clone is owed as well.
+/// An unsettled event of an acknowledged source, held by a program: the event is acknowledged only when its
+/// obligation, and all clones of it, have been settled. [`Ev::hold`](crate::event::Ev::hold) returns it
+/// together with the event; [`Out::send_for`](crate::port::Out::send_for) passes it on to a result of the
+/// event, which settles it when it has been handled; [`settle`](Self::settle) settles it at once.
 ///
-/// An obligation that is dropped counts as failed, so that an event that is lost is never acknowledged; or
-/// as cancelled, once the program was stopped. Where nobody waits for the event it is empty, and costs
+/// An obligation that is dropped counts as failed, so that a lost event is never acknowledged; or as
+/// cancelled, if the program was stopped. If no source waits for the event, the obligation is empty and costs
 /// nothing.
 #[derive(Default)]
 #[must_use = "an obligation that is dropped counts as failed"]
@@ -184,7 +184,7 @@ impl Obligation {
         Obligation(group.cloned())
     }
 
-    /// One for all: whoever waits for any of them waits for what carries this on.
+    /// Combines obligations into one: the sources of all of them wait for it.
     pub fn all(obligations: impl IntoIterator<Item = Obligation>) -> Self {
         let mut first = Obligation::default();
         let mut others: Vec<Obligation> = Vec::new();
@@ -236,13 +236,13 @@ impl Obligation {
         }
     }
 
-    /// Returns `true` if somebody waits.
+    /// Returns `true` if a source waits for it.
     #[must_use]
     pub fn is_owed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The event has been dealt with, and nothing else is owed for it here.
+    /// Settles the obligation: the event has been handled.
     pub fn settle(mut self) {
         if let Some(group) = self.0.take() {
             group.settle(1, Fate::Handled);

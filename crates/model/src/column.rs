@@ -1,5 +1,5 @@
-//! What travels with each event of a chunk, beside the event: columns, present only where someone wants
-//! them. Most chunks have none: what all their events share stands in their `Meta`.
+//! Data that travels with each event of a chunk: columns, present only where they are needed. Most chunks have
+//! none: data that all their events share stands in their `Meta`.
 //! Invariant: a column is empty, which means the default for every event, or as long as its chunk.
 //! Chunks are cut and joined in many places: `Columns` cuts and joins all columns of a chunk at once.
 
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use crate::ack::{AckGroup, Fate, Obligation};
 use crate::event::Time;
 
-/// What is owed for an event: by when, and to whom.
+/// The deadline of an event, and the acknowledgement group that waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Duty {
-    /// When it stops being of use, if ever.
+    /// The deadline, if there is one.
     pub deadline: Option<Time>,
-    /// Who waits until all it leads to has settled.
+    /// The group that waits until everything that the event leads to has settled.
     pub ack: Option<Arc<AckGroup>>,
 }
 
@@ -46,14 +46,14 @@ impl Duty {
     }
 }
 
-/// By which an event is known again, wherever it is: in a log, at the other end of a link.
+/// Identifies an event wherever it is: in a log, at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
-    /// Who made it.
+    /// The producer that made it.
     pub producer: u32,
-    /// Which life of its producer this was.
+    /// The incarnation of the producer.
     pub incarnation: u32,
-    /// Its number in that life.
+    /// Its number in that incarnation.
     pub seq: u64,
 }
 

@@ -1,28 +1,27 @@
-//! The error a handler may return: any error, by `?`, as with `anyhow`.
-//! It does not implement `std::error::Error` itself: that is what lets `From` take every error.
+//! The error that a handler may return: any error, by `?`, as with `anyhow`.
+//! It does not implement `std::error::Error` itself, so that `From` can take every error.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// Whatever went wrong in a handler, a factory or a program's `build`.
+/// An error of a handler, a factory or a program's `build`.
 pub struct Error(Box<dyn StdError + Send + Sync + 'static>);
 
-/// What an error says of another try, where the plan would make one.
+/// The advice of an error about retries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Nothing: it is tried again as the plan says.
+    /// The event is retried as the plan says.
     #[default]
     Usual,
-    /// No other try would do better: the event fails at once.
+    /// The error is permanent: the event fails at once, without a retry.
     Permanent,
-    /// It is tried again after this wait, rather than the plan's; never after more than the plan's
-    /// longest.
+    /// The event is retried after this wait instead of the plan's, up to the plan's longest wait.
     After(Duration),
 }
 
-/// An error with advice. Inside of the box, so that `Result` stays as small as it is.
+/// An error with advice. Inside the box, so that `Result` stays as small as it is.
 #[derive(Debug)]
 struct Advised {
     error: Box<dyn StdError + Send + Sync + 'static>,
@@ -41,13 +40,12 @@ impl StdError for Advised {}
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error that is only a message.
+    /// Creates an error from a message.
     pub fn msg(message: impl fmt::Display) -> Self {
         Error(message.to_string().into())
     }
 
-    /// An error that no other try would mend, such as a line that cannot be parsed: a plan's `retry`
-    /// skips it.
+    /// Creates a permanent error, such as for a line that cannot be parsed: the event is not retried.
     ///
     /// ```
     /// # use comporta_model::error::{Error, Result};
@@ -60,8 +58,8 @@ impl Error {
         error.into().advised(Advice::Permanent)
     }
 
-    /// An error that says how long to wait before the next try, as a service that is busy does. The
-    /// plan still says how often an event is tried, and the longest wait.
+    /// Creates an error that sets the wait before the next try, as for a service that is busy. The number of
+    /// tries and the longest wait are still the plan's.
     pub fn retry_after(error: impl Into<Error>, wait: Duration) -> Self {
         error.into().advised(Advice::After(wait))
     }
@@ -70,7 +68,7 @@ impl Error {
         Error(Box::new(Advised { error: self.into_inner(), advice }))
     }
 
-    /// Returns what the error says of another try.
+    /// Returns the advice of the error about retries.
     #[must_use]
     pub fn advice(&self) -> Advice {
         self.0.downcast_ref::<Advised>().map_or(Advice::Usual, |advised| advised.advice)
@@ -87,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Returns what caused the error inside, as [`std::error::Error::source`] does.
+    /// Returns the cause of the error inside, as [`std::error::Error::source`] does.
     #[must_use]
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.inner().source()
@@ -137,7 +135,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What a handler may return: `()`, or a `Result<(), E>` of any error.
+/// The return type of a handler: `()`, or a `Result<(), E>` with any error.
 #[diagnostic::on_unimplemented(
     message = "a handler cannot return `{Self}`",
     label = "this returns `{Self}`",
@@ -145,7 +143,7 @@ impl fmt::Debug for Error {
     note = "handlers are not async: send what a task produces into an input (`App::input`, `Sender::send_async`), or make a source of a stream (`sources::stream`)"
 )]
 pub trait Outcome {
-    /// The one form the runtime looks at.
+    /// Converts it into a `Result`.
     #[doc(hidden)]
     fn into_result(self) -> Result;
 }

@@ -1,5 +1,5 @@
-//! An event as a handler sees it (`Ev`), or keeps it (`Held`), and what the events of a chunk share
-//! (`Meta`). What is owed for an event is in `ack`, what each carries of its own in `column`.
+//! An event as a handler borrows it (`Ev`) or keeps it (`Held`), and the data that the events of a chunk
+//! share (`Meta`). Obligations are in `ack`, data of single events in `column`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,8 +12,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::ack::{AckGroup, Obligation};
 use crate::column::Duty;
 
-/// What `connect` asks of an event, so that any plan may separate the two stages or make the
-/// queue between them durable. `connect_local` asks for `Send` only.
+/// The bound of `connect` on events, so that a plan may separate the two stages or make the queue between
+/// them durable. `connect_local` requires only `Send`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel on every connector",
     note = "`connect` asks for serde's `Serialize` and `Deserialize`, `Clone` and `Send`; `connect_local` asks for `Send` only, and keeps the two stages in one process"
@@ -30,19 +30,19 @@ impl Time {
     /// The start of the program.
     pub const ZERO: Time = Time(0);
 
-    /// The moment `ns` nanoseconds after the start.
+    /// Returns the moment `ns` nanoseconds after the start.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Time(ns)
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// Returns the time from `earlier` until this moment, or zero if `earlier` is later.
     #[must_use]
     pub const fn duration_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -56,8 +56,8 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// An event lent to a handler: read it through the reference, or [`take`](Ev::take) it to move it on.
-/// The runtime still has what was not taken, and can retry it or set it aside.
+/// An event borrowed by a handler. Read it through the reference, or [`take`](Ev::take) it to own it. The
+/// runtime can retry and keep an event that was not taken.
 pub struct Ev<'a, T> {
     slot: &'a mut Option<T>,
     origin: Option<&'a Origin>,
@@ -82,8 +82,8 @@ impl Origin {
     }
 }
 
-/// An event that a handler keeps beyond its call, together with what is owed for it: whoever waits for the
-/// event waits until what is made of it has been handled too.
+/// An event that a handler keeps beyond its call, together with its obligation: a source that waits for the
+/// event waits until its results have been handled too.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::{ack::Obligation, error::Result, event::{Ev, Held}, port::Out, stage::{Cx, Stage}}; }
@@ -117,14 +117,17 @@ impl Origin {
 pub struct Held<T> {
     /// The event.
     pub event: T,
-    /// What is owed for it.
+    /// Its obligation.
     pub obligation: Obligation,
 }
 
 const LENT: &str = "an event is lent only while its slot holds one, and `take` consumes the loan";
 
 impl<'a, T> Ev<'a, T> {
-    /// Lends what `slot` holds. Panics if it is empty.
+    /// Borrows the event in `slot`.
+    ///
+    /// # Panics
+    /// Panics if `slot` is empty.
     #[inline]
     #[must_use]
     pub fn lend(slot: &'a mut Option<T>) -> Self {
@@ -138,19 +141,18 @@ impl<'a, T> Ev<'a, T> {
         Ev { origin: Some(origin), ..Ev::lend(slot) }
     }
 
-    /// Moves the event out. If the handler fails afterwards the event itself can be neither
-    /// retried nor replayed, unless the stage says [`retain`](crate::graph::StageSpec::retain).
+    /// Moves the event out. If the handler fails afterwards, the event can be neither retried nor replayed,
+    /// unless the stage is declared with [`retain`](crate::graph::StageSpec::retain).
     #[inline]
     #[must_use]
     pub fn take(self) -> T {
         self.slot.take().expect(LENT)
     }
 
-    /// Moves the event out, as [`take`](Self::take) does, together with what is owed for it: a source that
-    /// waits for the event to be acknowledged waits until the obligation is
-    /// [settled](crate::ack::Obligation::settle), and until what it was
-    /// [carried on](crate::port::Out::send_for) to has been handled. A held event that is dropped has
-    /// failed.
+    /// Moves the event out, as [`take`](Self::take) does, together with its obligation. A source that waits
+    /// for acknowledgement waits until the obligation is [settled](crate::ack::Obligation::settle), or the
+    /// events that it was [sent on](crate::port::Out::send_for) with have been handled. A held event that
+    /// is dropped counts as failed.
     #[inline]
     #[must_use]
     pub fn hold(self) -> Held<T> {
@@ -187,18 +189,17 @@ impl<T: fmt::Display> fmt::Display for Ev<'_, T> {
     }
 }
 
-/// What the events of a chunk share.
+/// The data that the events of a chunk share.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// When the oldest of them entered the program.
     pub ingress: Time,
     /// When the oldest of them came to the queue they are in.
     pub enqueued: Time,
-    /// What is owed for each of them, unless a column says it of each.
+    /// The deadline and acknowledgement of each of them, unless a column has them for each.
     pub duty: Duty,
-    /// How much they matter: the higher, the longer a stage whose admission looks at it lets them
-    /// in. What they lead to has the same. 0 where nothing is said; 255 is what stages send when
-    /// they finish.
+    /// How important they are to admission controllers, from 0 (the default) to 255. Events that they
+    /// lead to have the same tier; events that a stage sends in `finish` have 255.
     pub tier: u8,
     /// The worker that sent them, and so has them in its cache; 0 if none. Only a hint.
     pub home: u32,
@@ -209,7 +210,7 @@ impl Meta {
     /// a latency computed from a chunk's one ingress time.
     pub const INGRESS_SPREAD_NS: u64 = 100_000;
 
-    /// The same where somebody decides by how long events have waited: there, a wait of half a
+    /// The same for a queue with an admission controller, which decides by waiting times: there, a wait of half a
     /// service time counts, and service may take ten microseconds.
     pub const GUARDED_SPREAD_NS: u64 = 5_000;
 

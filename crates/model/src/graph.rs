@@ -1,5 +1,5 @@
 //! The graph: stages joined by connectors, as data. It is checked before anything runs.
-//! `Graph::check` gives every fault at once, or the `Topology` the runtime builds on.
+//! `Graph::check` returns every fault at once, or the `Topology` that the runtime builds on.
 //! Long because of its tests.
 
 use std::collections::{HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many characters the name of a program or a stage may have.
+/// The most characters of the name of a program or a stage.
 pub const NAME_MAX: usize = 128;
 /// How many characters of a longer one a message shows.
 const NAME_BEGIN: usize = 32;
@@ -17,21 +17,21 @@ const NAME_BEGIN: usize = 32;
 pub struct StageId(pub u32);
 
 impl StageId {
-    /// As an index.
+    /// Returns the number as an index.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What feeds a stage.
+/// The kind of a stage, by what feeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is pulled by the runtime.
+    /// The runtime pulls it.
     Source,
-    /// A handle outside of the graph pushes into it.
+    /// A handle outside the graph sends into it.
     Input,
-    /// Its queue.
+    /// It has a queue.
     Stage,
 }
 
@@ -46,18 +46,18 @@ pub struct StageSpec {
     pub takes: &'static str,
     /// Its output ports.
     pub ports: &'static [&'static str],
-    /// One instance only: its events are serialised.
+    /// Whether it has one instance under every plan.
     pub stateful: bool,
-    /// Many instances, but what they send leaves in the order the events came.
+    /// Whether its results leave in the order in which its events arrived, however many instances it has.
     pub ordered: bool,
-    /// It gets one event at the start.
+    /// Whether its queue has an event when the program starts.
     pub autostart: bool,
-    /// A copy of each event is kept while it is handled, so that one that was taken can still be
-    /// retried and replayed.
+    /// Whether a copy of each event is kept while it is handled, so that an event that was taken can still
+    /// be retried and replayed.
     pub retain: bool,
-    /// It is handed events in groups: at most so many, or as many as came in so much time.
+    /// The size of its groups and the longest wait for one, if it handles events in groups.
     pub batched: Option<(usize, Duration)>,
-    /// It does something to the world outside: what repeats a run must not repeat that unasked.
+    /// Whether it has side effects, which must not be repeated unless that is allowed.
     pub effects: bool,
     /// Its handlers wait without holding a thread.
     pub waits: bool,
@@ -66,7 +66,7 @@ pub struct StageSpec {
 }
 
 impl StageSpec {
-    /// A stage of which nothing special is declared.
+    /// Creates a stage without special properties.
     #[must_use]
     pub fn new(
         name: impl Into<Arc<str>>,
@@ -94,29 +94,28 @@ impl StageSpec {
 /// How a connector chooses among its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// It has one end.
+    /// The connector has one end.
     One,
     /// Each end in turn.
     RoundRobin,
-    /// By a key of the event: equal keys, same end.
+    /// By a key of the event: events with equal keys go to the same end.
     ByKey,
 }
 
-/// What joins an output port to the queues of stages. A port with several connectors sends a copy
-/// through each.
+/// Joins an output port to the queues of stages. A port with several connectors sends a copy through each.
 #[derive(Clone, Debug)]
 pub struct Connector {
     /// The stage that sends.
     pub from: StageId,
-    /// Through which of its ports.
+    /// The number of its port.
     pub port: usize,
     /// The stages that receive.
     pub to: Vec<StageId>,
-    /// How one of them is chosen.
+    /// How one of these is chosen.
     pub route: Route,
-    /// The events cannot leave the process.
+    /// Whether the events cannot leave the process.
     pub local: bool,
-    /// There may be another with one end, of the same port and to the same stage.
+    /// Whether there may be another connector from the same port to the same stage.
     pub again: bool,
 }
 
@@ -131,7 +130,7 @@ pub struct Graph {
     pub connectors: Vec<Connector>,
     /// Mistakes seen while it was built, reported by [`check`](Self::check).
     pub faults: Vec<GraphFault>,
-    /// What was seen while it was built, works, and may surprise.
+    /// Warnings noted while it was built.
     pub warnings: Vec<GraphWarning>,
 }
 
@@ -145,13 +144,13 @@ pub enum GraphFault {
         /// The program.
         app: Arc<str>,
     },
-    /// A name that nothing could show.
+    /// The name of the program contains a control character.
     #[error("{name:?} cannot be the name of a program: it contains a control character")]
     BadAppName {
         /// The name.
         name: Arc<str>,
     },
-    /// Nothing starts it.
+    /// Nothing starts the program.
     #[error(
         "nothing starts the program `{app}`: it has no source, no input and no autostart stage"
     )]
@@ -159,7 +158,7 @@ pub enum GraphFault {
         /// The program.
         app: Arc<str>,
     },
-    /// Two stages of one name.
+    /// Two stages have the same name.
     #[error("two stages are called `{name}`: every name is used once")]
     SameName {
         /// The name.
@@ -171,7 +170,7 @@ pub enum GraphFault {
         /// The stage.
         name: Arc<str>,
     },
-    /// A name that plans and commands could not spell.
+    /// A name has characters that are not allowed.
     #[error(
         "`{name}` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one"
     )]
@@ -179,7 +178,7 @@ pub enum GraphFault {
         /// The name.
         name: Arc<str>,
     },
-    /// A name that is too long to be shown.
+    /// A name is too long.
     #[error("the name `{begin}...` has {length} characters: use at most {NAME_MAX}")]
     LongName {
         /// How it begins.
@@ -187,7 +186,7 @@ pub enum GraphFault {
         /// Its length.
         length: usize,
     },
-    /// A name that means something else in the sets of stages of a plan.
+    /// A name is reserved in the sets of stages of a plan.
     #[error(
         "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
     )]
@@ -207,7 +206,7 @@ pub enum GraphFault {
         /// The port, as `stage.port`.
         from: String,
     },
-    /// Everything would be sent there twice.
+    /// A port is connected to a stage twice.
     #[error(
         "`{from}` is connected to `{to}` twice, so that every event would arrive there twice: connect it once, or use `connect_again` if that is meant"
     )]
@@ -217,13 +216,13 @@ pub enum GraphFault {
         /// The stage.
         to: Arc<str>,
     },
-    /// A handle of another app.
+    /// A handle of another app was used.
     #[error("a handle of another app was used in `{app}`: connect only stages of one app")]
     Foreign {
         /// The program.
         app: Arc<str>,
     },
-    /// Copies of what cannot be copied.
+    /// Events would have to be copied that cannot be.
     #[error(
         "`{from}` is connected {times} times, so its events are copied, but all its connectors are local and none says how: use `connect` for one of them, or one connector with several ends"
     )]
@@ -233,7 +232,7 @@ pub enum GraphFault {
         /// How often.
         times: usize,
     },
-    /// Contradicting properties.
+    /// Two properties of a stage contradict each other.
     #[error("the stage `{name}` is {a} and {b}: {why}")]
     Contradiction {
         /// The stage.
@@ -245,7 +244,7 @@ pub enum GraphFault {
         /// Why not both.
         why: &'static str,
     },
-    /// A batch of nothing.
+    /// A batch has no events.
     #[error("the stage `{name}` is batched by 0 events: use at least 1")]
     EmptyBatch {
         /// The stage.
@@ -253,15 +252,15 @@ pub enum GraphFault {
     },
 }
 
-/// Something in a graph that works but may surprise.
+/// A part of a graph that works but may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphWarning {
-    /// Events may go round.
+    /// These stages form a cycle.
     Cycle(Vec<Arc<str>>),
-    /// What is sent there is discarded and counted.
+    /// A port is not connected: events sent through it are discarded and counted.
     Unconnected(String),
-    /// `flat_map` over a `Result` drops its errors.
+    /// A `flat_map` over a `Result` drops the errors.
     FlatMapOfResult(Arc<str>),
 }
 
@@ -284,22 +283,22 @@ impl fmt::Display for GraphWarning {
     }
 }
 
-/// What a valid graph looks like to the runtime.
+/// The structure of a valid graph.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Topology {
     /// For each stage, its component: stages that reach each other share one.
     pub component: Vec<usize>,
-    /// For each component, whether events can go round in it.
+    /// For each component, whether it is a cycle.
     pub cyclic: Vec<bool>,
-    /// For each stage, the greatest number of hops from a start.
+    /// For each stage, the greatest number of hops from a source, an input or an autostart stage.
     pub depth: Vec<u32>,
-    /// What may surprise.
+    /// Warnings about the graph.
     pub warnings: Vec<GraphWarning>,
 }
 
 impl Graph {
-    /// `stage.port`, or only `stage` where there is one port.
+    /// Returns the name of a port: `stage.port`, or `stage` if there is only one.
     #[must_use]
     pub fn port_name(&self, stage: StageId, port: usize) -> String {
         let spec = &self.stages[stage.index()];
@@ -309,17 +308,17 @@ impl Graph {
         }
     }
 
-    /// The stage of that name.
+    /// Returns the stage with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<StageId> {
         let at = self.stages.iter().position(|stage| &*stage.name == name)?;
         u32::try_from(at).ok().map(StageId)
     }
 
-    /// Everything wrong with the graph, or its topology. `copies` returns whether a port's events can be copied.
+    /// Checks the graph and returns its topology. `copies` returns whether the events of a port can be copied.
     ///
     /// # Errors
-    /// All the mistakes found, in the order in which the program made them.
+    /// Returns all mistakes, in the order in which the program made them.
     pub fn check(
         &self,
         copies: impl Fn(StageId, usize) -> bool,

@@ -1,11 +1,11 @@
 //! Comporta's vocabulary, in the order in which a program meets it.
 //!
-//! | module | what it names |
+//! | module | contents |
 //! |---|---|
-//! | [`error`] | the error a handler may return, and what counts as an outcome |
-//! | [`event`] | an event lent to a handler, or held by it; what the events of a chunk share |
-//! | [`ack`] | who waits for events: acknowledgement groups, obligations |
-//! | [`mod@column`] | what each event of a chunk carries of its own |
+//! | [`error`] | the error that a handler may return |
+//! | [`event`] | an event borrowed or held by a handler; data shared by the events of a chunk |
+//! | [`ack`] | acknowledgement groups and obligations |
+//! | [`mod@column`] | data of single events of a chunk |
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |

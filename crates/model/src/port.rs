@@ -1,7 +1,7 @@
-//! Output ports: where a stage sends, without knowing to whom.
+//! Output ports, through which a stage sends without knowing its receivers.
 //! `Out<T>` is a stage's only port, or a field of a struct with `#[derive(Ports)]`.
-//! It collects what one visit emits; the runtime hands it on when the visit ends, and withdraws
-//! what a failed event had emitted.
+//! It collects the events of one visit; the runtime hands them on when the visit ends, and withdraws those
+//! of an event that failed.
 //! Long because a port, its handle and the structs of ports are read together.
 //! Invariant: events before `mark` belong to events already handled; those after it can be withdrawn.
 
@@ -16,7 +16,7 @@ use crate::chunk::{Slots, chunk_capacity};
 use crate::column::{Column, Columns, Duty};
 use crate::graph::StageId;
 
-/// One output port: collects what a handler sends.
+/// An output port: collects the events that a handler sends.
 pub struct Out<T> {
     filling: Slots<T>,
     filled: Vec<Slots<T>>,
@@ -82,8 +82,8 @@ impl<T> Default for Out<T> {
 }
 
 impl<T> Out<T> {
-    /// Sends an event. It never fails: what does not fit waits for room, or is shed and counted,
-    /// as the plan says of the queue it goes to.
+    /// Sends an event. This never fails: an event that finds no room waits for it, or is shed and counted,
+    /// as the plan says.
     #[inline]
     pub fn send(&mut self, event: T) {
         if self.turns.is_some() {
@@ -95,11 +95,11 @@ impl<T> Out<T> {
         self.filling.push(Some(event));
     }
 
-    /// Sends an event that was made of what a handler [held](crate::event::Ev::hold): whoever waits for that
-    /// waits for this too. Its deadline is that of the event that is being handled.
+    /// Sends an event that was made of [held](crate::event::Ev::hold) events: their sources wait until it has
+    /// been handled. Its deadline is that of the event being handled.
     ///
-    /// If the handler fails afterwards, the event is withdrawn, and all that the obligation covers has
-    /// failed, whether or not the handler is tried again.
+    /// If the handler fails afterwards, the event is withdrawn, and the events that the obligation covers
+    /// have failed, whether or not the handler is retried.
     pub fn send_for(&mut self, obligation: Obligation, event: T) {
         if !self.flooded {
             self.held.push((self.len(), obligation));
@@ -107,13 +107,14 @@ impl<T> Out<T> {
         self.send(event);
     }
 
-    /// Sends an event if there is room for it now, else gives it back.
+    /// Sends an event if there is room for it now.
     ///
-    /// Of a queue under `reject`, places are set aside for a visit by what the last ones sent: one
-    /// that suddenly sends more may get some back although there is room.
+    /// The room is read once, when a visit begins, and is not reserved. So an event may be returned although
+    /// room was made since, and an event that was sent may find the room taken: it then waits, or is shed,
+    /// as with [`send`](Self::send).
     ///
     /// # Errors
-    /// The event, when a queue that would receive it has no room.
+    /// Returns the event if a queue that would receive it has no room.
     #[inline]
     pub fn try_send(&mut self, event: T) -> std::result::Result<(), T> {
         if self.len() >= self.room {
@@ -124,7 +125,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Sends up to `max` events of an iterator. Returns how many there were.
+    /// Sends up to `max` events of an iterator. Returns how many were sent.
     #[inline]
     pub fn send_all(&mut self, events: &mut impl Iterator<Item = T>, max: usize) -> usize {
         let mut sent = 0; // not by `len`: what an event sends beyond `emit_max` is not kept
@@ -150,21 +151,21 @@ impl<T> Out<T> {
         }
     }
 
-    /// Events sent and not yet handed on.
+    /// Returns the number of events sent and not yet handed on.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.filled_len + self.filling.len()
     }
 
-    /// Whether nothing was sent.
+    /// Returns `true` if no event was sent.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes out everything sent, in order: for trying a handler without a runtime.
+    /// Removes all events sent, in order, for tests of a handler without a runtime.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         let (filled, filling) = self.take();
         filled.into_iter().chain([filling]).flatten().flatten()
@@ -205,7 +206,7 @@ impl<T> Out<T> {
     }
 }
 
-/// What the runtime does with a port; not for handlers.
+/// Methods for the runtime, not for handlers.
 #[doc(hidden)]
 impl<T> Out<T> {
     /// A port that is one of several.
@@ -533,7 +534,7 @@ pub fn in_turn(
     runs.into_iter().for_each(|(_, port, n)| append(port, n));
 }
 
-/// A stage of one particular app; what keeps handles of two apps apart.
+/// A stage of a particular app, so that handles of two apps are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StageKey {
     /// Which app.
@@ -585,7 +586,7 @@ impl<T> fmt::Debug for Port<T> {
     }
 }
 
-/// What an event can be taken from: a port, or a stage that has just one.
+/// A connector can start here: a port, or a stage with exactly one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not send `{T}`",
     note = "the start of a connector is a port (`stage.port`) or a stage with one port, and must carry what its end takes"
@@ -601,7 +602,7 @@ impl<T> AsPort<T> for Port<T> {
     }
 }
 
-/// What an event can be sent to: a stage that takes it.
+/// A connector can end here: a stage that takes `T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not take `{T}`",
     note = "the end of a connector is a stage whose `In` is what the port carries"

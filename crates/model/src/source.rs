@@ -1,5 +1,5 @@
-//! A source: where events come from. The runtime pulls it when there is room downstream, so a
-//! source never runs ahead of its program; one that must wait says until when.
+//! A source of events. The runtime pulls it when there is room downstream, so that a source never runs
+//! ahead of its program; a source without events returns how long to wait.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,51 +9,50 @@ use crate::error::{Error, Result};
 use crate::event::Time;
 use crate::port::Out;
 
-/// What a pull left behind.
+/// What follows a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// There may be more at once.
+    /// The source may have more events now.
     More,
-    /// Nothing before this much time has passed.
+    /// The source has no events before this time has passed.
     After(Duration),
-    /// Nothing until a group has settled.
+    /// The source has no events until a group has settled.
     AfterAck,
-    /// Nothing ever again.
+    /// The source has ended.
     End,
 }
 
-/// Where events come from.
+/// A source of events.
 pub trait Source: Send + 'static {
-    /// What it gives.
+    /// The type of its events.
     type Item: Send + 'static;
 
-    /// Whether [`settled`](Self::settled) is wanted. Each pull is then a group of its own.
+    /// Whether [`settled`](Self::settled) is called. Each pull is then a group.
     const ACKNOWLEDGED: bool = false;
 
-    /// Sends at most `demand.events` events to `out` and says what is left. One call should not
-    /// block: it holds a worker.
+    /// Sends at most `demand.events` events to `out`. Returns what follows. A call should not block, since it
+    /// occupies a worker.
     ///
     /// # Errors
-    /// Whatever keeps the source from going on: it ends, and the run reports it.
+    /// An error ends the source, and the run reports it.
     fn pull(&mut self, out: &mut Out<Self::Item>, demand: Demand) -> Result<Pull>;
 
-    /// All that the events of one pull led to has settled; a pull that sent none is not reported.
-    /// `settled.group` is the number that
-    /// [`Demand::group`] had in that pull.
+    /// Called when everything that the events of one pull led to has settled; not for a pull that sent
+    /// none. `settled.group` is the [`Demand::group`] of that pull.
     fn settled(&mut self, settled: Settled) {
         let _ = settled;
     }
 }
 
-/// What the runtime asks of a pull.
+/// The request of the runtime to a pull.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Demand {
-    /// Events wanted at most.
+    /// The most events to send.
     pub events: usize,
     /// The time now.
     pub now: Time,
-    /// The number of the acknowledgement group this pull's events belong to.
+    /// The number of the acknowledgement group of this pull.
     pub group: u64,
 }
 
@@ -65,7 +64,7 @@ impl Demand {
     }
 }
 
-/// Every iterator is a source.
+/// An iterator as a source.
 pub struct Iter<I>(I);
 
 impl<I> Iter<I> {
@@ -97,8 +96,7 @@ where
     }
 }
 
-/// What a program may return when asked to open a source: a [`Source`], any iterator, or a
-/// `Result` of either. `Marker` is inferred.
+/// Conversion into a source: a [`Source`], any iterator, or a `Result` of either. `Marker` is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no source of events",
     note = "return an iterator, a `Source`, or a `Result` of one"
@@ -106,10 +104,10 @@ where
 pub trait IntoSource<Marker> {
     /// The source it becomes.
     type Source: Source;
-    /// Becomes a source.
+    /// Converts it into a source.
     ///
     /// # Errors
-    /// Whatever kept it from being opened.
+    /// Returns an error if the source cannot be opened.
     fn into_source(self) -> Result<Self::Source>;
 }
 

@@ -24,7 +24,7 @@ use crate::port::{Out, Ports};
 /// # mod comporta { pub use comporta_model::{error::Result, event::Ev, port::Out, stage::{Cx, Stage}}; }
 /// use comporta::{Cx, Ev, Out, Result, Stage};
 ///
-/// /// Sends on what differs from the event before.
+/// /// Sends on the readings that differ from the one before.
 /// #[derive(Clone, Default)]
 /// struct Changes {
 ///     last: Option<u64>,
@@ -43,54 +43,54 @@ use crate::port::{Out, Ports};
 /// }
 /// ```
 ///
-/// `app.stage("changes", Changes::default()).stateful()` makes it a stage of a program. Without
-/// `stateful` a plan may run several instances, each a copy with a `last` of its own.
+/// `app.stage("changes", Changes::default()).stateful()` adds it to a program. Without `stateful`, a plan may
+/// run several instances, each a clone with its own `last`.
 pub trait Stage: Send + 'static {
-    /// What it takes.
+    /// The type of its events.
     type In: Send + 'static;
     /// Where it sends: `()`, `Out<T>`, or a struct with `#[derive(Ports)]`.
     type Ports: Ports;
 
-    /// Whether its state must see all events: then it has one instance, whatever the plan says, as
-    /// if its program had said `stateful` of it. For types that make no sense otherwise.
+    /// Whether its state must see all events: the stage then has one instance under every plan, as if it
+    /// were declared `stateful`. For types that make no sense otherwise.
     const STATEFUL: bool = false;
 
-    /// Whether it always takes its events, as closures do: a plan that has them tried again then has
-    /// copies kept, where the events can be copied.
+    /// Whether it always takes its events, as closures do. A plan that retries them then keeps copies, if
+    /// the events can be copied.
     const TAKES: bool = false;
 
-    /// Whether it bounds by itself what one event makes it send, as windows do: what it gathered must
-    /// not be lost to `emit_max`, which then does not hold.
+    /// Whether it bounds by itself how many events it sends for one event, as windows do. `emit_max` then
+    /// does not apply, so that gathered events are not lost to it.
     #[doc(hidden)]
     const BOUNDS_ITSELF: bool = false;
 
-    /// Before the first event of an instance. An error keeps the program from starting.
+    /// Called before the first event of an instance.
     ///
     /// # Errors
-    /// Whatever keeps this instance from working.
+    /// An error keeps the program from starting.
     fn init(&mut self, cx: &Cx) -> Result {
         let _ = cx;
         Ok(())
     }
 
-    /// One event. A panic or an error costs this event only: what it sent is withdrawn, and it
-    /// is retried or set aside with the reason.
+    /// Handles an event. A panic or an error costs this event only: what the call sent is withdrawn, and the
+    /// event is retried, or kept with the reason.
     ///
     /// # Errors
-    /// Whatever keeps this event from being handled.
+    /// An error fails the event.
     fn handle(&mut self, event: Ev<'_, Self::In>, out: &mut Self::Ports, cx: &Cx) -> Result;
 
-    /// After the last event of an instance: everything that could send to it has ended.
+    /// Called after the last event of an instance, when everything that could send to it has ended.
     ///
     /// # Errors
-    /// Whatever keeps this instance from finishing; reported, and nothing else stops.
+    /// An error is reported as a problem of the run; the other stages go on.
     fn finish(&mut self, out: &mut Self::Ports, cx: &Cx) -> Result {
         let _ = (out, cx);
         Ok(())
     }
 
-    /// The same stage, taking `Vec<T>`, handed the events `T` of its queue in groups of `events`,
-    /// or of as many as came within `wait` of the first.
+    /// Makes a stage that takes `Vec<T>` handle the events `T` of its queue in groups of `events`, or of those
+    /// that arrived within `wait` of the first.
     fn batched(self, events: usize, wait: Duration) -> Batched<Self>
     where
         Self: Sized,
@@ -99,7 +99,7 @@ pub trait Stage: Send + 'static {
     }
 }
 
-/// What the runtime offers to a handler; behind [`Cx`].
+/// The services of the runtime behind [`Cx`].
 pub trait Host: Send + Sync {
     /// The clock; virtual in tests.
     fn now(&self) -> Time;
@@ -147,50 +147,50 @@ impl Cx {
         }
     }
 
-    /// The time now; virtual under test. A read costs some tens of nanoseconds.
+    /// Returns the time, which is virtual in tests. A read costs some tens of nanoseconds.
     #[must_use]
     pub fn now(&self) -> Time {
         self.shared.host.now()
     }
 
-    /// The name of the stage.
+    /// Returns the name of the stage.
     #[must_use]
     pub fn stage(&self) -> &str {
         &self.shared.stage
     }
 
-    /// The number of the instance, from 0.
+    /// Returns the number of the instance, from 0.
     #[must_use]
     pub fn instance(&self) -> usize {
         self.instance
     }
 
-    /// Which try at this event this is, from 1.
+    /// Returns the number of the attempt at this event, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt.get()
     }
 
-    /// When the event, or the one it descends from, entered the program.
+    /// Returns when the event, or the one that it descends from, entered the program.
     #[must_use]
     pub fn ingress(&self) -> Time {
         self.origin.ingress.get()
     }
 
-    /// When the event stops being of use, if ever.
+    /// Returns the deadline of the event, if it has one.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.origin.deadline.get()
     }
 
-    /// How much the event matters to admission: the higher, the more.
+    /// Returns how important the event is to admission controllers, from 0 to 255.
     #[must_use]
     pub fn tier(&self) -> u8 {
         self.origin.tier.get()
     }
 
-    /// Ends the program: nothing new is handled, what is queued is cancelled, and `result` is
-    /// what the run returns.
+    /// Ends the program: no further event is handled, queued events are cancelled, and `result` is kept for
+    /// `Summary::take_result`.
     pub fn quit<R: Any + Send>(&self, result: R) {
         self.quitting.set(true);
         self.shared.host.quit(Box::new(result));
@@ -267,7 +267,7 @@ impl fmt::Debug for Cx {
     }
 }
 
-/// What can be made a handler. `Marker` is inferred; it keeps the kinds apart.
+/// Conversion into a handler. `Marker` is inferred; it keeps the kinds apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stage",
     note = "implement `Stage` for it, or use a closure `|event: In, out: &mut Out<T>| ...` with its types written out"
@@ -275,11 +275,11 @@ impl fmt::Debug for Cx {
 pub trait IntoStage<Marker>: Send + 'static {
     /// The handler it becomes.
     type Handler: Handler;
-    /// Becomes a handler.
+    /// Converts it into a handler.
     fn into_handler(self) -> Self::Handler;
 }
 
-/// What the runtime calls: a stage as it is handed events, one at a time or in groups.
+/// The interface of a stage to the runtime, for stages of single events and of groups.
 pub trait Handler: Send + 'static {
     /// What its queue holds.
     type Item: Send + 'static;
@@ -389,8 +389,8 @@ impl<S: Stage> IntoStage<IsStage> for S {
     }
 }
 
-/// A stage that takes `Vec<T>`, handed the events `T` of its queue in groups. While a group
-/// gathers, its events are still queued: they are counted, bounded and acknowledged as such.
+/// A stage that takes `Vec<T>` and handles the events `T` of its queue in groups. While a group gathers, its
+/// events are still queued: they are counted, bounded and acknowledged as such.
 #[derive(Clone, Debug)]
 pub struct Batched<S> {
     stage: S,
@@ -398,8 +398,8 @@ pub struct Batched<S> {
     wait: Duration,
 }
 
-/// Hands `stage`, which takes `Vec<T>`, groups of `events` events, or of as many as came within
-/// `wait` of the first.
+/// Makes `stage`, which takes `Vec<T>`, handle its events in groups of `events`, or of those that arrived
+/// within `wait` of the first.
 pub fn batched<S>(events: usize, wait: Duration, stage: S) -> Batched<S> {
     Batched { stage, events, wait }
 }

@@ -1,36 +1,36 @@
-//! What a strategy may do, and why it did.
+//! The actions of a strategy, and their reasons.
 
 use std::fmt;
 
 use crate::view::{NodeId, ReplicaId};
 
-/// What a strategy may do.
+/// An action of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
     /// Migrate a replica to another node.
     Migrate {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// Where it is.
+        /// Its node.
         from: NodeId,
-        /// Where it goes.
+        /// Its new node.
         to: NodeId,
     },
-    /// Ask for a node that stands by.
+    /// Request a node that stands by.
     AddNode(NodeId),
     /// Release a node on which nothing runs.
     ReleaseNode(NodeId),
 }
 
-/// Why: what was seen, which rule it met, what is expected to come of it.
+/// The reason of an action: the signal, the rule, and the expected effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What was seen, such as `s = 1.00, first of 3 candidates`.
+    /// The signal, such as `s = 1.00, first of 3 candidates`.
     pub signal: String,
-    /// The rule that it met.
+    /// The rule that the signal met.
     pub rule: String,
-    /// What is expected.
+    /// The expected effect.
     pub effect: String,
 }
 
@@ -43,8 +43,8 @@ impl fmt::Display for Reason {
 /// An action and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
 }

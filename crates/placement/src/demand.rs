@@ -1,7 +1,7 @@
-//! What a replica would use if nothing held it back.
+//! Demand: the usage of a replica if nothing held it back.
 //!
-//! A node that is full hides how much is wanted of it: its CPUs are busy, and that is all they can be. What an event
-//! costs is not hidden, nor how many arrive; their product is what the replica wants.
+//! The usage of a full node does not show how much is demanded of it: its CPUs cannot be more than busy. But the cost of
+//! an event and the number of arrivals are known, and their product is the demand.
 
 use crate::usage::Usage;
 use crate::view::{OperatorId, ReplicaView, Second, View};
@@ -11,17 +11,17 @@ const RECENT: usize = 3;
 /// Events of the last period from which on its cost per event is preferred to that of all time.
 const EVENTS_MIN: f64 = 20.0;
 
-/// What a replica wants.
+/// The demand of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Events a second.
     pub rate: f64,
-    /// What they take: cores and bytes a second. Memory is what the replica holds now.
+    /// The usage that they need: cores and bytes per second. Memory is what the replica holds now.
     pub usage: Usage,
 }
 
-/// The demand of every replica of a view, by its place. A replica that is silent demands nothing, because
-/// nobody knows what arrives there; neither does one of an operator of which no event was handled.
+/// Returns the demand of every replica of a view, by its place. It is zero for a silent replica, whose arrivals are
+/// unknown, and for replicas of an operator of which no event was handled.
 #[must_use]
 pub fn demands(view: &View) -> Vec<Demand> {
     let mut costs: std::collections::HashMap<OperatorId, (Usage, f64)> = Default::default();

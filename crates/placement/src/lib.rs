@@ -1,19 +1,19 @@
 //! Adaptive placement: which replica of which operator runs on which node.
 //!
 //! Nothing here knows threads, clocks or sockets. Nodes send control messages; a [`Monitor`] makes a
-//! [`View`] of them; a [`Strategy`] reads the view and drafts migrations in a [`Round`]; whoever runs the
+//! [`View`] of them; a [`Strategy`] reads the view and drafts migrations in a [`Round`]; the owner of the
 //! nodes carries the [`Decision`]s out. The simulator (`comporta-sim`) and a cluster use the same code.
 //!
 //! 1. `usage`: resources, and how much of each is used; `equal`, how amounts are compared.
 //! 2. `view`: what a strategy sees.
-//! 3. `monitor`: control messages become a view; `clock` brings clocks that differ together.
-//! 4. `decision`: what a strategy may do, and why it did.
+//! 3. `monitor`: control messages become a view; `clock` corrects for clocks that differ.
+//! 4. `decision`: the actions of a strategy, and their reasons.
 //! 5. `round`: migrations drafted one after another, each checked against those before it.
 //! 6. `worsening`: the signal, how much a replica's latency grew.
 //! 7. `target`: the rule by which a node may take a replica.
 //! 8. `demand`: what a replica would use if nothing held it back.
-//! 9. `strategies`: a file for each; `strategy`, what one is; `registry`, strategies by name.
-//! 10. `mock`: a cluster that is not there, to try strategies on.
+//! 9. `strategies`: a file for each; `strategy`, their trait; `registry`, strategies by name.
+//! 10. `mock`: a cluster for tests of strategies.
 //!
 //! The strategies `adaptive`, `random` and `none`, the signal and the rule are those of the
 //! dissertation *Escalonamento adaptativo para sistemas de processamento contínuo de eventos*

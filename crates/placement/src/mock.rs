@@ -1,4 +1,4 @@
-//! A cluster that is not there, to try strategies on: nodes and replicas are what a test says they are.
+//! A mock cluster for tests of strategies: a test sets its nodes and replicas.
 //!
 //! ```
 //! use comporta_placement::mock::Mock;
@@ -32,7 +32,7 @@ pub const CAPACITY: Capacity =
 /// Seconds of a mock's period.
 const SECONDS: usize = 10;
 
-/// A cluster that is not there.
+/// A mock cluster.
 #[derive(Clone, Debug)]
 pub struct Mock {
     /// What strategies see, but for what nodes use: that is what their replicas use, and their background.
@@ -42,7 +42,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Active nodes of these names. It is one hour past the start.
+    /// Creates a cluster of active nodes with these names, one hour after the start.
     #[must_use]
     pub fn new<const N: usize>(nodes: [&str; N]) -> Self {
         let node = |name: &str| NodeView {
@@ -68,7 +68,7 @@ impl Mock {
         }
     }
 
-    /// With a replica of an operator on a node. It has handled a hundred events in each second, and used nothing.
+    /// Adds a replica of an operator on a node. It has handled a hundred events in each second, and used nothing.
     #[must_use]
     pub fn replica(mut self, name: &str, operator: &str, node: &str) -> Self {
         let (operator, node) = (self.operator(operator), self.node(node));
@@ -93,7 +93,7 @@ impl Mock {
         self
     }
 
-    /// With so many events a second, of so many bytes, from each replica of an operator to each of another.
+    /// Adds a flow of events from each replica of an operator to each of another.
     #[must_use]
     pub fn flow(mut self, from: &str, to: &str, events_per_s: f64, event_bytes: f64) -> Self {
         let (from, to) = (self.operator(from), self.operator(to));
@@ -110,39 +110,39 @@ impl Mock {
         }))
     }
 
-    /// The node of that name.
+    /// Returns the node with this name.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     #[must_use]
     pub fn node(&self, name: &str) -> NodeId {
         let at = self.view.nodes.iter().position(|node| node.name == name);
         NodeId(at.unwrap_or_else(|| panic!("the mock has no node `{name}`")))
     }
 
-    /// The replica of that name.
+    /// Returns the replica with this name.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     #[must_use]
     pub fn id(&self, name: &str) -> ReplicaId {
         let at = self.view.replicas.iter().position(|replica| replica.name == name);
         ReplicaId(at.unwrap_or_else(|| panic!("the mock has no replica `{name}`")))
     }
 
-    /// The node of that name, to be changed.
+    /// Returns the node with this name, to change it.
     pub fn node_mut(&mut self, name: &str) -> &mut NodeView {
         let NodeId(at) = self.node(name);
         &mut self.view.nodes[at]
     }
 
-    /// The replica of that name, to be changed.
+    /// Returns the replica with this name, to change it.
     pub fn replica_mut(&mut self, name: &str) -> &mut ReplicaView {
         let ReplicaId(at) = self.id(name);
         &mut self.view.replicas[at]
     }
 
-    /// A replica has used so much of a resource in every second.
+    /// Sets the usage of a resource by a replica in every second.
     pub fn use_of(&mut self, replica: &str, resource: Resource, amount: f64) -> &mut Self {
         let replica = self.replica_mut(replica);
         for second in &mut replica.seconds {
@@ -154,12 +154,12 @@ impl Mock {
         self
     }
 
-    /// A replica has used so many cores.
+    /// Sets the cores that a replica uses.
     pub fn use_cpu(&mut self, replica: &str, cores: f64) -> &mut Self {
         self.use_of(replica, Resource::Cpu, cores)
     }
 
-    /// So many events a second arrived at a replica.
+    /// Sets the events per second that arrived at a replica.
     pub fn arrivals(&mut self, replica: &str, per_s: f64) -> &mut Self {
         for second in &mut self.replica_mut(replica).seconds {
             second.arrived = per_s;
@@ -167,10 +167,10 @@ impl Mock {
         self
     }
 
-    /// The latencies of a replica, the oldest first; seconds before them had none.
+    /// Sets the latencies of a replica, the oldest first; earlier seconds have none.
     ///
     /// # Panics
-    /// If there are more than the period has seconds.
+    /// Panics if there are more than the period has seconds.
     pub fn latencies(&mut self, replica: &str, latencies_ms: &[f64]) -> &mut Self {
         let seconds = &mut self.replica_mut(replica).seconds;
         let before = seconds.len().checked_sub(latencies_ms.len()).expect("as many as seconds");
@@ -180,15 +180,15 @@ impl Mock {
         self
     }
 
-    /// What others use on a node.
+    /// Sets the usage of a node by others.
     pub fn background(&mut self, node: &str, usage: Usage) -> &mut Self {
         let NodeId(at) = self.node(node);
         self.background[at] = usage;
         self
     }
 
-    /// What a strategy sees: nodes use what their replicas use, and their background. A node whose usage was set to
-    /// `None` stays silent.
+    /// Returns the view of a strategy: the usage of a node is that of its replicas and its background. A node whose
+    /// usage was set to `None` stays silent.
     #[must_use]
     pub fn seen(&self) -> View {
         let mut view = self.view.clone();
@@ -200,12 +200,12 @@ impl Mock {
         view
     }
 
-    /// What a strategy decides.
+    /// Returns the decisions of a strategy.
     pub fn decide(&self, strategy: &mut dyn Strategy) -> Vec<Decision> {
         decide(strategy, &self.seen())
     }
 
-    /// Decisions as text: `replica: from -> to`, `+node`, `-node`.
+    /// Returns decisions as text: `replica: from -> to`, `+node`, `-node`.
     #[must_use]
     pub fn migrations(&self, decisions: &[Decision]) -> Vec<String> {
         let node = |id: NodeId| self.view.nodes[id.0].name.as_str();

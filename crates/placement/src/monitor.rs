@@ -1,8 +1,8 @@
 //! Control messages become a view.
 //!
 //! Every replica sends one each second, and so does a node on which none runs. The monitor keeps those of the last
-//! period, adds up what was used per event, and notices who is silent: what nobody spoke for is not known, even if it
-//! is most likely idle. Clocks that differ are brought together (`clock`).
+//! period, adds up the usage per event, and notices silent nodes: the usage of a node without messages is unknown,
+//! even if it is most likely idle. `clock` corrects for clocks that differ.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,18 +29,18 @@ pub struct MeasuredLatency {
     pub events: f64,
 }
 
-/// What a replica reports of the last second.
+/// The report of a replica about the last second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlMessage {
-    /// Whose it is.
+    /// The replica.
     pub replica: ReplicaId,
-    /// Where it runs.
+    /// Its node.
     pub node: NodeId,
     /// When it was sent, by the clock of the node.
     pub stamp: Time,
-    /// How long events took, for each pair of clocks.
+    /// The latency of events, for each pair of clocks.
     pub latencies: Vec<MeasuredLatency>,
-    /// What the replica used.
+    /// The usage of the replica.
     pub usage: Usage,
     /// Events that arrived.
     pub arrived: f64,
@@ -50,20 +50,20 @@ pub struct ControlMessage {
     pub emitted: f64,
     /// Bytes that a migration would copy.
     pub state_bytes: f64,
-    /// What the node uses, in all.
+    /// The total usage of the node.
     pub node_usage: Usage,
     /// Each CPU of the node.
     pub cpus: Vec<Cpu>,
 }
 
-/// What a node on which no replica runs reports of the last second. Where some run, their messages report it.
+/// The report of a node without replicas about the last second. Otherwise the messages of its replicas report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMessage {
-    /// Whose it is.
+    /// The node.
     pub node: NodeId,
     /// When it was sent, by the clock of the node.
     pub stamp: Time,
-    /// What the node uses, in all.
+    /// Its total usage.
     pub usage: Usage,
     /// Each CPU of the node.
     pub cpus: Vec<Cpu>,
@@ -109,7 +109,7 @@ struct Replica {
     handled: f64,
 }
 
-/// Collects control messages, and makes views of them.
+/// Collects control messages and makes views of them.
 #[derive(Debug)]
 pub struct Monitor {
     period: Duration,
@@ -121,7 +121,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor of nothing, with rounds that are a period apart.
+    /// Creates a monitor without nodes, whose rounds are a period apart.
     #[must_use]
     pub fn new(period: Duration, network_latency: Duration) -> Self {
         Monitor {
@@ -154,18 +154,18 @@ impl Monitor {
         NodeId(self.nodes.len() - 1)
     }
 
-    /// Lets a node be released and asked for.
+    /// Makes a node elastic: it can be released and requested.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn set_elastic(&mut self, node: NodeId) {
         self.nodes[node.0].view.elastic = true;
     }
 
-    /// Keeps a node for what is pinned there.
+    /// Reserves a node for pinned replicas.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn set_reserved(&mut self, node: NodeId) {
         self.nodes[node.0].view.reserved = true;
     }
@@ -173,7 +173,7 @@ impl Monitor {
     /// Adds a replica of an operator. A pinned one is never migrated.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn add_replica(
         &mut self,
         name: impl Into<String>,
@@ -198,14 +198,14 @@ impl Monitor {
         ReplicaId(self.replicas.len() - 1)
     }
 
-    /// Connects two operators: a replica of the one sends its events, of so many bytes, to every
+    /// Connects two operators: each replica of the one sends its events, of `event_bytes` bytes, to every
     /// replica of the other.
     pub fn connect(&mut self, from: OperatorId, to: OperatorId, event_bytes: f64) {
         self.links.push(Link { from, to, event_bytes });
     }
 
-    /// Takes a control message that arrived now. One of a replica or a node that is not known, or
-    /// with amounts that are no amounts, is dropped.
+    /// Takes a control message that arrived now. A message of an unknown replica or node, or with invalid
+    /// amounts, is dropped.
     pub fn receive(&mut self, now: Time, message: &ControlMessage) {
         let sane = message.usage.is_sane() && message.node_usage.is_sane();
         let counts = [message.arrived, message.handled, message.emitted, message.state_bytes];
@@ -228,8 +228,8 @@ impl Monitor {
         replica.handled += handled;
     }
 
-    /// Takes what a node reported of itself, and which arrived now. One of a node that is not known, or
-    /// with amounts that are no amounts, is dropped.
+    /// Takes the message of a node, which arrived now. A message of an unknown node, or with invalid amounts, is
+    /// dropped.
     pub fn receive_node(&mut self, now: Time, message: &NodeMessage) {
         if let Some(node) = self.nodes.get_mut(message.node.0).filter(|_| message.usage.is_sane()) {
             node.hear(now, message.stamp, message.usage, &message.cpus);
@@ -253,16 +253,16 @@ impl Monitor {
         (events > 0.0).then(|| sum / events)
     }
 
-    /// A migration of a replica has begun.
+    /// Notes that a migration has begun.
     pub fn migration_begins(&mut self) {
         self.migrating += 1;
     }
 
-    /// A migration has ended: the replica runs there now, and what was heard of it before is forgotten, because
-    /// it is true of another node. Events that it left behind are in its backlog no more.
+    /// Notes that a migration has ended: the replica runs on `to` now. Its earlier messages are forgotten, because
+    /// they describe another node. Events that it left behind are no longer in its backlog.
     ///
     /// # Panics
-    /// If there is no such replica or node, or no migration has begun.
+    /// Panics if there is no such replica or node, or no migration has begun.
     pub fn migration_ends(&mut self, now: Time, replica: ReplicaId, to: NodeId, backlog: f64) {
         assert!(to.0 < self.nodes.len(), "a replica migrates to a node that was added");
         self.migrating = self.migrating.checked_sub(1).expect("a migration ends that has begun");
@@ -273,10 +273,10 @@ impl Monitor {
         replica.arrived = replica.handled + backlog;
     }
 
-    /// A node came, or went. What was heard of one that is not active is forgotten.
+    /// Sets the state of a node. Messages of a node that is not active are forgotten.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn set_state(&mut self, node: NodeId, state: NodeState) {
         let node = &mut self.nodes[node.0];
         node.view.state = state;
@@ -285,7 +285,7 @@ impl Monitor {
         }
     }
 
-    /// What is known now. Forgets what is older than a period.
+    /// Returns the view of the last period. Older messages are forgotten.
     #[must_use]
     pub fn view(&mut self, now: Time) -> View {
         let old = |heard: Time| now.duration_since(heard) >= self.period;

@@ -1,4 +1,4 @@
-//! Strategies by name: those that come with the library, and a program's own.
+//! Strategies by name: those of the library, and those of a program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::strategy::Strategy;
 
 type Make = Arc<dyn Fn(&Choice, u64) -> Box<dyn Strategy> + Send + Sync>;
 
-/// A strategy that can be chosen by name, and how it is made.
+/// A strategy that can be chosen by name.
 #[derive(Clone)]
 pub struct Entry {
-    /// What may be said of it, and what is shown of it.
+    /// Its description and parameters.
     pub offer: Offer,
     make: Make,
 }
 
 impl Entry {
-    /// A strategy under this name, made from a choice in which every parameter has its value, and a seed.
+    /// Creates an entry for a strategy, which `make` makes from a choice with every parameter set, and a seed.
     pub fn new<S: Strategy + 'static>(
         offer: Offer,
         make: impl Fn(&Choice, u64) -> S + Send + Sync + 'static,
@@ -34,7 +34,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// A choice that names no strategy, or has a parameter that does not fit. Every mistake is reported.
+/// The mistakes of a choice that names no strategy, or has a parameter with a wrong value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Unknown(pub Vec<PlanFault>);
@@ -44,19 +44,19 @@ pub struct Unknown(pub Vec<PlanFault>);
 pub struct Registry(Vec<Entry>);
 
 impl Registry {
-    /// Those that come with the library.
+    /// Returns the strategies of the library.
     #[must_use]
     pub fn new() -> Self {
         Registry(strategies::all())
     }
 
-    /// Adds one; it hides one that was there under its name.
+    /// Adds an entry. It hides an earlier one of the same name.
     pub fn add(&mut self, entry: Entry) {
         self.0.retain(|old| old.offer.name != entry.offer.name);
         self.0.push(entry);
     }
 
-    /// Every strategy.
+    /// Returns all entries.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.0.iter()
     }
@@ -64,7 +64,7 @@ impl Registry {
     /// Makes the strategy that a choice names, such as `adaptive(d=0.5)`.
     ///
     /// # Errors
-    /// When there is none of that name (the nearest is named), or a parameter does not fit.
+    /// Returns the mistakes if there is no strategy of that name, or a parameter has a wrong value.
     pub fn make(&self, choice: &Choice, seed: u64) -> Result<Box<dyn Strategy>, Unknown> {
         let offers: Vec<Offer> = self.0.iter().map(|entry| entry.offer).collect();
         let full = validate_choice("strategy", &offers, choice, "strategy").map_err(Unknown)?;

@@ -15,44 +15,44 @@ use crate::decision::{Action, Decision, Reason};
 use crate::usage::{Resource, Usage};
 use crate::view::{NodeId, NodeState, OperatorId, ReplicaId, View};
 
-/// Why an action is not possible.
+/// The reason why an action is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Obstacle {
     /// A migration is under way.
     #[error("a migration is under way")]
     Migrating,
-    /// As many migrations were drafted as a round may have.
+    /// The round has as many migrations as it may have.
     #[error("the round has all the migrations it may have")]
     LimitReached,
     /// The view has no such replica or node.
     #[error("there is no such replica or node")]
     Unknown,
-    /// A source or a sink.
+    /// The replica is a source or a sink.
     #[error("the replica is pinned")]
     Pinned,
-    /// It was drafted to migrate already.
+    /// The replica migrates in this round already.
     #[error("the replica migrates in this round already")]
     AlreadyMigrates,
-    /// It is there.
+    /// The replica is on that node.
     #[error("the replica is on that node")]
     SameNode,
-    /// Another replica of the operator is there, or will be.
+    /// Another replica of the operator is on that node, or will be.
     #[error("another replica of the operator is on that node")]
     ReplicaConflict,
-    /// No control message came from the node, or none of the replica: what it uses is not known.
+    /// No control message came from the node or the replica: its usage is unknown.
     #[error("nothing was heard from the node in the last period")]
     Silent,
-    /// The node is kept for what is pinned there.
+    /// The node is reserved for pinned replicas.
     #[error("the node is reserved")]
     Reserved,
-    /// The node stands by, or starts.
+    /// The node stands by or is starting.
     #[error("the node is not active")]
     NotActive,
     /// The node does not stand by.
     #[error("the node does not stand by")]
     NotStandby,
-    /// The node is not one that comes and goes.
+    /// The node is not elastic.
     #[error("the node is not elastic")]
     NotElastic,
     /// Replicas run on the node.
@@ -74,7 +74,7 @@ struct Neighbour {
     exchange: Exchange,
 }
 
-/// What a round has drafted so far.
+/// A round: the migrations drafted so far.
 #[derive(Debug)]
 pub struct Round<'v> {
     view: &'v View,
@@ -87,7 +87,7 @@ pub struct Round<'v> {
 }
 
 impl<'v> Round<'v> {
-    /// A round that has drafted nothing, of at most so many migrations.
+    /// Creates a round of at most `migrations_max` migrations.
     #[must_use]
     pub fn new(view: &'v View, migrations_max: usize) -> Self {
         let mut siblings: HashMap<OperatorId, Vec<ReplicaId>> = HashMap::new();
@@ -115,35 +115,35 @@ impl<'v> Round<'v> {
         }
     }
 
-    /// Migrations that can still be drafted.
+    /// Returns how many migrations can still be drafted.
     #[must_use]
     pub fn migrations_left(&self) -> usize {
         if self.view.migrating > 0 { 0 } else { self.migrations_left }
     }
 
-    /// Where a replica will be.
+    /// Returns the node of a replica, with the migrations drafted so far.
     ///
     /// # Panics
-    /// If the view has no such replica.
+    /// Panics if the view has no such replica.
     #[must_use]
     pub fn node_of(&self, replica: ReplicaId) -> NodeId {
         self.nodes[replica.0]
     }
 
-    /// What a node is predicted to use, with what was drafted. `None` while it is silent.
+    /// Returns the predicted usage of a node, with the migrations drafted so far, or `None` if it is silent.
     ///
     /// # Panics
-    /// If the view has no such node.
+    /// Panics if the view has no such node.
     #[must_use]
     pub fn usage_of(&self, node: NodeId) -> Option<Usage> {
         self.usages[node.0]
     }
 
-    /// What a node would use if it took a replica: what it is predicted to use, and what the replica uses, but for
-    /// what they then exchange without the network. `None` while either is silent.
+    /// Returns the predicted usage of a node with a further replica, without the traffic that then needs no network,
+    /// or `None` if either is silent.
     ///
     /// # Panics
-    /// If the view has no such replica or node.
+    /// Panics if the view has no such replica or node.
     #[must_use]
     pub fn usage_with(&self, replica: ReplicaId, node: NodeId) -> Option<Usage> {
         let used = self.usage_at(replica, node)?;
@@ -181,10 +181,10 @@ impl<'v> Round<'v> {
         all
     }
 
-    /// Returns `Ok` if the migration could be drafted.
+    /// Checks whether a migration could be drafted.
     ///
     /// # Errors
-    /// What stands in its way.
+    /// Returns the obstacle if it could not.
     pub fn may_migrate(&self, replica: ReplicaId, to: NodeId) -> Result<(), Obstacle> {
         let view = self.view;
         let (Some(migrated), Some(target)) = (view.replicas.get(replica.0), view.nodes.get(to.0))
@@ -214,10 +214,10 @@ impl<'v> Round<'v> {
         }
     }
 
-    /// Drafts a migration, and updates what the two nodes are predicted to use.
+    /// Drafts a migration, and updates the predicted usage of the two nodes.
     ///
     /// # Errors
-    /// What stands in its way; nothing is drafted then.
+    /// Returns the obstacle if it cannot be drafted.
     pub fn migrate(
         &mut self,
         replica: ReplicaId,
@@ -240,10 +240,10 @@ impl<'v> Round<'v> {
         Ok(())
     }
 
-    /// Asks for a node that stands by.
+    /// Requests a node that stands by.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returns the obstacle if the node does not stand by.
     pub fn add_node(&mut self, node: NodeId, reason: Reason) -> Result<(), Obstacle> {
         let seen = self.view.nodes.get(node.0).ok_or(Obstacle::Unknown)?;
         let action = Action::AddNode(node);
@@ -257,7 +257,7 @@ impl<'v> Round<'v> {
     /// Releases a node on which nothing runs.
     ///
     /// # Errors
-    /// When something does, or will; when it is not active, or not elastic.
+    /// Returns the obstacle if replicas run on it or will, or if it is not active or not elastic.
     pub fn release_node(&mut self, node: NodeId, reason: Reason) -> Result<(), Obstacle> {
         let seen = self.view.nodes.get(node.0).ok_or(Obstacle::Unknown)?;
         let action = Action::ReleaseNode(node);
@@ -281,7 +281,7 @@ impl<'v> Round<'v> {
         self.decisions.iter().any(|decision| decision.action == action)
     }
 
-    /// What was drafted, in order.
+    /// Returns the decisions, in order.
     #[must_use]
     pub fn finish(self) -> Vec<Decision> {
         self.decisions

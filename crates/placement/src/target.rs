@@ -1,16 +1,16 @@
 //! The rule by which node b may take replica x from node a (equations 3.5 and 3.6): for no resource
-//! is `u_b + u_x > u_a`, and for some it is `u_b + u_x < u_a`. It is the most cautious one that there is, because nobody
-//! knows which resource made the latency grow.
+//! is `u_b + u_x > u_a`, and for some it is `u_b + u_x < u_a`. It is this cautious because it is unknown which
+//! resource made the latency grow.
 
 use crate::equal::is_more;
 use crate::round::Round;
 use crate::usage::{Resource, Usage};
 use crate::view::{NodeId, ReplicaId, View};
 
-/// What the rule says of a node.
+/// Whether a node may take a replica, by the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It may: no resource would be used more than where the replica is, and this one less.
+    /// It may: no resource would be used more than on the replica's node now, and this one less.
     Better(Resource),
     /// It may not: this resource would be used more.
     Worse(Resource),
@@ -18,7 +18,7 @@ pub enum Fit {
     Equal,
 }
 
-/// What the rule says of a node that would use `there` with the replica, where the replica's node uses `here` now.
+/// Applies the rule to a node that would use `there` with the replica, whose own node uses `here` now.
 #[must_use]
 pub fn fit(here: &Usage, there: &Usage) -> Fit {
     let mut better = None;
@@ -33,10 +33,10 @@ pub fn fit(here: &Usage, there: &Usage) -> Fit {
     better.map_or(Fit::Equal, Fit::Better)
 }
 
-/// The node that takes a replica by the rule, and the resource that it is better by.
+/// Returns the node that takes a replica by the rule, and the resource of which it would use less.
 ///
-/// The document does not say which of several wins: here it is the one whose fullest resource,
-/// as a share of its capacity, would be least full; of equal ones, the first.
+/// The document does not say which of several nodes to take. Here it is the one whose fullest resource, as a
+/// share of its capacity, would be least full; of equal nodes, the first.
 #[must_use]
 pub fn choose(view: &View, round: &Round<'_>, replica: ReplicaId) -> Option<(NodeId, Resource)> {
     view.replicas.get(replica.0)?;

@@ -1,11 +1,11 @@
 //! Resources, and how much of each a replica or a node uses.
-//! Amounts are absolute (cores, bytes, bytes a second), as control messages report them; what share of a
-//! node that is, its [`Capacity`](crate::Capacity) says.
+//! Amounts are absolute (cores, bytes, bytes per second), as control messages report them; the
+//! [`Capacity`](crate::Capacity) of a node gives the share.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
 
-/// Something that a node has only so much of (section 3.2.1).
+/// A limited resource of a node (section 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// Cores that compute.
@@ -36,7 +36,7 @@ impl Resource {
         Resource::Sent,
     ];
 
-    /// What people call it.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,27 +70,27 @@ impl fmt::Display for Resource {
 pub struct Usage([f64; Resource::ALL.len()]);
 
 impl Usage {
-    /// Nothing of anything.
+    /// Returns a usage of zero.
     #[must_use]
     pub const fn new() -> Self {
         Usage([0.0; Resource::ALL.len()])
     }
 
-    /// With so much of one resource.
+    /// Sets the amount of one resource.
     #[must_use]
     pub fn with(mut self, resource: Resource, amount: f64) -> Self {
         self[resource] = amount;
         self
     }
 
-    /// Every amount multiplied.
+    /// Multiplies every amount by `factor`.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         self.0.iter_mut().for_each(|amount| *amount *= factor);
         self
     }
 
-    /// Without memory, which is held rather than spent: a sum over time has no use for it.
+    /// Sets memory to zero, for sums over time: memory is held, not spent.
     #[must_use]
     pub fn without_memory(self) -> Self {
         self.with(Resource::Memory, 0.0)

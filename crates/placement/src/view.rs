@@ -1,4 +1,4 @@
-//! What a strategy sees: nodes, replicas, how operators are connected, at one moment.
+//! The view of a strategy: nodes, replicas, and how operators are connected, at one moment.
 //! Made by `monitor`; a test may build one by hand. Ids are places in the view's own lists.
 
 use comporta_model::event::Time;
@@ -17,7 +17,7 @@ pub struct ReplicaId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperatorId(pub usize);
 
-/// What a node has.
+/// The capacity of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// Cores.
@@ -33,7 +33,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// How much of a resource there is. Reads and writes share the disk.
+    /// Returns the capacity of a resource. Reads and writes share the disk.
     #[must_use]
     pub fn of(&self, resource: Resource) -> f64 {
         match resource {
@@ -55,32 +55,32 @@ pub struct Cpu {
     pub io_wait: f64,
 }
 
-/// Whether a node takes part.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It runs replicas.
     Active,
-    /// It was asked for, and is not there yet.
+    /// It was requested, and is not there yet.
     Starting,
-    /// It can be asked for.
+    /// It can be requested.
     Standby,
 }
 
 /// A node.
 #[derive(Clone, Debug)]
 pub struct NodeView {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What it has.
+    /// Its capacity.
     pub capacity: Capacity,
-    /// Whether it takes part.
+    /// Its state.
     pub state: NodeState,
-    /// It may be released, and asked for again: it costs while it is there.
+    /// Whether it can be released and requested again; it costs while it is there.
     pub elastic: bool,
-    /// Nothing is migrated to it: it is kept for what is pinned there.
+    /// Whether it is reserved for pinned replicas: nothing is migrated to it.
     pub reserved: bool,
-    /// All that is used on it, by replicas and by others. `None` while the node is silent: no control
-    /// message came in the last period.
+    /// Its total usage, by replicas and others, or `None` if the node is silent: no control message came in the
+    /// last period.
     pub usage: Option<Usage>,
     /// Each of its CPUs over the last second.
     pub cpus: Vec<Cpu>,
@@ -91,7 +91,7 @@ pub struct NodeView {
 pub struct Second {
     /// The mean latency of the events that came through, in milliseconds.
     pub latency_ms: Option<f64>,
-    /// What it used.
+    /// Its usage.
     pub usage: Usage,
     /// Events that arrived.
     pub arrived: f64,
@@ -104,20 +104,20 @@ pub struct Second {
 /// A replica of an operator.
 #[derive(Clone, Debug)]
 pub struct ReplicaView {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// The operator. Replicas of one operator never share a node.
     pub operator: OperatorId,
-    /// Where it runs.
+    /// Its node.
     pub node: NodeId,
-    /// It stays where it is: a source or a sink.
+    /// Whether it is never migrated, as a source or a sink.
     pub pinned: bool,
     /// The seconds of the last period, the oldest first. Empty while the replica is silent.
     pub seconds: Vec<Second>,
     /// Events that wait for it or are being handled: those that arrived less those that were handled.
     pub backlog: f64,
-    /// What handling an event has used on average since the replica was first heard of: core-seconds and
-    /// bytes. `None` before it has handled any.
+    /// The mean usage of handling an event, in core-seconds and bytes, since its first message; `None` before it
+    /// has handled any.
     pub per_event: Option<Usage>,
     /// Bytes that a migration has to copy.
     pub state_bytes: f64,
@@ -126,14 +126,14 @@ pub struct ReplicaView {
 }
 
 impl ReplicaView {
-    /// What it used in the last second, or `None` while it is silent.
+    /// Returns its usage in the last second, or `None` if it is silent.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.seconds.last().map(|second| second.usage)
     }
 
-    /// The mean latency of each second of the last period, in milliseconds, the oldest first. A second in
-    /// which no event came through has none.
+    /// Returns the mean latency of each second of the last period, in milliseconds, the oldest first. Seconds
+    /// without events are omitted.
     #[must_use]
     pub fn latencies_ms(&self) -> Vec<f64> {
         self.seconds.iter().filter_map(|second| second.latency_ms).collect()
@@ -143,20 +143,20 @@ impl ReplicaView {
 /// Two connected operators: the output of one is the input of the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// Sends.
+    /// The operator that sends.
     pub from: OperatorId,
-    /// Receives.
+    /// The operator that receives.
     pub to: OperatorId,
-    /// Events a second that a replica of the one sends to each replica of the other.
+    /// Events per second from a replica of the one to each replica of the other.
     pub events_per_s: f64,
     /// Their bytes a second.
     pub bytes_per_s: f64,
 }
 
-/// What a strategy sees.
+/// The view of a strategy.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// By the clock of whoever decides.
+    /// The time, by the clock of the monitor.
     pub now: Time,
     /// Every node; a [`NodeId`] is a place in this list.
     pub nodes: Vec<NodeView>,
@@ -171,12 +171,12 @@ pub struct View {
 }
 
 impl View {
-    /// Every node with its id.
+    /// Returns every node with its id.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeView)> {
         self.nodes.iter().enumerate().map(|(at, node)| (NodeId(at), node))
     }
 
-    /// Every replica with its id.
+    /// Returns every replica with its id.
     pub fn replicas(&self) -> impl Iterator<Item = (ReplicaId, &ReplicaView)> {
         self.replicas.iter().enumerate().map(|(at, replica)| (ReplicaId(at), replica))
     }

@@ -21,10 +21,10 @@ use crate::tree::{Entry, Node, Table, Value};
 const MISTAKES_MAX: usize = 50;
 
 impl PlanSpec {
-    /// The section `[app]`, read into the program's own struct; an empty one if there is none.
+    /// Reads the section `[app]` into a struct of the program; a missing section counts as empty.
     ///
     /// # Errors
-    /// All that does not fit, and where, beside what was found while reading.
+    /// Returns all mistakes of the section with their places, and those found while reading the texts.
     pub fn app<C: DeserializeOwned>(&self) -> Result<C, Report> {
         let mut patches = Patches::default();
         let mut mistakes = Vec::new();

@@ -1,5 +1,5 @@
-//! What holds in the end, and who said so: the plan as text that reads back as itself (secrets in it
-//! must be filled in before), and how it differs from another.
+//! Every setting in effect, with its origin: the plan as text, which can be read back once its secrets are filled
+//! in, and its differences from another plan.
 
 use std::fmt::{self, Write as _};
 
@@ -12,7 +12,7 @@ use crate::secrets::{in_address, is_secret};
 use crate::spec::PlanSpec;
 use crate::tree::{Table, Value};
 
-/// A plan held against a program: every setting, and who said it.
+/// A plan validated against a program: every setting, with its origin.
 #[derive(Clone, Debug)]
 pub struct Effective {
     plan: Plan,
@@ -55,16 +55,15 @@ impl fmt::Debug for Hidden {
 /// What is shown in place of a secret.
 pub(crate) const MASK: &str = "***";
 
-/// A setting in which two plans differ. Where both values are the same, they are what is shown in place
-/// of secrets that differ.
+/// A setting in which two plans differ. If both values look the same, they are masked secrets that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
     /// Its key, with dots.
     pub key: String,
-    /// Its value in the one plan and who said it; nothing if it is not there.
+    /// Its value in this plan and its origin, if it is set.
     pub here: Option<(String, String)>,
-    /// And in the other.
+    /// Its value in the other plan and its origin, if it is set.
     pub there: Option<(String, String)>,
 }
 
@@ -101,12 +100,12 @@ impl Effective {
         Effective { plan, settings, app, sections }
     }
 
-    /// The plan, to start the program with.
+    /// Returns the plan, to start the program with.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What the runtime will obey.
+    /// Returns the validated settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -120,7 +119,7 @@ impl Effective {
         })
     }
 
-    /// Every setting in which `other` differs from this, in order.
+    /// Returns every setting in which `other` differs from this, in order.
     #[must_use]
     pub fn differences(&self, other: &Effective) -> Vec<Difference> {
         let pair = |row: &Row| (row.value.clone(), row.origin.clone());
@@ -143,7 +142,7 @@ impl Effective {
 }
 
 impl Effective {
-    /// As text, only with what was said: a plan for any machine.
+    /// Returns the plan as text without defaults, for any machine.
     #[must_use]
     pub fn said(&self) -> String {
         let head = format!("# The plan of `{}`, without defaults.\n", self.app);

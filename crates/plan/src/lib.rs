@@ -1,11 +1,12 @@
-//! Plan files: the text in which people say how a program runs.
+//! Plan files: plans as TOML text.
 //!
-//! 1. `tree`: text becomes values that know where they stand, `${NAME}` filled in.
-//! 2. `schema`: every key a plan may have, once: how it is read, shown and explained.
-//! 3. `secrets`: what no message shows.
-//! 4. `spec`: files and flags, one over the other, become a [`Plan`](comporta_model::plan::Plan).
+//! 1. `tree`: text becomes values with their places, `${NAME}` substituted.
+//! 2. `schema`: the one table of keys: how each is read, shown and explained.
+//! 3. `secrets`: values that no message shows.
+//! 4. `spec`: files and flags, of which later ones override earlier ones, become a
+//!    [`Plan`](comporta_model::plan::Plan).
 //! 5. `app`: the section that belongs to the program, read into its own struct; `patches`, past its mistakes.
-//! 6. `effective`: what holds in the end, and who said so; as text, and against another plan.
+//! 6. `effective`: every setting in effect with its origin; as text, and compared with another plan.
 //! 7. `report`: mistakes, each with its place in the text.
 //!
 //! Nothing here runs a program, and no text, however mangled, makes it panic.
@@ -24,7 +25,7 @@ pub use report::{Mistake, Report};
 pub use schema::bare;
 pub use spec::PlanSpec;
 
-/// Every key a plan file may have, with what it means.
+/// Returns every key that a plan file may have, with its meaning.
 #[must_use]
 pub fn keys() -> Vec<(String, &'static str)> {
     schema::keys()

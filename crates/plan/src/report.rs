@@ -41,7 +41,7 @@ pub(crate) struct Span {
     pub(crate) range: Range<usize>,
 }
 
-/// One mistake.
+/// A mistake.
 #[derive(Clone, Debug)]
 pub struct Mistake {
     pub(crate) title: String,
@@ -73,7 +73,7 @@ impl Mistake {
         })
     }
 
-    /// What is wrong, in one line.
+    /// Returns the message, in one line.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
@@ -89,13 +89,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// One mistake each.
+    /// Returns the mistakes.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
 
-    /// As text for a terminal of that width, in colours if wanted.
+    /// Renders the report for a terminal of `width` columns, optionally in colours.
     #[must_use]
     pub fn render(&self, width: usize, colours: bool) -> String {
         let renderer = if colours { Renderer::styled() } else { Renderer::plain() };

@@ -1,11 +1,10 @@
-//! What is nobody's business: which keys name secrets, and where they stand in a text, so that no
-//! message shows them.
+//! Secrets: which keys name them, and where they stand in a text, so that no message shows them.
 
 use std::ops::Range;
 
 use crate::tree::{Node, Table, Value};
 
-/// Whether a key names something that is nobody's business.
+/// Returns `true` if a key names a secret.
 pub(crate) fn is_secret(key: &str) -> bool {
     // `api_key`, `api-key` and `apiKey` are the same to whoever reads them.
     let mut key: String = key.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).collect();

@@ -1,5 +1,5 @@
-//! Files and flags, one over the other, become a `Plan`; what each setting was said by is
-//! remembered, so that a mistake found later can be shown where it was made.
+//! Files and flags become a `Plan`; later ones override earlier ones. The place of each setting is remembered, so
+//! that a mistake found later can be shown where it was made.
 //! Long because reading, remembering and marking share one table of places.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use crate::schema::{self, Field, Wrong, listed};
 use crate::secrets::{hidden_unread, hide_secrets, in_address, is_secret, without_hidden_keys};
 use crate::tree::{self, Entry, Node, Table, Value};
 
-/// The texts of a plan, one over the other, until they are held against a program. Mistakes are
-/// kept, to be reported all together.
+/// The texts of a plan, of which later ones override earlier ones, before they are validated against a program.
+/// Mistakes are collected and reported together.
 ///
 /// ```
 /// use comporta_plan::PlanSpec;
@@ -53,13 +53,13 @@ impl Default for PlanSpec {
 const BYTES_MAX: u64 = 16 << 20;
 
 impl PlanSpec {
-    /// Nothing said yet.
+    /// Creates an empty plan.
     #[must_use]
     pub fn new() -> Self {
         PlanSpec::with_env(|name| std::env::var(name).ok())
     }
 
-    /// Nothing said yet; the variables of texts are looked up here.
+    /// Creates an empty plan whose variables are looked up with `env`.
     #[must_use]
     pub fn with_env(env: fn(&str) -> Option<String>) -> Self {
         PlanSpec {
@@ -74,7 +74,7 @@ impl PlanSpec {
         }
     }
 
-    /// Reads a file over what was read before.
+    /// Reads a file, which overrides what was read before.
     pub fn file(&mut self, path: &Path) {
         let name = path.display().to_string();
         let read = std::fs::metadata(path).and_then(|meta| {
@@ -110,13 +110,13 @@ impl PlanSpec {
         self.texts.push(Text { name, text, hidden, is_flag: false });
     }
 
-    /// Reads a text over what was read before. `name` is used in messages.
+    /// Reads a text, which overrides what was read before. `name` is used in messages.
     pub fn text(&mut self, name: impl Into<String>, text: impl Into<String>) {
         self.layer(name.into(), text.into(), false);
     }
 
-    /// Reads what a flag says, as `key=value`, over what was read before. A value that is not
-    /// TOML is taken as a string, so that nobody has to quote quotes.
+    /// Reads a flag of the form `key=value`, which overrides what was read before. A value that is not TOML is
+    /// taken as a string, so that strings need no quotes.
     pub fn set(&mut self, flag: &str, said: &str) {
         let quoted = key_and_value(said)
             .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
@@ -135,8 +135,7 @@ impl PlanSpec {
         self.layer(flag.to_owned(), if bare { quoted } else { said.to_owned() }, true);
     }
 
-    /// The cluster that takes what the others leave, as far as the texts say, over what the program
-    /// says itself.
+    /// Returns the name of the cluster that names no stages, by the texts or else by the plan of the program.
     #[must_use]
     pub fn rest(&self, program: &Plan) -> String {
         let clusters = self.plan.clone().over(program).clusters;
@@ -336,17 +335,17 @@ impl PlanSpec {
         }
     }
 
-    /// Whether every text could be read to its end, and every variable filled in: only then does
-    /// [`app`](Self::app) say what was meant, and may a program be built from it.
+    /// Returns `true` if every text could be read to its end and every variable substituted. Only then can a
+    /// program be built from [`app`](Self::app).
     #[must_use]
     pub fn is_read(&self) -> bool {
         !self.unread
     }
 
-    /// Whether the texts could be read.
+    /// Checks the texts by themselves.
     ///
     /// # Errors
-    /// Every mistake that can be found without a program to hold them against.
+    /// Returns every mistake that can be found without a program.
     pub fn check(&self) -> Result<(), Report> {
         if self.mistakes.is_empty() { Ok(()) } else { Err(self.report(Vec::new())) }
     }
@@ -437,11 +436,11 @@ fn merge(base: &mut Table, over: Table) {
 }
 
 impl PlanSpec {
-    /// Holds the texts, over what the program says itself, against the program's graph and what can
-    /// be chosen by name, on a machine with so many CPUs.
+    /// Validates the texts, which override the plan of the program, against the graph and the catalogue of the
+    /// program, on a machine with `cpus` CPUs.
     ///
     /// # Errors
-    /// Every mistake found, also while reading.
+    /// Returns every mistake, including those found while reading.
     pub fn validate(
         &self,
         graph: &Graph,

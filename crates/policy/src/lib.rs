@@ -4,14 +4,14 @@
 //! acts through it alone, so that the same code runs in a program, step by step in a test, and
 //! against a mock.
 //!
-//! 1. `control`: what a policy may see and do.
-//! 2. `limits`: what is refused by its number.
-//! 3. `steal_queue`: threads that pools have asked others for.
-//! 4. `policy`: what a policy is, and when it is called.
+//! 1. `control`: the interface through which a policy reads and changes its cluster.
+//! 2. `limits`: the bounds of that interface.
+//! 3. `steal_queue`: threads that pools have requested from others.
+//! 4. `policy`: the trait of policies.
 //! 5. `registry`: policies by name.
 //! 6. `policies`: a file for each.
-//! 7. `mock`: a cluster to try policies on.
-//! 8. `admission`: who is let into a queue; a smaller interface, and its controllers.
+//! 7. `mock`: a cluster for tests of policies.
+//! 8. `admission`: a smaller interface for the queue of one stage, and its controllers.
 
 mod control;
 pub mod limits;

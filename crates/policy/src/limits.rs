@@ -1,5 +1,5 @@
-//! The bounds that every [`PolicyControl`](crate::PolicyControl) keeps, and what it says of them: in one place,
-//! so that a mock refuses what a program would, in the same words.
+//! The bounds that every [`PolicyControl`](crate::PolicyControl) enforces, in one place, so that a mock refuses
+//! the same calls as a program, in the same words.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use crate::control::{PoolId, Refused, StageInfo};
 
 /// The shortest time between two calls of a timer.
 const TIMER_MIN: Duration = Duration::from_millis(1);
-/// How many timers a policy may have: a bound against slips.
+/// How many timers a policy may have: a bound against mistakes.
 const TIMERS_MAX: usize = 1_024;
-/// How many pools a policy may make: a bound against slips, above what a pool per stage needs.
+/// How many pools a policy may make: a bound against mistakes, above what a pool per stage needs.
 const POOLS_PER_STAGE: usize = 2;
 const POOLS_MORE: usize = 16;
 
-/// How many pools the policy of a cluster of so many stages may make.
+/// Returns the most pools that a policy may make in a cluster of `stages` stages.
 #[must_use]
 pub fn pools_max(stages: usize) -> usize {
     stages.saturating_mul(POOLS_PER_STAGE).saturating_add(POOLS_MORE)
 }
 
-/// Whether a policy that made so many pools, in a cluster of so many stages, may make another.
+/// Checks that a policy that made `made` pools, in a cluster of `stages` stages, may make another.
 ///
 /// # Errors
-/// When it may not.
+/// Refused if it may not.
 pub fn another_pool(made: usize, stages: usize) -> Result<(), Refused> {
     at_most(pools_max(stages), made.saturating_add(1), || "the number of pools".to_owned())
 }
 
-/// Whether a cluster of so many threads may have so many more.
+/// Checks that a cluster of `threads` threads may have `more` more.
 ///
 /// # Errors
-/// When it may not.
+/// Refused if it may not.
 pub fn more_threads(cluster: &str, threads: usize, more: usize) -> Result<(), Refused> {
     let what = || format!("the number of threads of `{cluster}`");
     at_most(defaults::THREADS_MAX, threads.saturating_add(more), what)
 }
 
-/// Whether so many of a pool's threads can go. One that has stages to run keeps a thread.
+/// Checks that threads of a pool can be removed. A pool that has stages keeps one thread.
 ///
 /// # Errors
-/// When they cannot.
+/// Refused if they cannot.
 pub fn fewer_threads(
     (pool, name): (PoolId, &str),
     threads: usize,
@@ -55,18 +55,18 @@ pub fn fewer_threads(
     Ok(())
 }
 
-/// Whether a pool of so many threads can run stages.
+/// Checks that a pool of `threads` threads can run stages.
 ///
 /// # Errors
-/// When it has none.
+/// Refused if it has none.
 pub fn runs_stages(name: &str, threads: usize) -> Result<(), Refused> {
     at_least(1, threads, || format!("the number of threads of the pool `{name}`"))
 }
 
-/// Whether a policy with so many timers may have another, of this period.
+/// Checks that a policy with `timers` timers may have another, of this period.
 ///
 /// # Errors
-/// When it may not.
+/// Refused if it may not.
 pub fn another_timer(timers: usize, every: Duration) -> Result<(), Refused> {
     let micros = |time: Duration| usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
     let what = || "the time between two calls, in microseconds,".to_owned();
@@ -74,26 +74,26 @@ pub fn another_timer(timers: usize, every: Duration) -> Result<(), Refused> {
     at_most(TIMERS_MAX, timers.saturating_add(1), || "the number of timers".to_owned())
 }
 
-/// Whether the queue of a stage may have so many places.
+/// Checks that the queue of a stage may have `max` places.
 ///
 /// # Errors
-/// When there are none, or it is handed more at once.
+/// Refused if there are none, or if the groups of the stage are larger.
 pub fn capacity(stage: &StageInfo, max: usize) -> Result<(), Refused> {
     at_least(stage.capacity_min, max, || format!("the queue capacity of `{}`", stage.name))
 }
 
-/// Whether a visit may take so many events at most.
+/// Checks the bound of the events of a visit.
 ///
 /// # Errors
-/// When it may take none.
+/// Refused if it is zero.
 pub fn events_of_visit(events: usize) -> Result<(), Refused> {
     at_least(1, events, || "the number of events of a visit".to_owned())
 }
 
-/// Whether a stage that has so many instances may have so many.
+/// Checks that a stage with `instances` instances may have `wanted`.
 ///
 /// # Errors
-/// When it may not.
+/// Refused if it may not.
 pub fn instances(stage: &StageInfo, instances: usize, wanted: usize) -> Result<(), Refused> {
     let one = stage.stateful || !stage.has_queue();
     let most = if one { 1 } else { defaults::INSTANCES_MAX };

@@ -1,25 +1,25 @@
-//! What a policy is, and when it is called.
+//! The trait of policies, and when it is called.
 
 use crate::control::{PolicyControl, Refused, TimerId};
 
-/// Decides how the threads of a cluster choose what to do next.
+/// Decides what the threads of a cluster do next.
 ///
-/// A policy acts only through the [`PolicyControl`] it is handed. Its methods are called one at a time,
-/// by whichever thread has reason to, and should return soon: that thread waits for them. A refusal
-/// that a method returns is reported, and the policy goes on; a panic replaces it by the default
-/// one, and the program goes on.
+/// A policy acts only through its [`PolicyControl`]. Its methods are called one at a time, by any thread of
+/// the runtime, and should return soon, since that thread waits for them. A refusal that a method returns is
+/// reported, and the policy goes on; a policy that panics is replaced by the default one, and the program
+/// goes on.
 pub trait Policy: Send {
-    /// Called once, before events flow under this policy. The cluster is as the plan has it: one
-    /// pool with all stages, capacities, priorities and instances as said there, one ready queue.
+    /// Called once, before events flow under this policy. The cluster is as the plan has it: one pool with
+    /// all stages, one ready queue, and the plan's capacities, priorities and instances.
     ///
     /// # Errors
-    /// Why it cannot run this cluster: then it is not used.
+    /// A policy that returns an error is not used.
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused>;
 
-    /// A timer is due.
+    /// Called when a timer is due.
     ///
     /// # Errors
-    /// What the control refused, to be reported.
+    /// An error is reported, and the policy goes on.
     fn on_timer(
         &mut self,
         _timer: TimerId,
@@ -28,20 +28,20 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// A thread has come to the last place of the visit order: see
+    /// Called when a thread has reached the last place of the visit order: see
     /// [`set_fire_last_focused`](PolicyControl::set_fire_last_focused).
     ///
     /// # Errors
-    /// What the control refused, to be reported.
+    /// An error is reported, and the policy goes on.
     fn on_last_focused(&mut self, _control: &mut dyn PolicyControl) -> Result<(), Refused> {
         Ok(())
     }
 
-    /// The threads have made the visits that were asked for: see
+    /// Called when the threads have made the number of visits that was set: see
     /// [`set_max_visits`](PolicyControl::set_max_visits).
     ///
     /// # Errors
-    /// What the control refused, to be reported.
+    /// An error is reported, and the policy goes on.
     fn on_max_visits(&mut self, _control: &mut dyn PolicyControl) -> Result<(), Refused> {
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Policies and admission controllers by name: those that come with the library, and a program's
-//! own.
+//! Policies and admission controllers by name: those of the library, and those of a program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use crate::policy::Policy;
 /// How to make something from a choice whose parameters are validated.
 type Make<T> = Arc<dyn Fn(&Choice) -> Box<T> + Send + Sync>;
 
-/// Something that can be chosen by name, and how it is made.
+/// A policy or an admission controller that can be chosen by name.
 pub struct Named<T: ?Sized> {
-    /// What a plan may say of it, and what is shown of it.
+    /// Its description and parameters.
     pub offer: Offer,
     make: Make<T>,
 }
@@ -23,7 +22,7 @@ pub struct Named<T: ?Sized> {
 pub type Entry = Named<dyn Policy>;
 
 impl Entry {
-    /// A policy under this name, made by `make` from a choice in which every parameter is said.
+    /// Creates an entry for a policy, which `make` makes from a choice with every parameter set.
     pub fn new<P: Policy + 'static>(
         offer: Offer,
         make: impl Fn(&Choice) -> P + Send + Sync + 'static,
@@ -40,7 +39,7 @@ impl<T: ?Sized> Named<T> {
         Named { offer, make: Arc::new(make) }
     }
 
-    /// Makes it.
+    /// Makes the policy or controller.
     #[must_use]
     pub fn make(&self, validated: &Choice) -> Box<T> {
         (self.make)(validated)
@@ -59,7 +58,7 @@ impl<T: ?Sized> fmt::Debug for Named<T> {
     }
 }
 
-/// What can be chosen by name.
+/// A registry by name.
 #[derive(Clone, Debug)]
 pub struct Names<T: ?Sized>(Vec<Named<T>>);
 
@@ -67,7 +66,7 @@ pub struct Names<T: ?Sized>(Vec<Named<T>>);
 pub type Registry = Names<dyn Policy>;
 
 impl Registry {
-    /// Those that come with the library.
+    /// Returns the policies of the library.
     #[must_use]
     pub fn new() -> Self {
         Names::of(policies::all())
@@ -85,25 +84,25 @@ impl<T: ?Sized> Names<T> {
         Names(entries)
     }
 
-    /// Adds one; it hides one that was there under its name.
+    /// Adds an entry. It hides an earlier one of the same name.
     pub fn add(&mut self, entry: Named<T>) {
         self.0.retain(|old| old.offer.name != entry.offer.name);
         self.0.push(entry);
     }
 
-    /// What is called that.
+    /// Returns the entry with this name or alias.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Named<T>> {
         // A program's own go before those of the library, whose other names they may have.
         self.0.iter().rev().find(|entry| entry.offer.is_called(name))
     }
 
-    /// Every one.
+    /// Returns all entries.
     pub fn entries(&self) -> impl Iterator<Item = &Named<T>> {
         self.0.iter()
     }
 
-    /// What can be chosen.
+    /// Returns the descriptions of all entries.
     #[must_use]
     pub fn offers(&self) -> Vec<Offer> {
         self.0.iter().map(|entry| entry.offer).collect()

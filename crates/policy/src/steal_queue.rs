@@ -18,7 +18,7 @@ pub struct Stolen {
     pub from: PoolId,
 }
 
-/// Threads that pools have asked others for, and have not got.
+/// Threads that pools have requested and not received yet.
 #[derive(Clone, Debug, Default)]
 pub struct StealQueue(VecDeque<Request>);
 
@@ -29,7 +29,7 @@ struct Request {
 }
 
 impl StealQueue {
-    /// Asks for so many threads, behind those who have asked already.
+    /// Adds a request for `threads` threads, behind earlier requests.
     pub fn ask(&mut self, of: Stolen, threads: usize) {
         let before = self.0.iter().position(|request| request.of == of);
         let before = before.and_then(|at| self.0.remove(at)).map_or(0, |request| request.threads);
@@ -39,8 +39,8 @@ impl StealQueue {
         }
     }
 
-    /// Takes out the next thread that can go, if there is one; `spare` is how many a pool can give. If the
-    /// request is for more, it goes to the end of the line, so that several who ask are served evenly.
+    /// Removes and returns the next thread that can go, if there is one; `spare` returns how many a pool can give. A
+    /// request for more threads goes to the end of the line, so that several requests are served evenly.
     pub fn next(&mut self, spare: impl Fn(PoolId) -> usize) -> Option<Stolen> {
         let at = self.0.iter().position(|request| spare(request.of.from) > 0)?;
         let Request { of, threads } = self.0.remove(at)?;
@@ -50,7 +50,7 @@ impl StealQueue {
         Some(of)
     }
 
-    /// Takes back all that was asked for.
+    /// Removes all requests.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,6 +1,6 @@
-//! The program: stages and sources by name, and what joins them. Nothing here says how it runs.
-//! `App` has interior mutability, and what it hands out is `Copy`, so that sub-graphs can be built
-//! by functions.
+//! The program: named stages and sources, and their connectors. How it runs is set by a plan.
+//! `App` has interior mutability, and its handles are `Copy`, so that sub-graphs can be built by
+//! functions.
 //! Long because every way to declare and to join stages is a documented method of one type.
 
 use std::any::{Any, type_name};
@@ -49,8 +49,8 @@ use crate::wiring::Declared;
 
 /// A program: stages joined into a graph.
 ///
-/// Stages, sources and inputs are declared by name; what that returns is `Copy` and is used to join
-/// them. [`run`](App::run) or [`start`](App::start) it under a [`Plan`].
+/// Stages, sources and inputs are declared by name; the handles returned are `Copy` and are used to
+/// connect them. [`run`](App::run) or [`start`](App::start) the program under a [`Plan`].
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::{plan::Plan, port::{AsPort, Port}}; pub use comporta_runtime::App; }
@@ -120,8 +120,8 @@ struct Extras {
     key: Option<Box<dyn Any + Send>>,
 }
 
-/// A handle to a stage: the end of a connector, and, for a stage of one port, its start. The ports
-/// of a stage with several are its fields: `app.connect(parse.bad, log)`.
+/// A handle to a stage. A connector can end at it, and start at it if the stage has one port. The
+/// ports of a stage with several are fields of the handle: `app.connect(parse.bad, log)`.
 pub struct StageRef<'a, I, P: Ports> {
     app: &'a App,
     key: StageKey,
@@ -203,31 +203,32 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self
     }
 
-    /// It keeps state that must see all events: it has one instance, whatever the plan says.
+    /// Declares that the stage keeps state that must see all events: it has one instance under every plan.
     pub fn stateful(self) -> Self {
         self.say(|spec| spec.stateful = true)
     }
 
-    /// It may have many instances, but what they send leaves in the order the events came.
+    /// Declares that results leave the stage in the order in which its events arrived, however many
+    /// instances it has.
     pub fn ordered(self) -> Self {
         self.say(|spec| spec.ordered = true)
     }
 
-    /// It does something to the world outside, such as to write files or to send mail: what runs the
-    /// program again and again, as `compare` does, asks before it repeats that.
+    /// Declares that the stage has side effects, such as writing files or sending mail. `compare`, which
+    /// runs a program many times, repeats them only if that is allowed.
     pub fn effects(self) -> Self {
         self.say(|spec| spec.effects = true)
     }
 
-    /// It is handed `event` when the program starts.
+    /// Puts `event` into the queue of the stage when the program starts.
     pub fn autostart(self, event: I) -> Self {
         self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.first =
             Some(Box::new(event));
         self.say(|spec| spec.autostart = true)
     }
 
-    /// A copy of each event is kept while it is handled, so that one the handler took can still be
-    /// retried and replayed.
+    /// Keeps a copy of each event while it is handled, so that an event that the handler took can still
+    /// be retried and replayed.
     pub fn retain(self) -> Self
     where
         I: Clone,
@@ -240,7 +241,7 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
 }
 
 impl App {
-    /// A program without stages.
+    /// Creates a program without stages.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         let graph = Graph { name: name.into().into(), ..Graph::default() };
@@ -249,7 +250,7 @@ impl App {
         App { identity, inner: RefCell::new(Inner { graph, ..Inner::default() }) }
     }
 
-    /// A stage whose instances are copies of `stage`: a type with [`Stage`], or a closure
+    /// Adds a stage whose instances are clones of `stage`: a type that implements [`Stage`], or a closure
     /// `|event: In, out: &mut Out<T>| ...`.
     pub fn stage<M, S>(&self, name: impl Into<String>, stage: S) -> StageOf<'_, S::Handler>
     where
@@ -261,7 +262,7 @@ impl App {
         self.add_stage(name.into(), group, Box::new(move |_| Ok(model.clone())))
     }
 
-    /// A stage whose instances are made by a factory: for state that is no `Clone`.
+    /// Adds a stage whose instances are made by a factory, for state that is not `Clone`.
     pub fn stage_with<M, S>(
         &self,
         name: impl Into<String>,
@@ -283,8 +284,8 @@ impl App {
         self.stage(name, stage)
     }
 
-    /// A source, opened when the program starts: whatever `open` returns that is a [`Source`], an
-    /// iterator, or a `Result` of one.
+    /// Adds a source, which is opened when the program starts. `open` returns a [`Source`], an iterator, or
+    /// a `Result` of one.
     pub fn source<M, S>(
         &self,
         name: impl Into<String>,
@@ -313,8 +314,8 @@ impl App {
         Port::of(key, 0)
     }
 
-    /// Says of a source what [`StageRef::effects`] says of a stage: that to read from it changes
-    /// something, such as the messages of a broker that are then gone.
+    /// Declares that a source has side effects, as [`StageRef::effects`] does for a stage: reading from it
+    /// changes something, such as the messages of a broker, which are then gone.
     ///
     /// ```
     /// # use comporta_runtime::App;
@@ -336,7 +337,7 @@ impl App {
         source
     }
 
-    /// An input: what the returned handle pushes comes out of the returned port.
+    /// Adds an input: events sent through the returned [`Sender`] leave through the returned port.
     pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Sender<T>, Port<T>) {
         let id = StageId(u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX));
         let node = InputNode::new(id.0);
@@ -345,29 +346,30 @@ impl App {
         (sender, Port::of(key, 0))
     }
 
-    /// Joins a port to a stage. The event type can be copied and serialised, so that any plan may
-    /// separate the two. A type that borrows, such as `&str`, cannot be read back (the compiler finds
-    /// its `Deserialize` "not general enough"): send one that owns, such as `String`.
+    /// Connects a port to a stage. The event type can be copied and serialised, so that a plan may
+    /// separate the two. A type that borrows, such as `&str`, cannot be deserialised (the compiler finds
+    /// its `Deserialize` "not general enough"): send an owned type, such as `String`.
     ///
-    /// A port joined to several stages sends a copy to each. Joined to one stage twice it would send
-    /// everything there twice, which is a mistake of the graph unless it is
-    /// [asked for](Self::connect_again).
+    /// A port that is connected to several stages sends a copy to each. Connecting it to one stage twice
+    /// would send every event there twice; that is a mistake of the graph, unless
+    /// [`connect_again`](Self::connect_again) is used.
     pub fn connect<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
         self.join(from.as_port(), [to], Way::First, Some(Codec::new()));
     }
 
-    /// Joins a port once more to a stage it is joined to: the stage then gets another copy of every
-    /// event.
+    /// Connects a port to a stage that it is already connected to: the stage receives another copy of
+    /// every event.
     pub fn connect_again<T: Event>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
         self.join(from.as_port(), [to], Way::Again, Some(Codec::new()));
     }
 
-    /// Joins a port to a stage that must share its process: any `Send` type, such as a socket.
+    /// Connects a port to a stage in the same process. The event may be of any `Send` type, such as a
+    /// socket.
     pub fn connect_local<T: Send + 'static>(&self, from: impl AsPort<T>, to: impl AsInput<T>) {
         self.join(from.as_port(), [to], Way::First, None);
     }
 
-    /// Joins a port to several stages that take turns.
+    /// Connects a port to several stages, which receive its events in turn.
     pub fn round_robin<T: Event, S: AsInput<T>>(
         &self,
         from: impl AsPort<T>,
@@ -376,7 +378,8 @@ impl App {
         self.join(from.as_port(), to, Way::RoundRobin, Some(Codec::new()));
     }
 
-    /// Joins a port to several stages, one of which is chosen by a key: equal keys, same stage.
+    /// Connects a port to several stages, one of which is chosen by a key: events with equal keys go to the
+    /// same stage.
     pub fn by_key<T: Event, S: AsInput<T>, K: Hash>(
         &self,
         from: impl AsPort<T>,
@@ -387,7 +390,7 @@ impl App {
         self.join(from.as_port(), to, Way::ByKey(key), Some(Codec::new()));
     }
 
-    /// As [`round_robin`](Self::round_robin), for events that cannot leave the process.
+    /// Like [`round_robin`](Self::round_robin), for events that cannot leave the process.
     pub fn round_robin_local<T: Send + 'static, S: AsInput<T>>(
         &self,
         from: impl AsPort<T>,
@@ -396,7 +399,7 @@ impl App {
         self.join(from.as_port(), to, Way::RoundRobin, None);
     }
 
-    /// As [`by_key`](Self::by_key), for events that cannot leave the process.
+    /// Like [`by_key`](Self::by_key), for events that cannot leave the process.
     pub fn by_key_local<T: Send + 'static, S: AsInput<T>, K: Hash>(
         &self,
         from: impl AsPort<T>,
@@ -418,39 +421,39 @@ impl App {
         self.inner.borrow_mut().entries[at.stage.index()].build = build;
     }
 
-    /// Checks the graph. What it returns may surprise, but works.
+    /// Checks the graph. Returns warnings about parts that work but may surprise.
     ///
     /// # Errors
-    /// All the mistakes of the graph.
+    /// Returns all mistakes of the graph.
     pub fn check(&self) -> std::result::Result<Vec<GraphWarning>, StartError> {
         self.topology().map(|topology| topology.warnings)
     }
 
-    /// The graph as data.
+    /// Returns the graph as data.
     #[must_use]
     pub fn graph(&self) -> Graph {
         self.inner.borrow().graph.clone()
     }
 
     /// Sets the plan of the program itself. A plan given to [`start`](Self::start), a file or a flag
-    /// goes over it, setting by setting.
+    /// overrides it, setting by setting.
     pub fn set_plan(&self, plan: Plan) {
         self.inner.borrow_mut().plan = plan;
     }
 
-    /// Returns the plan of the program itself: what was given to [`set_plan`](Self::set_plan).
+    /// Returns the plan of the program itself, set by [`set_plan`](Self::set_plan).
     pub fn plan(&self) -> Plan {
         self.inner.borrow().plan.clone()
     }
 
-    /// Adds a policy of the program's own, which plans can then choose by its name; it goes before
-    /// one of the library of that name.
+    /// Registers a policy of the program, which plans can then choose by its name. It hides a policy of
+    /// the library with the same name.
     pub fn register_policy(&self, entry: PolicyEntry) {
         self.inner.borrow_mut().registry.add(entry);
     }
 
-    /// Adds an admission controller of the program's own, which plans can then choose by its name
-    /// for the queue of a stage; it goes before one of the library of that name.
+    /// Registers an admission controller of the program, which plans can then choose by its name for the
+    /// queue of a stage. It hides a controller of the library with the same name.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_policy as policy; pub use comporta_runtime::*; }
@@ -458,7 +461,7 @@ impl App {
     /// use comporta::policy::admission::{Admission, Ask, Entry};
     /// use comporta::{App, Plan};
     ///
-    /// /// Lets in whom it finds nobody before.
+    /// /// Admits an event if the queue is empty.
     /// struct Shy;
     /// impl Admission for Shy {
     ///     fn admit(&mut self, ask: &Ask) -> usize {
@@ -470,7 +473,7 @@ impl App {
     /// # let numbers = app.source("numbers", || 0..9_u64);
     /// # let show = app.sink("show", |_: u64| ());
     /// # app.connect(numbers, show);
-    /// let about = "lets in whom it finds nobody before";
+    /// let about = "admits an event if the queue is empty";
     /// let offer = Offer { name: "shy", aliases: &[], about, cites: "", params: &[] };
     /// app.register_admission(Entry::new(offer, |_| Shy));
     /// let plan = Plan::new().stage("show", |show| show.admission("shy"));
@@ -482,7 +485,7 @@ impl App {
         self.inner.borrow_mut().admissions.add(entry);
     }
 
-    /// What plans can choose by name.
+    /// Returns the policies and admission controllers that plans can choose by name.
     #[must_use]
     pub fn catalogue(&self) -> Catalogue {
         let mut catalogue = Catalogue::default();
@@ -491,9 +494,9 @@ impl App {
         catalogue
     }
 
-    /// Whether the program could be [started](Self::start) under a plan, as far as that can be said
-    /// without running anything: the graph is valid, the plan fits it, and every policy starts on a
-    /// mock of its cluster. What it returns may surprise, but works.
+    /// Checks whether the program could be [started](Self::start) under a plan, as far as possible without
+    /// running anything: the graph is valid, the plan fits it, and every policy starts on a mock of its
+    /// cluster. Returns warnings about policies that work but may surprise.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::*; }
@@ -510,7 +513,8 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// The first that is not so; of policies, all that would not start.
+    /// Returns the mistakes of the graph, or else those of the plan, or else a refusal for every policy
+    /// that does not start.
     pub fn rehearse(
         &self,
         plan: &Plan,
@@ -524,8 +528,8 @@ impl App {
     /// Starts the program on threads of its own.
     ///
     /// # Errors
-    /// When the graph is not valid, the plan does not fit it, a stage cannot be made or a source
-    /// not opened. Nothing has run then.
+    /// Returns an error if the graph is not valid, the plan does not fit it, a stage cannot be made or a
+    /// source cannot be opened. No event has been handled then.
     pub fn start(self, plan: &Plan) -> std::result::Result<Running, StartError> {
         let core = self.build(plan, Clock::real(), false)?;
         Running::start(core)
@@ -534,7 +538,7 @@ impl App {
     /// Starts the program and waits for its end.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Like [`start`](Self::start).
     pub fn run(self, plan: &Plan) -> std::result::Result<crate::running::Summary, StartError> {
         Ok(self.start(plan)?.wait())
     }
@@ -713,8 +717,8 @@ impl App {
     }
 }
 
-/// What [`App::stage`] asks of a stage: its instances are copies. Everything that is `Clone` and `Sync`
-/// has it.
+/// The bound of [`App::stage`], whose instances are clones. Every type that is `Clone` and `Sync`
+/// implements it.
 #[diagnostic::on_unimplemented(
     message = "a plan cannot make instances of this stage: `{Self}` is not `Clone` and `Sync`",
     note = "derive `Clone` for the stage, or have each instance made: `app.stage_with(name, |_| Ok(MyStage::new()))`"

@@ -1,5 +1,5 @@
-//! Changing how a program runs while it runs. What is said here goes with the plan: a policy may
-//! change it again, and the next one begins with it.
+//! Changing how a program runs while it runs. Changes made here count as changes of the plan: a policy may
+//! override them, and the next policy starts from them.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -16,7 +16,8 @@ use crate::policy_host::{Decision, InstallError, is_calling};
 use crate::stage::gate::Controller;
 use crate::sync::Arc;
 
-/// Changes how a program runs while it runs. Every call checks first, and changes nothing if it refuses.
+/// Changes how a program runs while it runs. Every call checks its arguments first; a call that is refused
+/// changes nothing.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
@@ -45,27 +46,28 @@ pub struct Control {
     core: Arc<Core>,
 }
 
-/// Why a change was refused. Nothing has changed.
+/// The reason why a change was refused. Nothing has changed, but for what the variant says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// It would not make a valid plan.
+    /// The plan would not be valid.
     Plan(PlanFault),
     /// The new instance could not be made.
     Instance(String),
-    /// The policy would not start; the one before goes on.
+    /// The policy refused to start; the previous one stays installed.
     Policy(String),
-    /// The system has no more threads; there are as many as it gave.
+    /// The system has no more threads; the cluster has those that it could get.
     Threads(String),
-    /// A policy said it while it was called: it acts through the control it is handed.
+    /// The call was made by a policy, which must use its [`PolicyControl`](comporta_policy::PolicyControl)
+    /// instead.
     ByPolicy,
-    /// The events of a stage were asked for as another type.
+    /// The requested type is not the input type of the stage.
     WrongType {
         /// The stage.
         stage: String,
-        /// What it takes.
+        /// The type that it takes.
         takes: &'static str,
-        /// What was asked for.
+        /// The type that was requested.
         asked: &'static str,
     },
 }
@@ -127,11 +129,11 @@ impl Control {
         Ok(id)
     }
 
-    /// Sets the number of threads of a cluster; the main one is called `main`. A policy may change
-    /// it again; the next one begins with this number.
+    /// Sets the number of threads of a cluster; the default cluster is called `main`. A policy may change
+    /// the number again; the next policy starts with this one.
     ///
     /// # Errors
-    /// For an unknown cluster, or a number that is not from 1 to 1,024.
+    /// Returns an error if the cluster is unknown, or the number is not from 1 to 1,024.
     pub fn set_threads(&self, cluster: &str, threads: usize) -> Result<(), ControlError> {
         let at = self.cluster(cluster)?;
         let threads = threads_allowed(cluster, threads)?;
@@ -140,11 +142,12 @@ impl Control {
         set.map_err(ControlError::Threads)
     }
 
-    /// Sets the number of instances of a stage. Free ones go first, others after their visit; each
-    /// finishes.
+    /// Sets the number of instances of a stage. If there are too many, idle instances are retired at once
+    /// and others after their visit; `finish` is called on each.
     ///
     /// # Errors
-    /// For an unknown stage, a number it may not have, or an instance that cannot be made.
+    /// Returns an error if the stage is unknown or may not have that many instances, or if an instance
+    /// cannot be made.
     pub fn set_instances(&self, stage: &str, instances: usize) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
         let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
@@ -157,11 +160,12 @@ impl Control {
         Ok(())
     }
 
-    /// Sets how many events a queue holds. Below what it holds now it keeps them, and admits none
-    /// until there is room again.
+    /// Sets the capacity of a queue. A queue that holds more keeps its events, and admits none until
+    /// there is room again.
     ///
     /// # Errors
-    /// For an unknown stage, one without a queue, zero, or less than the groups it is handed.
+    /// Returns an error if the stage is unknown or has no queue, or if the capacity is zero or less than
+    /// the size of its groups.
     pub fn set_capacity(&self, stage: &str, capacity: usize) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
         let spec = &self.core.graph.stages[id.index()];
@@ -178,10 +182,10 @@ impl Control {
         Ok(())
     }
 
-    /// Sets the priority of a stage: higher is served sooner.
+    /// Sets the priority of a stage: a higher one is served sooner.
     ///
     /// # Errors
-    /// For an unknown stage.
+    /// Returns an error if the stage is unknown.
     pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
         self.core.assignments[id.index()].base.lock().priority = priority;
@@ -189,8 +193,8 @@ impl Control {
         Ok(())
     }
 
-    /// Installs another policy in a cluster: how its threads choose what to do next. It begins with
-    /// the cluster as the plan has it, and as this handle has changed it since.
+    /// Installs another policy in a cluster. It starts from the settings of the plan, with the changes that
+    /// were made by `Control` since.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
@@ -208,8 +212,8 @@ impl Control {
     /// ```
     ///
     /// # Errors
-    /// For an unknown cluster, policy or parameter, or a policy that will not start. The one before
-    /// stays installed.
+    /// Returns an error if the cluster, the policy or a parameter is unknown, or if the policy refuses to
+    /// start. The previous policy then stays installed.
     pub fn set_policy(&self, cluster: &str, policy: impl Into<Choice>) -> Result<(), ControlError> {
         let at = self.cluster(cluster)?;
         let key = format!("cluster.{cluster}.policy");
@@ -223,8 +227,8 @@ impl Control {
         })
     }
 
-    /// Has another admission controller decide who is let into the queue of a stage; `none` lets
-    /// everybody in for whom there is room. Who waits there already stays.
+    /// Sets the admission controller of a stage; `none` admits every event for which there is room. Events
+    /// in the queue stay there.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; pub use comporta_runtime::{App, testing}; }
@@ -249,7 +253,8 @@ impl Control {
     /// ```
     ///
     /// # Errors
-    /// For an unknown stage, controller or parameter, or a stage without a queue.
+    /// Returns an error if the stage, the controller or a parameter is unknown, or if the stage has no
+    /// queue.
     pub fn set_admission(
         &self,
         stage: &str,
@@ -265,28 +270,29 @@ impl Control {
         Ok(())
     }
 
-    /// What the policy of a cluster has done lately, and why: the last 256 decisions, oldest first.
+    /// Returns the last 256 decisions of the policy of a cluster with their reasons, oldest first.
     /// [`decisions_forgotten`](Self::decisions_forgotten) returns how many there were before them.
     ///
     /// # Errors
-    /// For an unknown cluster.
+    /// Returns an error if the cluster is unknown.
     pub fn decisions(&self, cluster: &str) -> Result<Vec<Decision>, ControlError> {
         Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions())
     }
 
-    /// How many decisions of the policy of a cluster are no longer among its
+    /// Returns how many decisions of the policy of a cluster are no longer among its
     /// [`decisions`](Self::decisions).
     ///
     /// # Errors
-    /// For an unknown cluster.
+    /// Returns an error if the cluster is unknown.
     pub fn decisions_forgotten(&self, cluster: &str) -> Result<u64, ControlError> {
         Ok(self.core.policy_hosts[self.cluster(cluster)?].decisions_forgotten())
     }
 
-    /// Moves a stage to another cluster. The policies of both begin anew.
+    /// Moves a stage to another cluster. The policies of both clusters are started again.
     ///
     /// # Errors
-    /// For an unknown stage or cluster.
+    /// Returns an error if the stage or the cluster is unknown, or if a local connector joins the stage to
+    /// one of another cluster.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
@@ -327,10 +333,10 @@ impl Control {
         Ok(())
     }
 
-    /// Opens or shuts a queue: a shut one sheds what arrives, with reason `disabled`.
+    /// Enables or disables a queue. A disabled queue sheds arriving events with reason `disabled`.
     ///
     /// # Errors
-    /// For an unknown stage, or one without a queue.
+    /// Returns an error if the stage is unknown or has no queue.
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
         self.core.assignments[id.index()].base.lock().enabled = enabled;
@@ -340,19 +346,19 @@ impl Control {
         Ok(())
     }
 
-    /// The failed events of a stage, without the events, oldest first.
+    /// Returns the failures of a stage, without the events themselves, oldest first.
     ///
     /// # Errors
-    /// For an unknown stage.
+    /// Returns an error if the stage is unknown.
     pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
         Ok(self.core.node(self.stage(stage)?.0).failures())
     }
 
-    /// Takes out the failed events of a stage with the events that are still there.
+    /// Removes and returns the failures of a stage, each with its event if it is still there.
     ///
     /// # Errors
-    /// For an unknown stage, one without a queue, or a `T` that is not what the stage takes. Nothing
-    /// is taken then.
+    /// Returns an error if the stage is unknown or has no queue, or if `T` is not its input type. Nothing
+    /// is removed then.
     pub fn take_failures<T: 'static>(
         &self,
         stage: &str,
@@ -366,11 +372,11 @@ impl Control {
         })
     }
 
-    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there
-    /// is room. Returns how many.
+    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is
+    /// room. Returns how many events were put back.
     ///
     /// # Errors
-    /// For an unknown stage.
+    /// Returns an error if the stage is unknown.
     pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
         let id = self.stage(stage)?;
         let mut effects = Effects::default();

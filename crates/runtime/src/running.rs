@@ -1,4 +1,4 @@
-//! A program that runs: watching it, and ending it.
+//! A running program: watching it and ending it.
 
 use std::any::Any;
 use std::fmt;
@@ -19,51 +19,51 @@ use crate::user;
 /// How long a stop waits for handlers that do not return before it goes without them.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A program that runs. Dropping it stops the program at once.
+/// A running program. Dropping it stops the program at once.
 #[must_use = "dropping it stops the program: `wait` for its end"]
 pub struct Running {
     core: Arc<Core>,
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
     /// Every source ended and every event settled.
     Complete,
-    /// As [`Complete`](Self::Complete), but a source ended because it failed: there may have been more
-    /// events. [`Summary::problems`] says why.
+    /// Like [`Complete`](Self::Complete), but a source ended because it failed, so that events may be
+    /// missing. [`Summary::problems`] has the reason.
     SourceFailed,
     /// A handler called `quit`.
     Quit,
-    /// It was drained: sources were closed, and what was in it settled.
+    /// The program was drained: its sources were closed, and every event in it settled.
     Drained,
-    /// It was drained, and the time was up before everything had settled.
+    /// The program was drained, and the time limit expired before every event had settled.
     TimedOut,
-    /// It was stopped.
+    /// The program was stopped.
     Stopped,
 }
 
-/// What a run did.
+/// The results of a run.
 #[must_use]
 #[non_exhaustive]
 pub struct Summary {
-    /// How it came to its end.
+    /// How the run ended.
     pub ended: Ended,
-    /// Its numbers at rest.
+    /// The last snapshot of the program.
     pub snapshot: Snapshot,
-    /// What went wrong beside events that failed: sources, `finish`.
+    /// Problems other than failed events, such as of a source or of `finish`.
     pub problems: Vec<String>,
     /// Stages whose handlers had not returned when the run was given up.
     pub stuck: Vec<String>,
-    /// What failed, and why, for each stage of which any event did.
+    /// The failures of each stage that had any, by reason.
     pub failures: Vec<StageFailures>,
     result: Option<Box<dyn Any + Send>>,
 }
 
 impl Summary {
-    /// Takes what a handler passed to `quit`. Returns `None` if nothing was passed, it was taken already
-    /// or it is no `R`; in the last case it stays.
+    /// Takes the value that a handler passed to `quit`. Returns `None` if there is none, or if it was taken
+    /// already or is not an `R`; in the last case it stays.
     pub fn take_result<R: Any>(&mut self) -> Option<R> {
         let result = self.result.take()?;
         match result.downcast() {
@@ -76,7 +76,7 @@ impl Summary {
     }
 }
 
-/// The events of a stage that failed, by their reasons.
+/// The failed events of a stage, by reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StageFailures {
@@ -86,7 +86,7 @@ pub struct StageFailures {
     pub failed: u64,
     /// How many further tries were made.
     pub retried: u64,
-    /// Each reason of the failures that are still kept, in the order first seen, and how often.
+    /// Each reason among the failures that are still kept, in the order first seen, with its count.
     pub reasons: Vec<(Reason, u64)>,
 }
 
@@ -192,34 +192,34 @@ impl Running {
         Ok(running)
     }
 
-    /// Its numbers now.
+    /// Returns a snapshot of the program.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.core.snapshot()
     }
 
-    /// A handle for changing how it runs.
+    /// Returns a handle that changes how the program runs.
     #[must_use]
     pub fn control(&self) -> Control {
         Control::new(self.core.clone())
     }
 
-    /// The stages with a handler that has not returned for longer than the plan's `stuck_after`, one
-    /// name for each such call. Another worker stands in for each that is held up.
+    /// Returns the stages with a handler that has not returned for longer than the plan's `stuck_after`,
+    /// one name for each such call. Another worker stands in for each of these.
     #[must_use]
     pub fn stuck(&self) -> Vec<String> {
         self.core.in_visits(self.core.settings.stuck_after)
     }
 
-    /// Whether it has come to its end.
+    /// Returns `true` if the program has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.core.run_state().is_ended()
     }
 
-    /// Has `call` called once it has come to its end, or at once if it has: for those who wait for
-    /// more than that. It is called on a thread of the program, or on the one that stops it, and should only
-    /// pass the word on.
+    /// Calls `call` when the program has ended, or at once if it already has. It is called on a thread of
+    /// the program, or on the one that stops it, and should only notify others, as by a channel on which a
+    /// caller waits for several things.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
@@ -239,8 +239,8 @@ impl Running {
         self.core.on_end(Box::new(call));
     }
 
-    /// A future of its end, for programs that run inside of an async runtime: once it is ready,
-    /// [`wait`](Self::wait) has nothing to wait for. It is ready too when the program is stopped.
+    /// Returns a future that is ready when the program has ended or was stopped, for programs inside an
+    /// async runtime. After that, [`wait`](Self::wait) returns without blocking.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
@@ -274,23 +274,23 @@ impl Running {
         })
     }
 
-    /// Closes all sources and inputs and returns at once: a drain that can be watched. Then
-    /// [`wait`](Self::wait) for the end, or give up with [`drain_within`](Self::drain_within) a
+    /// Closes all sources and inputs and returns at once: a drain that can be watched. Afterwards
+    /// [`wait`](Self::wait) for the end, or give up with [`drain_within`](Self::drain_within) and a
     /// duration of zero.
     pub fn close(&self) {
         self.core.close();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub fn wait(self) -> Summary {
         self.core.wait_until(None, RunState::is_ended);
         self.summarise(Ended::Complete)
     }
 
-    /// Waits for its end for at most so long; gives itself back if that was not enough.
+    /// Waits for the end of the program, for at most `bound`.
     ///
     /// # Errors
-    /// The running program.
+    /// Returns the running program if it has not ended in time.
     pub fn wait_for(self, bound: Duration) -> Result<Summary, Running> {
         if self.core.wait_until(Some(bound), RunState::is_ended) {
             Ok(self.summarise(Ended::Complete))
@@ -299,21 +299,21 @@ impl Running {
         }
     }
 
-    /// Closes all sources and inputs and waits until what is in the program has settled, for at
-    /// most as long as the plan says; what is left then is cancelled.
+    /// Closes all sources and inputs and waits until every event in the program has settled, for at most
+    /// the plan's `drain`. Events that are left then are cancelled.
     pub fn drain(self) -> Summary {
         let bound = self.core.settings.drain;
         self.drain_within(bound)
     }
 
-    /// As [`drain`](Self::drain), within a bound of its own.
+    /// Like [`drain`](Self::drain), for at most `bound`.
     pub fn drain_within(self, bound: Duration) -> Summary {
         self.close();
         let done = self.core.wait_until(Some(bound), RunState::is_ended);
         self.summarise(if done { Ended::Drained } else { Ended::TimedOut })
     }
 
-    /// Stops at once: what is queued is cancelled.
+    /// Stops the program at once. Queued events are cancelled.
     pub fn stop(self) -> Summary {
         self.summarise(Ended::Stopped)
     }

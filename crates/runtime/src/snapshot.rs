@@ -1,4 +1,4 @@
-//! What a program has done and what it holds: one type that every view reads.
+//! Snapshots: the counts and contents of a program at one moment. Every view is made from these types.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,44 +8,44 @@ use comporta_model::plan::Choice;
 use crate::latency::Latency;
 use crate::stage::permits::Shed;
 
-/// How many events came to a queue, and how they ended. They never go back.
+/// How many events came to a queue, and how they ended. Counts never decrease.
 ///
 /// At rest, and in every [`StageSnapshot`], which is taken under the queue's lock:
 /// `offered = refused + shed on entry + arrived` and
 /// `arrived = handled + shed later + failed + cancelled + queued + in_flight + outboxed`.
 ///
-/// A copy counts where it arrives. A retry is no new arrival. A replay is: it counts as offered
-/// and arrived again, and the failure it replays stays counted. An event given back by
-/// `Out::try_send` was never offered. At rest, what a stage was offered is what others sent it
-/// ([`StageSnapshot::sent`]), and what was refused, replayed, or there at the start.
+/// A copy counts where it arrives. A retry is not a new arrival. A replay is: it counts as offered and
+/// arrived again, and the failure that it replays stays counted. An event returned by `Out::try_send`
+/// was never offered. At rest, the events offered to a stage are those that others sent it
+/// ([`StageSnapshot::sent`]), those refused or replayed, and those that were there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Events that were offered to it.
+    /// Events offered to the queue.
     pub offered: u64,
-    /// Given back to a pusher.
+    /// Events returned to a `Sender`.
     pub refused: u64,
-    /// Entered the queue, or wait for it in an outbox.
+    /// Events that entered the queue, or wait for it in an outbox.
     pub arrived: u64,
-    /// Handled.
+    /// Events handled.
     pub handled: u64,
-    /// Failed for good.
+    /// Events that failed for good.
     pub failed: u64,
-    /// Cancelled by a stop.
+    /// Events cancelled by a stop.
     pub cancelled: u64,
     /// Tries beyond the first.
     pub retried: u64,
     /// Failed events put back into the queue.
     pub replayed: u64,
-    /// Sent by this stage.
+    /// Events sent by this stage.
     pub emitted: u64,
-    /// Sent by this stage through a port that is not connected.
+    /// Events sent by this stage through a port that is not connected.
     pub unrouted: u64,
     /// Copies, or events, that were not sent on because a `Clone` or a key function panicked.
     pub lost: u64,
-    /// Put into the queue when the program started.
+    /// Events put into the queue when the program started.
     pub started: u64,
-    /// Visits made.
+    /// Visits to the stage.
     pub visits: u64,
     pub(crate) shed: [u64; Shed::ALL.len()],
     /// Of these, after they arrived.
@@ -53,19 +53,19 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Shed for this reason.
+    /// Returns how many events were shed for this reason.
     #[must_use]
     pub fn shed(&self, reason: Shed) -> u64 {
         self.shed[reason as usize]
     }
 
-    /// Shed before they arrived.
+    /// Returns how many events were shed before they arrived.
     #[must_use]
     pub fn shed_on_entry(&self) -> u64 {
         self.shed.iter().sum::<u64>() - self.shed_late
     }
 
-    /// Shed after they arrived.
+    /// Returns how many events were shed after they arrived.
     #[must_use]
     pub fn shed_later(&self) -> u64 {
         self.shed_late
@@ -79,46 +79,46 @@ impl fmt::Display for Shed {
     }
 }
 
-/// One stage at one moment.
+/// A stage at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StageSnapshot {
     /// Its name.
     pub name: String,
-    /// What came and how it ended.
+    /// How many events came, and how they ended.
     pub counts: Counts,
     /// Events in its queue.
     pub queued: usize,
     /// Events being handled or waiting for another try.
     pub in_flight: usize,
-    /// Events for it that wait in the outboxes of their senders.
+    /// Events that wait for its queue in the outboxes of their senders.
     pub outboxed: usize,
-    /// Places in its queue.
+    /// The capacity of its queue.
     pub capacity: usize,
-    /// Its instances; of a stage whose handlers wait, how many events may be in flight.
+    /// The number of its instances; for a stage whose handlers wait, the most events in flight.
     pub instances: usize,
-    /// Those with nothing to do.
+    /// The number of its idle instances.
     pub idle: usize,
     /// Its priority.
     pub priority: i32,
-    /// Its admission controller and what that allows now, if it has one.
+    /// Its admission controller, if it has one.
     pub admission: Option<AdmissionSnapshot>,
-    /// Events of those in flight whose handlers wait: for a socket, a timer, another try.
+    /// Events in flight whose handlers wait: for a socket, a timer, another try.
     pub waiting: usize,
     /// How long events have waited in its handlers, all together.
     pub waited: Duration,
-    /// Time spent in its handler, all instances together; of a source, in its pulls.
+    /// Time spent in its handler, by all instances together; for a source, in its pulls.
     pub busy: Duration,
-    /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
-    /// empty for others.
+    /// How long the events that it handled had been in the program, if the stage leads nowhere; empty
+    /// for other stages.
     pub latency: Latency,
     /// Failed events kept for inspection.
     pub failures_kept: usize,
-    /// Failed events that no longer could be.
+    /// Failed events that are no longer kept.
     pub failures_forgotten: u64,
-    /// Whether it has seen its last event.
+    /// Whether the stage has ended.
     pub ended: bool,
-    /// How many events it has sent to each stage it leads to, by name.
+    /// The number of events sent to each stage that it leads to, by name.
     pub sent: Vec<(String, u64)>,
 }
 
@@ -147,8 +147,8 @@ impl StageSnapshot {
         }
     }
 
-    /// What an event took on average: time spent in the handler by events handled; of a source, by
-    /// events sent.
+    /// Returns the mean time that the handler took for an event; for a source, the mean time of a pull
+    /// per event sent.
     #[must_use]
     pub fn service(&self) -> Duration {
         let c = &self.counts;
@@ -157,7 +157,7 @@ impl StageSnapshot {
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
-    /// Whether every event is accounted for.
+    /// Returns `true` if every event is accounted for.
     #[must_use]
     pub fn adds_up(&self) -> bool {
         let c = &self.counts;
@@ -171,23 +171,23 @@ impl StageSnapshot {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AdmissionSnapshot {
-    /// What was chosen, with all its parameters.
+    /// Its name, with all parameters.
     pub choice: Choice,
-    /// What it allows now, in a few words for people.
+    /// What it admits now, in a few words.
     pub allows: String,
 }
 
-/// One pool at one moment.
+/// A pool at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolSnapshot {
-    /// Its name: that of its cluster, unless the cluster's policy made it.
+    /// Its name, which is that of its cluster unless a policy made the pool.
     pub name: String,
     /// The stages it runs.
     pub stages: Vec<String>,
     /// Their cluster.
     pub cluster: String,
-    /// Its threads.
+    /// The number of its threads.
     pub threads: usize,
     /// The policy of its cluster.
     pub policy: Choice,
@@ -199,7 +199,7 @@ pub struct PoolSnapshot {
 pub struct Snapshot {
     /// The name of the program.
     pub app: String,
-    /// How long it has run.
+    /// How long the program has run.
     pub elapsed: Duration,
     /// Its stages, in the order declared.
     pub stages: Vec<StageSnapshot>,
@@ -208,14 +208,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The stage of that name.
+    /// Returns the stage with this name.
     #[must_use]
     pub fn stage(&self, name: &str) -> Option<&StageSnapshot> {
         self.stages.iter().find(|stage| stage.name == name)
     }
 
-    /// How long events were in the program, over all stages that lead nowhere. Events that travel
-    /// together count as long as the oldest of them, which is 0.1 ms older at most.
+    /// Returns how long events were in the program, over all stages that lead nowhere. Events that travel
+    /// together count as the oldest of them, which is at most 0.1 ms older.
     #[must_use]
     pub fn latency(&self) -> Latency {
         let mut all = Latency::default();
@@ -223,8 +223,8 @@ impl Snapshot {
         all
     }
 
-    /// Whether every event of every stage is accounted for, and once all stages have ended, whether each
-    /// was offered what the others sent it.
+    /// Returns `true` if every event of every stage is accounted for and, once all stages have ended, each
+    /// stage was offered the events that the others sent it.
     #[must_use]
     pub fn adds_up(&self) -> bool {
         let at_rest = self.stages.iter().all(|stage| stage.ended);
@@ -247,7 +247,7 @@ impl Snapshot {
 }
 
 impl fmt::Display for Snapshot {
-    /// A table: a line a stage, no column wider than what stands in it.
+    /// A table with a line for each stage.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heads = ["stage", "arrived", "handled", "emitted", "shed", "failed", "left", "service"];
         let row = |stage: &StageSnapshot| {

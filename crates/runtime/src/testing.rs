@@ -1,8 +1,8 @@
 //! The test runtime: a stage, or a whole graph, run step by step on virtual time.
 //!
 //! [`StageTester`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
-//! but on the thread of the test: each step is one visit, and which worker makes it is chosen by a
-//! seed. Time stands still unless the test moves it.
+//! but on the thread of the test: each step is one visit, and a seed chooses the worker that makes it.
+//! Only the test moves the clock.
 
 use std::any::Any;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;
 
-/// One stage by itself: send it events, look at what it sent.
+/// Tests one stage by itself: send it events, and look at the events that it sends.
 ///
 /// ```
 /// # use comporta_runtime::testing::StageTester;
@@ -48,7 +48,7 @@ use crate::user;
 pub struct StageTester<S: Stage> {
     /// The stage.
     pub stage: S,
-    /// What it sent: `tester.out.drain()`, or `tester.out.port.drain()`.
+    /// The events that it sent: `tester.out.drain()`, or `tester.out.port.drain()` for one port of several.
     pub out: S::Ports,
     cx: Cx,
     host: Arc<TesterHost>,
@@ -75,7 +75,10 @@ impl Host for TesterHost {
 }
 
 impl<S: Stage> StageTester<S> {
-    /// The stage, initialised. Panics if that fails.
+    /// Initialises a stage.
+    ///
+    /// # Panics
+    /// Panics if `init` fails.
     pub fn new(mut stage: S) -> Self {
         let host = Arc::new(TesterHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
         let cx = Cx::new("tester".into(), 0, host.clone());
@@ -85,10 +88,10 @@ impl<S: Stage> StageTester<S> {
         StageTester { stage, out: S::Ports::new(), cx, host }
     }
 
-    /// Sends it an event. What a failing call sent is withdrawn, as in a program.
+    /// Sends an event to the stage. Events that a failing call sent are withdrawn, as in a program.
     ///
     /// # Errors
-    /// The error or panic of the handler.
+    /// Returns the error or the panic of the handler.
     pub fn send(&mut self, event: S::In) -> Result<(), Reason> {
         use crate::stage::ports::{Mark, Withdraw};
         let mut slot = Some(event);
@@ -105,10 +108,10 @@ impl<S: Stage> StageTester<S> {
         result
     }
 
-    /// Calls its `finish`: there are no more events.
+    /// Calls `finish`, as after the last event.
     ///
     /// # Errors
-    /// The error or panic of the handler.
+    /// Returns the error or the panic of the handler.
     pub fn finish(&mut self) -> Result<(), Reason> {
         let StageTester { stage, out, cx, .. } = self;
         match user::call(|| stage.finish(out, cx)) {
@@ -117,17 +120,17 @@ impl<S: Stage> StageTester<S> {
         }
     }
 
-    /// Moves its time forward.
+    /// Moves the clock of the stage forward.
     pub fn advance(&self, by: Duration) {
         self.host.clock.advance(by);
     }
 
-    /// Says which try at an event the next one is.
+    /// Sets the number of the attempt that the next call sees.
     pub fn set_attempt(&self, attempt: u32) {
         self.cx.set_attempt(attempt);
     }
 
-    /// What it passed to `quit`, if it did.
+    /// Returns the value that the stage passed to `quit`, if any.
     pub fn quit_with<R: Any>(&self) -> Option<R> {
         self.host.quit.lock().take()?.downcast().ok().map(|result| *result)
     }
@@ -139,11 +142,11 @@ impl<S: Stage> fmt::Debug for StageTester<S> {
     }
 }
 
-/// Copies of what a port sent, in order.
+/// Copies of the events that a port sent, in order.
 #[derive(Clone)]
 pub struct Recorder<T>(Arc<Mutex<Vec<T>>>);
 
-/// Records what a port sends from now on. Before the app is made a [`TestRuntime`].
+/// Records the events that a port sends. Call it before the app becomes a [`TestRuntime`].
 pub fn record<T: Clone + Send + 'static>(app: &App, port: impl AsPort<T>) -> Recorder<T> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let recorder = Recorder(seen.clone());
@@ -152,7 +155,7 @@ pub fn record<T: Clone + Send + 'static>(app: &App, port: impl AsPort<T>) -> Rec
 }
 
 impl<T> Recorder<T> {
-    /// Takes what was recorded since the last call.
+    /// Takes the events that were recorded since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.0.lock())
@@ -168,7 +171,7 @@ impl<T> fmt::Debug for Recorder<T> {
 /// How many timers of policies in a row may bring nothing on before a program counts as at rest.
 const TIMERS_IN_VAIN: usize = 1_000;
 
-/// A program run step by step on virtual time.
+/// Runs a program step by step on virtual time.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
@@ -200,10 +203,10 @@ pub struct TestRuntime {
 }
 
 impl TestRuntime {
-    /// Builds the program; its sources are open and its instances made, but nothing has run.
+    /// Builds the program: opens its sources and makes its instances, but makes no visit.
     ///
     /// # Errors
-    /// As [`App::start`].
+    /// Like [`App::start`].
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
         let runtime = TestRuntime { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
@@ -216,14 +219,14 @@ impl TestRuntime {
         Ok(runtime)
     }
 
-    /// Chooses which worker makes each step by this seed; the same seed gives the same run.
+    /// Sets the seed that chooses the worker of each step; the same seed gives the same run.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
         self.dice = seed;
         self
     }
 
-    /// Makes one visit, if there is anything to do now. Returns `true` if there was.
+    /// Makes one visit, if there is anything to do now. Returns `true` if it made one.
     pub fn step(&mut self) -> bool {
         if self.core.is_stopped() {
             return false;
@@ -238,9 +241,10 @@ impl TestRuntime {
         })
     }
 
-    /// Steps until there is nothing to do now. Returns how many steps that took.
+    /// Makes steps until there is nothing to do now. Returns the number of steps.
     ///
-    /// Panics after ten million: such a program never comes to rest.
+    /// # Panics
+    /// Panics after ten million steps, as such a program never comes to rest.
     pub fn run_until_idle(&mut self) -> usize {
         let mut steps = 0;
         while self.step() {
@@ -250,7 +254,7 @@ impl TestRuntime {
         steps
     }
 
-    /// Moves time forward and runs until idle, stopping at each timer on the way.
+    /// Moves the clock forward and runs until idle, stopping at each timer on the way.
     pub fn advance(&mut self, by: Duration) {
         let end = self.core.clock.now() + by;
         self.run_until_idle();
@@ -263,8 +267,8 @@ impl TestRuntime {
         self.core.clock.advance(end.duration_since(self.core.clock.now()));
     }
 
-    /// Runs until every stage has ended, jumping over time in which nothing happens. Returns whether
-    /// it came to its end; if not, something waits for an event that does not come.
+    /// Runs until every stage has ended, skipping time in which nothing happens. Returns `true` if the
+    /// program ended, and `false` if something in it waits for an event that does not come.
     pub fn run(&mut self) -> bool {
         // Timers of policies go on for ever; a program that they do not bring on is at rest.
         let mut in_vain = 0;
@@ -289,64 +293,67 @@ impl TestRuntime {
         self.core.dispatch(effects);
     }
 
-    /// Whether every stage has ended, or a handler called `quit`.
+    /// Returns `true` if every stage has ended or a handler called `quit`.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         let run = self.core.run_state();
         run.live == 0 || run.quit
     }
 
-    /// What a handler passed to `quit`.
+    /// Returns the value that a handler passed to `quit`, if any.
     #[must_use]
     pub fn quit_with<R: Any>(&self) -> Option<R> {
         self.core.run_state().result.take()?.downcast().ok().map(|result| *result)
     }
 
-    /// What went wrong beside events that failed.
+    /// Returns the problems other than failed events.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         self.core.run_state().problems.clone()
     }
 
-    /// Its numbers now.
+    /// Returns a snapshot of the program.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.core.snapshot()
     }
 
-    /// A handle for changing how it runs.
+    /// Returns a handle that changes how the program runs.
     #[must_use]
     pub fn control(&self) -> Control {
         Control::new(self.core.clone())
     }
 
-    /// The time now.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.core.clock.now()
     }
 
-    /// How busy the CPUs of the machine are from now on, as policies see it: 0 to 100; 0 at first.
+    /// Sets the CPU usage that policies see from now on, from 0 to 100. It is 0 at first.
     pub fn set_cpu_usage(&self, percent: u32) {
         self.core.cpu_usage.store(percent.min(100), Relaxed);
     }
 
-    /// The next event of a stage fails with this message instead of being handled.
+    /// Makes the next event of a stage fail with this message instead of being handled.
     ///
+    /// # Panics
     /// Panics if there is no such stage.
     pub fn fail_next(&self, stage: &str, message: &str) {
         self.inject(stage, Fault::Error(message.to_owned()));
     }
 
-    /// The next event of a stage meets a panic with this message instead of being handled.
+    /// Makes the handler panic with this message at the next event of a stage.
     ///
+    /// # Panics
     /// Panics if there is no such stage.
     pub fn panic_next(&self, stage: &str, message: &str) {
         self.inject(stage, Fault::Panic(message.to_owned()));
     }
 
-    /// A stage takes no events until it is [`resumed`](Self::resume): its queue fills.
+    /// Holds a stage: it takes no events until it is [resumed](Self::resume), and its queue fills.
     ///
+    /// # Panics
     /// Panics if there is no such stage.
     pub fn hold(&mut self, stage: &str) {
         self.core.hold(self.find(stage), true);
@@ -354,6 +361,7 @@ impl TestRuntime {
 
     /// Ends a [`hold`](Self::hold).
     ///
+    /// # Panics
     /// Panics if there is no such stage.
     pub fn resume(&mut self, stage: &str) {
         self.core.hold(self.find(stage), false);

@@ -1,19 +1,21 @@
 //! The verbs: stages made of a closure. Each is a method of [`App`] that names what the closure does
-//! with an event. Before: `app`, which adds what they return to the graph.
+//! with an event. Before: `app`, which adds the stage to the graph.
 //!
 //! | verb | the closure | sends |
 //! |---|---|---|
-//! | `map` | `In -> T` | what it returns |
-//! | `try_map` | `In -> Result<T>` | what it returns, unless it fails |
+//! | `map` | `In -> T` | its return value |
+//! | `try_map` | `In -> Result<T>` | its return value, unless it fails |
 //! | `filter` | `&In -> bool` | the event, if `true` |
-//! | `filter_map` | `In -> Option<T>` | what it returns, if anything |
+//! | `filter_map` | `In -> Option<T>` | its return value, if it is `Some` |
 //! | `flat_map` | `In -> IntoIterator` | every item |
 //! | `try_flat_map` | `In -> Result<IntoIterator>` | every item, unless it fails |
 //! | `inspect` | `&In` | the event |
 //! | `map_in_place` | `&mut In` | the event |
-//! | `process` | `In, &mut Out<T>` | what it sends |
+//! | `process` | `In, &mut Out<T>` | whatever it sends through the port |
 //! | `sink` | `In` | nothing |
 //! | `map_async`, `try_map_async`, `sink_async` | as without `_async`, by a future | as without |
+//!
+//! `sink` stands beside `process` because a closure whose port type nothing determines does not compile.
 
 use std::any::type_name;
 
@@ -53,7 +55,7 @@ use crate::app::{App, StageRef};
 /// [`map_in_place`](Self::map_in_place) take closures that return nothing or a `Result`; one that
 /// uses `?` says which: `|n: u64| -> comporta::Result { ... }`.
 impl App {
-    /// Adds a stage that sends what the closure returns for each event.
+    /// Adds a stage that sends the return value of the closure for each event.
     pub fn map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,
@@ -63,7 +65,7 @@ impl App {
         self.plain(name, Mapped::<F, I, O, One>::new(call))
     }
 
-    /// Adds a stage that sends what the closure returns for each event. An event fails if the
+    /// Adds a stage that sends the return value of the closure for each event. An event fails if the
     /// closure returns an error.
     pub fn try_map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
@@ -83,7 +85,7 @@ impl App {
         self.plain(name, Filtered::<F, I>::new(keep))
     }
 
-    /// Adds a stage that sends what the closure returns, where it returns something.
+    /// Adds a stage that sends the value for each event for which the closure returns `Some`.
     pub fn filter_map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,
@@ -93,11 +95,11 @@ impl App {
         self.plain(name, Mapped::<F, I, Option<O>, Many>::new(call))
     }
 
-    /// Adds a stage that sends every item of what the closure returns: a `Vec`, an iterator, ...
+    /// Adds a stage that sends every item of the closure's return value: a `Vec`, an iterator, ...
     ///
-    /// A `Result` is an iterator too, of one item or none: its errors are dropped, and
-    /// [`check`](Self::check) warns of it by the name of the stage. Use
-    /// [`try_map`](Self::try_map) or [`try_flat_map`](Self::try_flat_map).
+    /// A `Result` is an iterator too, of one item or none: its errors would be dropped, and
+    /// [`check`](Self::check) warns about it with the name of the stage. Use
+    /// [`try_map`](Self::try_map) or [`try_flat_map`](Self::try_flat_map) instead.
     pub fn flat_map<I, O, F>(
         &self,
         name: impl Into<String>,
@@ -116,7 +118,7 @@ impl App {
         self.plain(name, Mapped::<F, I, O, Many>::new(call))
     }
 
-    /// Adds a stage that sends every item of what the closure returns. An event fails if the closure
+    /// Adds a stage that sends every item of the closure's return value. An event fails if the closure
     /// returns an error.
     pub fn try_flat_map<I, O, F>(
         &self,
@@ -132,7 +134,7 @@ impl App {
         self.plain(name, TryMapped::<F, I, O, Many>::new(call))
     }
 
-    /// Adds a stage that calls the closure with each event and sends the event on, as cheap as
+    /// Adds a stage that calls the closure with each event and sends the event on, as cheaply as
     /// [`map_in_place`](Self::map_in_place). An event fails if the closure returns an error.
     pub fn inspect<I, R, F>(&self, name: impl Into<String>, mut call: F) -> StageRef<'_, I, Out<I>>
     where
@@ -156,7 +158,7 @@ impl App {
     }
 
     /// Adds a stage that takes an event and sends any number through one port. An event fails if
-    /// the closure returns an error; what it sent is then withdrawn.
+    /// the closure returns an error; events that the closure sent for it are then withdrawn.
     pub fn process<I, O, R, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,

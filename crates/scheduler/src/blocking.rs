@@ -26,7 +26,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
-/// A job that runs on another thread. Dropping it leaves the job to itself.
+/// A job that runs on another thread. The job goes on if the handle is dropped.
 pub struct BlockingHandle<T> {
     outcome: Events<Outcome<T>>,
 }
@@ -35,10 +35,11 @@ impl<T> BlockingHandle<T> {
     /// Suspends the coroutine until the job is done, and returns its result.
     ///
     /// # Errors
-    /// If the job panicked. [`Failure::Error`] if the coroutine is unwinding and would have to wait.
+    /// Returns an error if the job panicked, and [`Failure::Error`] if the coroutine is unwinding and would have
+    /// to wait.
     ///
     /// # Panics
-    /// If it is not done and this is not a coroutine of the same scheduler.
+    /// Panics if it is not done and this is not a coroutine of the same scheduler.
     pub fn join(self) -> Result<T, Failure> {
         match self.outcome.next() {
             Ok(Some(Ok(value))) => Ok(value),
@@ -58,10 +59,10 @@ impl<T> fmt::Debug for BlockingHandle<T> {
 /// Runs `f`, which may block, on a thread of the current scheduler's pool.
 ///
 /// # Errors
-/// If 4,096 jobs wait for a thread, or the system has no thread to give and there is none.
+/// Returns an error if 4,096 jobs wait for a thread, or if there is no thread and the system cannot start one.
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 pub fn spawn_blocking<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<BlockingHandle<T>> {

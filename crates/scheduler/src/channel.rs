@@ -22,7 +22,7 @@ struct Channel<T> {
     room: WaitList,
 }
 
-/// A channel that holds up to `capacity` items, at least one.
+/// Creates a channel that holds up to `capacity` items, at least one.
 #[must_use]
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let channel = Rc::new(Channel {
@@ -45,11 +45,11 @@ impl<T> Sender<T> {
     /// Sends an item; suspends the coroutine while the channel is full.
     ///
     /// # Errors
-    /// If there is no receiver any more, or the coroutine is unwinding and would have to wait. The item
-    /// is given back.
+    /// Returns the item if there is no receiver any more, or if the coroutine is unwinding and would have to
+    /// wait.
     ///
     /// # Panics
-    /// If the channel is full and this is not a coroutine.
+    /// Panics if the channel is full and this is not a coroutine.
     pub fn send(&self, item: T) -> Result<(), SendError<T>> {
         if let Some(core) = Core::of_handler() {
             core.spend();
@@ -74,8 +74,7 @@ impl<T> Sender<T> {
     /// Sends an item if there is room.
     ///
     /// # Errors
-    /// If there is none, or others wait for it, or there is no receiver any more. The item is given
-    /// back.
+    /// Returns the item if there is no room, if others wait for it, or if there is no receiver any more.
     pub fn try_send(&self, item: T) -> Result<(), TrySendError<T>> {
         let channel = &*self.channel;
         if !channel.open.get() {
@@ -126,21 +125,22 @@ impl<T> Receiver<T> {
     /// Receives the next item; suspends the coroutine while there is none.
     ///
     /// # Errors
-    /// If there is none and no sender any more, or the coroutine is unwinding and would have to wait.
+    /// Returns an error if there is no item and no sender any more, or if the coroutine is unwinding and would
+    /// have to wait.
     ///
     /// # Panics
-    /// If there is none and this is not a coroutine.
+    /// Panics if there is no item and this is not a coroutine.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.recv_before(None).map_err(|_| RecvError)
     }
 
-    /// As [`Receiver::recv`], but waits no longer than `limit`.
+    /// Like [`Receiver::recv`], but waits no longer than `limit`.
     ///
     /// # Errors
-    /// As [`Receiver::recv`], and if the limit has passed.
+    /// Like [`Receiver::recv`], and if the limit has passed.
     ///
     /// # Panics
-    /// As [`Receiver::recv`].
+    /// Like [`Receiver::recv`].
     pub fn recv_timeout(&self, limit: Duration) -> Result<T, RecvTimeoutError> {
         let deadline = Core::of_handler().and_then(|core| core.deadline(Some(limit)));
         self.recv_before(deadline)
@@ -170,7 +170,7 @@ impl<T> Receiver<T> {
     /// Receives an item if there is one.
     ///
     /// # Errors
-    /// If there is none; whether there may come one.
+    /// Returns an error if there is no item. It tells whether there are senders left.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let item = self.channel.queue.borrow_mut().pop_front();
         match item {
@@ -183,7 +183,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The items that come, until there is no sender any more.
+    /// Returns an iterator over the items, which ends when there is no sender any more.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.recv().ok())
     }

@@ -139,7 +139,7 @@ impl Core {
     /// As [`Core::of_handler`].
     ///
     /// # Panics
-    /// Outside of a coroutine of a scheduler.
+    /// Panics outside a coroutine of a scheduler.
     #[track_caller]
     pub(crate) fn expect_handler(operation: &str) -> Rc<Core> {
         Core::of_handler().unwrap_or_else(|| {
@@ -333,7 +333,7 @@ impl Core {
     /// try again.
     ///
     /// # Errors
-    /// If the deadline is over, or the handler is unwinding.
+    /// Returns an error if the deadline is over, or the handler is unwinding.
     pub(crate) fn pause(&self, time: Duration, deadline: Option<Instant>) -> io::Result<()> {
         if deadline.is_some_and(|deadline| self.observer.now() >= deadline) {
             return Err(io::ErrorKind::TimedOut.into());

@@ -120,7 +120,7 @@ impl Drop for AbortOnDrop {
 /// Never inlined, so that its frame is small and stands right above the switch (see `trim`).
 ///
 /// # Panics
-/// Outside of a coroutine.
+/// Panics outside a coroutine.
 #[inline(never)]
 pub(crate) fn suspend() -> Cause {
     let link = RUNNING.get();

@@ -14,12 +14,12 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What a descriptor is ready for.
+/// The readiness of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// It can be read, or has come to its end.
+    /// It can be read, or is at its end.
     pub readable: bool,
-    /// It can be written, or will not take any more.
+    /// It can be written, or is closed for writing.
     pub writable: bool,
 }
 
@@ -39,8 +39,8 @@ enum Waiting<E> {
     Shared(Notified<E>),
 }
 
-/// The events of one source, as they come; made by [`listen`](crate::listen). Dropping it takes the
-/// source out of the scheduler.
+/// The events of one source, made by [`listen`](crate::listen). Dropping it removes the source from the
+/// scheduler.
 pub struct Events<E> {
     waiting: Waiting<E>,
     core: Rc<Core>,
@@ -77,26 +77,26 @@ impl<E> Events<E> {
         Events { waiting: Waiting::Here(mailbox), core: core.clone(), key: None }
     }
 
-    /// Returns the next event; suspends the coroutine until there is one. `None` after the last.
+    /// Returns the next event, or `None` after the last. Suspends the coroutine until there is one.
     ///
     /// # Errors
-    /// If the source failed, once; it has ended then. If the coroutine is unwinding and there is no
-    /// event.
+    /// Returns an error once if the source failed, which has ended then; and if the coroutine is unwinding and
+    /// there is no event.
     ///
     /// # Panics
-    /// If there is no event and this is not a coroutine of the scheduler that listens to the source.
+    /// Panics if there is no event and this is not a coroutine of the scheduler that listens to the source.
     #[inline]
     pub fn next(&self) -> io::Result<Option<E>> {
         self.next_before(None)
     }
 
-    /// As [`Events::next`], but waits no longer than `limit`.
+    /// Like [`Events::next`], but waits no longer than `limit`.
     ///
     /// # Errors
-    /// As [`Events::next`], and [`TimedOut`](io::ErrorKind::TimedOut) if the limit has passed.
+    /// Like [`Events::next`], and [`TimedOut`](io::ErrorKind::TimedOut) if the limit has passed.
     ///
     /// # Panics
-    /// As [`Events::next`].
+    /// Like [`Events::next`].
     pub fn next_timeout(&self, limit: Duration) -> io::Result<Option<E>> {
         self.next_before(self.core.deadline(Some(limit)))
     }

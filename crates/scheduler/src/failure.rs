@@ -6,7 +6,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
-/// Why a coroutine did not come to its end.
+/// The reason why a coroutine failed.
 ///
 /// A failure is *unobserved* if its coroutine has no finalizer ([`on_end`](crate::on_end)) and its handle was dropped.
 #[derive(Debug, Error)]
@@ -23,12 +23,12 @@ pub enum Failure {
     Cancelled,
 }
 
-/// What a handler of a source may return: nothing, or a result. An error ends the handler.
+/// The return type of the handler of a source: `()`, or a `Result`. An error ends the handler.
 pub trait Outcome {
-    /// As a result.
+    /// Converts it into a `Result`.
     ///
     /// # Errors
-    /// The handler's.
+    /// Returns the error of the handler.
     fn into_result(self) -> Result<(), Box<dyn Error + 'static>>;
 }
 

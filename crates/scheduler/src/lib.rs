@@ -34,23 +34,23 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 //!
-//! There is no `async`: `BufReader` above knows nothing of this crate, and
-//! suspends the coroutine from inside of its `read`. Nothing is preempted, and nothing is shared between
-//! threads: what a coroutine does between two operations no other one sees by halves.
+//! There is no `async`: `BufReader` above knows nothing of this crate, and suspends the coroutine inside its
+//! `read`. Nothing is preempted, and nothing is shared between threads: between two operations, a coroutine
+//! runs undisturbed by the others.
 //!
 //! # The parts
 //!
 //! Three components, as in the model this follows (the *event observer*, the *handler repository* and the
 //! *scheduler* of an event-driven runtime with coroutines), a file or folder each:
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `source` | the [`EventSource`] trait and its kinds: [`sources`] |
 //! | `notifier`, `mailbox`, `events` | [`Notifier`] and [`Events`]: how an event reaches a handler |
 //! | `observer` | `wait_for_events`: asks the demultiplexers one after the other, each with a bounded wait |
 //! | `repository` | identifiers to handler objects; the ready queue |
 //! | `scheduler` | [`Scheduler`]: `register_source`, `step`, `run`, `stop` |
-//! | `core` | joins them; suspends and resumes; sees to it that each handler has its turn |
+//! | `core` | joins them; suspends and resumes handlers, each in its turn |
 //! | `coroutine` | stacks, switching, trimming; the one file with `unsafe` |
 //! | `task` | a coroutine's life: [`spawn`], [`on_end`], [`JoinHandle`] |
 //! | `wait`, `wait_list` | suspension for several reasons; the handlers that wait for one thing |
@@ -75,20 +75,20 @@
 //!
 //! | case | what happens |
 //! |---|---|
-//! | a handler never suspends | it holds the thread; the others go on when it ends. Any operation counts as a point to suspend: after 128 of them others go first |
+//! | a handler never suspends | it holds the thread; the others go on when it ends. After 128 operations, even if none had to wait, it yields to others |
 //! | a source is always ready | its handler is resumed once a turn; the ready queue is first in, first out, and the observer is asked at least every 64 handlers |
 //! | a coroutine panics, or the handler of a source or a [`spawn_fallible`] coroutine returns an error | its finalizers see it, then the holder of its handle; if there is neither, [`Builder::on_failure`] and the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
 //! | a handler adds finalizers without end | the 1,025th [`on_end`] panics |
 //! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
-//! | it catches that unwinding | it unwinds again where it suspends next |
-//! | it suspends in `Drop` | as anywhere, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
+//! | a cancelled coroutine catches the unwinding | it unwinds again where it suspends next |
+//! | a coroutine suspends in `Drop` | it is suspended, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
 //! | a handler registers itself again | that is another coroutine; both run |
-//! | a notifier reports to a source that is not listened to any more | it gets the event back; the loop is not woken |
+//! | a notifier reports to a source that has no listener any more | the event is returned; the loop is not woken |
 //! | [`stop`] in a handler | `run` returns when it suspends; it can be run again |
 //! | descriptors are exhausted | `accept` and `connect` return the error, and other coroutines go first, which may close some |
 //! | a thousand timers are due at once | they fire in the order in which they were set |
 //! | a stack overflows | the process ends at the guard page |
-//! | the scheduler is dropped | every coroutine is cancelled and unwinds; what is spawned meanwhile is refused |
+//! | the scheduler is dropped | every coroutine is cancelled and unwinds; spawning another is refused |
 
 #[cfg(not(panic = "unwind"))]
 compile_error!(

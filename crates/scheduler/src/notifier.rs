@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use thiserror::Error;
 
-/// Why an event was not taken; it is given back.
+/// The reason why an event was not taken, with the event.
 #[derive(Debug, Error)]
 pub enum NotifyError<E> {
     /// The mailbox of the source is full.
     #[error("the mailbox of the source is full")]
     Full(E),
-    /// Nobody listens to the source any more, or it has failed ([`Notifier::fail`]).
+    /// The source has no listener any more, or it has failed ([`Notifier::fail`]).
     #[error("the source is not listened to any more, or it has failed")]
     Closed(E),
 }
@@ -71,8 +71,7 @@ impl<E> Notifier<E> {
     /// Reports an event, without waiting.
     ///
     /// # Errors
-    /// If the mailbox is full, or the source has failed or is not listened to any more. The event is given
-    /// back.
+    /// Returns the event if the mailbox is full, or if the source has failed or has no listener any more.
     pub fn notify(&self, event: E) -> Result<(), NotifyError<E>> {
         let mut mail = self.mailbox.lock();
         if !mail.takes_more() {
@@ -106,8 +105,8 @@ impl<E> Notifier<E> {
         true
     }
 
-    /// Ends the source with an error, after the events that were reported before. What its other
-    /// notifiers report from now on is given back to them; the first failure counts.
+    /// Ends the source with an error, after the events that were reported before. Events that other notifiers
+    /// report from now on are returned to them; the first failure counts.
     pub fn fail(self, error: io::Error) {
         let mut mail = self.mailbox.lock();
         if !mail.takes_more() {

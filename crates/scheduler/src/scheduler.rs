@@ -66,7 +66,7 @@ pub enum Step {
     Failed(Failure),
     /// Nothing was ready within the limit.
     Idle,
-    /// A stop was asked for.
+    /// A stop was requested.
     Stopped,
     /// There is no coroutine left.
     Complete,
@@ -105,15 +105,15 @@ impl fmt::Debug for Handle {
 }
 
 impl Scheduler {
-    /// A scheduler with the default bounds.
+    /// Creates a scheduler with the default bounds.
     ///
     /// # Errors
-    /// If the system has no descriptors left.
+    /// Returns an error if the system has no descriptors left.
     pub fn new() -> io::Result<Scheduler> {
         Scheduler::builder().build()
     }
 
-    /// A scheduler with bounds of your choice.
+    /// Returns a builder for a scheduler with other bounds.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -125,7 +125,7 @@ impl Scheduler {
     /// or is cancelled; the source is taken out then.
     ///
     /// # Errors
-    /// As [`spawn`](crate::spawn), and the source's own.
+    /// Like [`spawn`](crate::spawn), or the error of the source.
     pub fn register_source<S, R>(
         &mut self,
         source: S,
@@ -141,7 +141,7 @@ impl Scheduler {
     /// Runs `f` in a new coroutine.
     ///
     /// # Errors
-    /// As [`spawn`](crate::spawn).
+    /// Like [`spawn`](crate::spawn).
     pub fn spawn<T: 'static>(
         &mut self,
         f: impl FnOnce() -> T + 'static,
@@ -152,7 +152,7 @@ impl Scheduler {
     /// Runs `f` in a new coroutine. An error that it returns is a [`Failure`].
     ///
     /// # Errors
-    /// As [`spawn_fallible`](crate::spawn_fallible).
+    /// Like [`spawn_fallible`](crate::spawn_fallible).
     pub fn spawn_fallible<T: 'static, E: Into<Box<dyn Error>> + 'static>(
         &mut self,
         f: impl FnOnce() -> Result<T, E> + 'static,
@@ -160,11 +160,10 @@ impl Scheduler {
         task::start_fallible(&self.core, f)
     }
 
-    /// Resumes at most one coroutine: the first that is ready, or the first for which there is an
-    /// event. Waits for it.
+    /// Resumes one coroutine: the first that is ready. If none is, waits for an event that makes one ready.
     ///
     /// # Errors
-    /// If the operating system cannot be asked for events, or the thread is panicking (in a `Drop`).
+    /// Returns an error if the system call for events fails, or if the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
         let entered = self.core.enter();
         let step = self.step_entered(None);
@@ -172,10 +171,10 @@ impl Scheduler {
         step
     }
 
-    /// As [`Scheduler::step`], but waits no longer than `limit`; [`Duration::ZERO`] does not wait.
+    /// Like [`Scheduler::step`], but waits no longer than `limit`; [`Duration::ZERO`] does not wait.
     ///
     /// # Errors
-    /// As [`Scheduler::step`].
+    /// Like [`Scheduler::step`].
     pub fn step_within(&mut self, limit: Duration) -> io::Result<Step> {
         let _entered = self.core.enter();
         self.step_entered(Some(limit))
@@ -221,7 +220,7 @@ impl Scheduler {
     /// A failure of a coroutine does not end it.
     ///
     /// # Errors
-    /// As [`Scheduler::step`].
+    /// Like [`Scheduler::step`].
     pub fn run(&mut self) -> io::Result<Summary> {
         let _entered = self.core.enter();
         let mut summary = Summary { stopped: false, failed: 0, failures: Vec::new() };
@@ -242,8 +241,8 @@ impl Scheduler {
     /// failures of others go to [`Builder::on_failure`] only.
     ///
     /// # Errors
-    /// The coroutine's failure: a panic, or [`Failure::Cancelled`] if the scheduler was stopped
-    /// before its end. [`Failure::Error`] if it could not begin or go on.
+    /// Returns the failure of the coroutine: a panic, [`Failure::Cancelled`] if the scheduler was stopped before
+    /// its end, or [`Failure::Error`] if it could not start or go on.
     pub fn block_on<T: 'static>(&mut self, f: impl FnOnce() -> T + 'static) -> Result<T, Failure> {
         let error = |error: io::Error| Failure::Error(error.into());
         let handle = self.spawn(f).map_err(error)?;
@@ -261,13 +260,13 @@ impl Scheduler {
         handle.join()
     }
 
-    /// A handle that stops this scheduler from any thread.
+    /// Returns a handle that stops this scheduler from any thread.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle { inbox: self.core.observer.inbox().clone() }
     }
 
-    /// How many coroutines have not ended.
+    /// Returns the number of coroutines that have not ended.
     #[must_use]
     pub fn coroutines(&self) -> usize {
         self.core.handlers()
@@ -301,10 +300,10 @@ impl Summary {
 /// do so while it runs, also with itself.
 ///
 /// # Errors
-/// As [`Scheduler::register_source`].
+/// Like [`Scheduler::register_source`].
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 pub fn register_source<S, R>(
     source: S,
     handler: impl FnMut(S::Event) -> R + 'static,
@@ -334,18 +333,18 @@ where
     })
 }
 
-/// Registers a source with the current scheduler, for this coroutine to take its events when it likes.
+/// Registers a source with the current scheduler, so that this coroutine can take its events.
 ///
 /// # Errors
-/// The source's own.
+/// Returns the error of the source.
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 pub fn listen<S: EventSource>(source: S) -> io::Result<Events<S::Event>> {
     Events::of(&task::current("listen"), source, EVENTS_MAX)
 }
 
-/// The bounds of a scheduler, to be chosen before it is built.
+/// Builds a scheduler with other bounds than the default.
 #[must_use]
 pub struct Builder {
     limits: Limits,
@@ -370,47 +369,47 @@ impl Builder {
         }
     }
 
-    /// The size of each coroutine's stack in bytes (default 1 MiB), rounded up to whole pages. It
-    /// takes memory only as far as it was used; a guard page below it ends the process at an overflow.
+    /// Sets the size of each stack in bytes (default 1 MiB), rounded up to whole pages. Only the pages that
+    /// were used take memory; an overflow hits a guard page and ends the process.
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.limits.stack_size = bytes;
         self
     }
 
-    /// How many stacks are kept for new coroutines (default 1,024).
+    /// Sets how many stacks are kept for new coroutines (default 1,024).
     pub fn stacks_kept_max(mut self, stacks: usize) -> Builder {
         self.limits.stacks_kept_max = stacks;
         self
     }
 
-    /// How many coroutines there may be at once (default 30,000); to spawn another is an error.
+    /// Sets how many coroutines there may be at once (default 30,000); spawning another is an error.
     pub fn coroutines_max(mut self, coroutines: usize) -> Builder {
         self.limits.coroutines_max = coroutines;
         self
     }
 
-    /// The longest wait in one demultiplexer while there are several: so late may others be for
-    /// each synchronous source with a time limit (default 5 ms).
+    /// Sets the longest wait in one demultiplexer while there are several (default 5 ms). Each source made by
+    /// `sources::polled` can delay the others by that much.
     pub fn wait_max(mut self, wait: Duration) -> Builder {
         self.limits.wait_max = wait;
         self
     }
 
-    /// How long the scheduler must have been idle, or a coroutine of a busy one must not have run, before the
-    /// unused pages of suspended stacks are given back to the system (default 100 ms, or a little more).
+    /// Sets how long the scheduler must have been idle, or a coroutine must not have run, before unused pages
+    /// of suspended stacks are returned to the system (default 100 ms, or a little more).
     pub fn trim_after(mut self, idle: Duration) -> Builder {
         self.limits.trim_after = idle;
         self
     }
 
-    /// How many threads [`spawn_blocking`](crate::spawn_blocking) may use (default 16, at least 1).
+    /// Sets how many threads [`spawn_blocking`](crate::spawn_blocking) may use (default 16, at least 1).
     pub fn blocking_threads_max(mut self, threads: usize) -> Builder {
         self.limits.blocking_threads_max = threads.max(1);
         self
     }
 
-    /// How many threads blocking sources may have (default 256); to register another is an error. The
-    /// thread of a source that was taken out counts until the call that is under way returns.
+    /// Sets how many threads blocking sources may have (default 256); registering another source is an error.
+    /// The thread of a source that was removed counts until its current call returns.
     pub fn source_threads_max(mut self, threads: usize) -> Builder {
         self.limits.source_threads_max = threads;
         self
@@ -418,23 +417,23 @@ impl Builder {
 
     /// Calls `hook` with each unobserved [`Failure`], before
     /// [`step`](Scheduler::step), [`run`](Scheduler::run) or [`block_on`](Scheduler::block_on) goes on.
-    /// It may not suspend; a panic of it is dropped.
+    /// It must not suspend; a panic in it is ignored.
     pub fn on_failure(mut self, hook: impl FnMut(&Failure) + 'static) -> Builder {
         self.on_failure = Some(Box::new(hook));
         self
     }
 
-    /// Time stands still while anything is ready, and then jumps to the next timer: for tests. What
-    /// other threads and processes do takes no time then, and is not waited for while there are timers.
+    /// Uses virtual time, for tests: the clock stands still while anything is ready, and then jumps to the next
+    /// timer. Other threads and processes take no virtual time, and are not waited for while there are timers.
     pub fn virtual_time(mut self) -> Builder {
         self.virtual_time = true;
         self
     }
 
-    /// Builds it.
+    /// Builds the scheduler.
     ///
     /// # Errors
-    /// If the system has no descriptors left.
+    /// Returns an error if the system has no descriptors left.
     pub fn build(self) -> io::Result<Scheduler> {
         let clock = if self.virtual_time { Clock::virtual_time() } else { Clock::System };
         Ok(Scheduler { core: Core::new(self.limits, clock, self.on_failure)? })

@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Something that events come from.
+/// A source of events.
 ///
 /// ```
 /// use comporta_scheduler::{EventSource, Registration, Scheduler, listen};
@@ -62,16 +62,16 @@ pub trait EventSource {
     /// What an event carries.
     type Event: 'static;
 
-    /// Begins to report. Called once, when the source is registered.
+    /// Starts to report. Called once, when the source is registered.
     ///
     /// # Errors
-    /// If it cannot begin; it is not registered then.
+    /// Returns an error if it cannot start; it is not registered then.
     fn attach(self, to: Registration<'_, Self::Event>) -> io::Result<()>;
 }
 
 /// A source that is being registered: the ways in which it may report.
 ///
-/// A registration that is dropped without any of them is a source that has ended.
+/// If the registration is dropped without using any of them, the source has ended.
 pub struct Registration<'a, E> {
     core: &'a Rc<Core>,
     capacity: usize,
@@ -94,7 +94,7 @@ impl<'a, E: 'static> Registration<'a, E> {
         Registration { capacity: events.max(1), ..self }
     }
 
-    /// For a source that calls back: what to call.
+    /// For a source that calls back: returns the notifier to call.
     pub fn notifier(self) -> Notifier<E> {
         let (key, signal, waiting) = self.core.observer.add_notified();
         let (notifier, notified) = Notified::new(self.capacity, signal, waiting);
@@ -130,13 +130,13 @@ impl<'a, E: 'static> Registration<'a, E> {
         self.events.set(Some(Events::here(self.core, key, mailbox)));
     }
 
-    /// For a source that blocks for as long as it likes: a thread of its own calls `wait` until that
-    /// returns `None` or an error. The thread blocks while the mailbox is full. When the
-    /// source is not listened to any more, it ends after the call that is under way.
+    /// For a source that blocks without a limit: a separate thread calls `wait` until it returns `None` or an
+    /// error. The thread blocks while the mailbox is full. When the source has no listener any more, the thread
+    /// ends after its current call.
     ///
     /// # Errors
-    /// If the scheduler has as many such threads as it may have
-    /// ([`Builder::source_threads_max`](crate::Builder::source_threads_max)), or the system has none to give.
+    /// Returns an error if there are too many such threads
+    /// ([`Builder::source_threads_max`](crate::Builder::source_threads_max)), or the system cannot start one.
     pub fn thread(
         self,
         mut wait: impl FnMut() -> io::Result<Option<E>> + Send + 'static,
@@ -165,15 +165,15 @@ impl<'a, E: 'static> Registration<'a, E> {
 }
 
 impl Registration<'_, Instant> {
-    /// For a timer: reports `first`, and then every `period` if there is one. A time that has passed
-    /// before it was seen is reported once, however often it came.
+    /// For a timer: reports at `first`, and then every `period` if there is one. Periods that passed unseen are
+    /// reported once, however many they are.
     pub fn timer(self, first: Instant, period: Option<Duration>) {
         let mailbox = Mailbox::new(1);
         let key = self.core.observer.add_timer(mailbox.clone(), first, period);
         self.events.set(Some(Events::here(self.core, key, mailbox)));
     }
 
-    /// The time of the scheduler.
+    /// Returns the time of the scheduler.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.core.observer.now()
@@ -181,11 +181,11 @@ impl Registration<'_, Instant> {
 }
 
 impl Registration<'_, Ready> {
-    /// For a descriptor: reports when it becomes readable, or writable, and not again before it has
-    /// ceased to be: read or write it until it would block.
+    /// For a descriptor: reports when it becomes readable, or writable, and not again before it has ceased to
+    /// be so. Read or write it until it would block.
     ///
     /// # Errors
-    /// If the system does not report on it (a regular file is always ready).
+    /// Returns an error if the system does not report on it (a regular file is always ready).
     pub fn descriptor(self, descriptor: OwnedFd, readable: bool) -> io::Result<()> {
         let interest = if readable { Interest::READABLE } else { Interest::WRITABLE };
         let mailbox = Mailbox::new(1);
@@ -230,14 +230,14 @@ fn source<E: 'static>(
     Attach(attach, PhantomData)
 }
 
-/// An asynchronous source: `subscribe` is handed a [`Notifier`], and has it called back.
+/// Returns an asynchronous source: `subscribe` receives a [`Notifier`], and arranges for it to be called.
 pub fn callback<E: 'static>(
     subscribe: impl FnOnce(Notifier<E>) -> io::Result<()>,
 ) -> impl EventSource<Event = E> {
     source(|to: Registration<'_, E>| subscribe(to.notifier()))
 }
 
-/// A synchronous source with a time limit: see [`Registration::poll`].
+/// Returns a synchronous source with a time limit: see [`Registration::poll`].
 pub fn polled<E: 'static>(
     poll: impl FnMut(Duration) -> io::Result<Option<E>> + 'static,
 ) -> impl EventSource<Event = E> {
@@ -247,19 +247,19 @@ pub fn polled<E: 'static>(
     })
 }
 
-/// A synchronous source without a time limit: see [`Registration::thread`].
+/// Returns a synchronous source without a time limit: see [`Registration::thread`].
 pub fn blocking<E: Send + 'static>(
     wait: impl FnMut() -> io::Result<Option<E>> + Send + 'static,
 ) -> impl EventSource<Event = E> {
     source(|to: Registration<'_, E>| to.thread(wait))
 }
 
-/// Reports once, so much later.
+/// Returns a source that reports once, after `delay`.
 pub fn after(delay: Duration) -> impl EventSource<Event = Instant> {
     timer(delay, None)
 }
 
-/// Reports every period, for the first time after one.
+/// Returns a source that reports every `period`, first after one period.
 pub fn every(period: Duration) -> impl EventSource<Event = Instant> {
     timer(period, Some(period))
 }
@@ -274,12 +274,12 @@ fn timer(delay: Duration, period: Option<Duration>) -> impl EventSource<Event = 
     })
 }
 
-/// Reports when a descriptor becomes readable: see [`Registration::descriptor`].
+/// Returns a source that reports when a descriptor becomes readable: see [`Registration::descriptor`].
 pub fn readable(descriptor: impl Into<OwnedFd>) -> impl EventSource<Event = Ready> {
     descriptor_source(descriptor.into(), true)
 }
 
-/// Reports when a descriptor becomes writable: see [`Registration::descriptor`].
+/// Returns a source that reports when a descriptor becomes writable: see [`Registration::descriptor`].
 pub fn writable(descriptor: impl Into<OwnedFd>) -> impl EventSource<Event = Ready> {
     descriptor_source(descriptor.into(), false)
 }

@@ -26,7 +26,7 @@ struct Slot<T> {
     waiting: WaitList,
 }
 
-/// A coroutine that was spawned. Dropping the handle lets it go on by itself.
+/// A handle to a spawned coroutine, which goes on if the handle is dropped.
 pub struct JoinHandle<T> {
     slot: Rc<Slot<T>>,
     handler: Rc<Handler>,
@@ -37,22 +37,22 @@ impl<T> JoinHandle<T> {
     /// Waits for the coroutine to end, and returns its result.
     ///
     /// # Errors
-    /// If it panicked, was cancelled, or its handler failed; or if the caller is unwinding and would
-    /// have to wait ([`Failure::Cancelled`]).
+    /// Returns an error if the coroutine panicked, was cancelled or failed, or if the caller is unwinding and
+    /// would have to wait ([`Failure::Cancelled`]).
     ///
     /// # Panics
-    /// If it has not ended and this is not a coroutine of the same scheduler.
+    /// Panics if it has not ended and this is not a coroutine of the same scheduler.
     pub fn join(self) -> Result<T, Failure> {
         self.wait(None).unwrap_or(Err(Failure::Cancelled))
     }
 
-    /// Waits no longer than `limit`; returns the handle if the coroutine has not ended by then.
+    /// Like [`JoinHandle::join`], but waits no longer than `limit`.
     ///
     /// # Errors
-    /// The handle, if the limit has passed.
+    /// Returns the handle if the coroutine has not ended in time.
     ///
     /// # Panics
-    /// As [`JoinHandle::join`].
+    /// Like [`JoinHandle::join`].
     pub fn join_timeout(self, limit: Duration) -> Result<Result<T, Failure>, JoinHandle<T>> {
         let deadline = self.core.deadline(Some(limit));
         self.wait(deadline).ok_or(self)
@@ -76,8 +76,8 @@ impl<T> JoinHandle<T> {
         self.slot.ended.get()
     }
 
-    /// Unwinds the coroutine from where it is suspended, so that `Drop` runs; if it runs, from where it
-    /// suspends next. Returns at once. Does nothing the second time, or if it has ended.
+    /// Cancels the coroutine: it unwinds from where it is suspended, or suspends next, so that `Drop` runs.
+    /// Returns at once. Does nothing the second time, or if the coroutine has ended.
     pub fn cancel(&self) {
         self.handler.cancel();
     }
@@ -91,15 +91,15 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Runs `f` in a new coroutine of the current scheduler.
 ///
-/// What `f` returns is for the holder of its handle, also if it is an `Err`; if the handle was dropped, so is the result. See
-/// [`spawn_fallible`] for errors that must not go unseen.
+/// The return value of `f` is for the holder of the handle, even if it is an `Err`; if the handle was dropped, so is
+/// the value. Use [`spawn_fallible`] for errors that must not go unseen.
 ///
 /// # Errors
-/// If there are as many coroutines as the scheduler may have, if the system has no memory for a stack,
-/// or if the scheduler is being dropped.
+/// Returns an error if there are too many coroutines, if the system has no memory for a stack, or if the
+/// scheduler is being dropped.
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<JoinHandle<T>> {
     start(&current("spawn"), || Ok(f()))
 }
@@ -108,10 +108,10 @@ pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<JoinHand
 /// finalizers see it, then the holder of its handle; if it is unobserved, it is reported as a panic is.
 ///
 /// # Errors
-/// As [`spawn`].
+/// Like [`spawn`].
 ///
 /// # Panics
-/// As [`spawn`].
+/// Like [`spawn`].
 pub fn spawn_fallible<T: 'static, E: Into<Box<dyn Error>> + 'static>(
     f: impl FnOnce() -> Result<T, E> + 'static,
 ) -> io::Result<JoinHandle<T>> {
@@ -130,7 +130,7 @@ pub(crate) fn current(operation: &str) -> Rc<Core> {
     Core::current().unwrap_or_else(|| panic!("`{operation}` was called outside of a scheduler"))
 }
 
-/// As [`spawn`], of a given scheduler, and with a failure that is not a panic.
+/// Like [`spawn`], of a given scheduler, and with a failure that is not a panic.
 pub(crate) fn start<T: 'static>(
     core: &Rc<Core>,
     f: impl FnOnce() -> Result<T, Failure> + 'static,
@@ -203,7 +203,7 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 /// coroutine itself, after its body, the last one first; they may suspend, unless it was cancelled.
 ///
 /// # Panics
-/// Outside of a coroutine; in one whose finalizers have run (in the `Drop` of its result); and in one that
+/// Panics outside a coroutine; in one whose finalizers have run (in the `Drop` of its result); and in one that
 /// has 1,024 of them. They are for the coroutine, not for each event of it.
 pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
     let handler = Core::expect_handler("on_end").running();
@@ -216,12 +216,12 @@ pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
     panic!("`on_end` was called {why} (at most {FINALIZERS_MAX})");
 }
 
-/// Suspends this coroutine for so long, or a little longer.
+/// Suspends this coroutine for `time`, or a little longer.
 ///
 /// Returns at once in a coroutine that is unwinding.
 ///
 /// # Panics
-/// Outside of a coroutine.
+/// Panics outside a coroutine.
 pub fn sleep(time: Duration) {
     let core = Core::expect_handler("sleep");
     // A time that the clock cannot say never comes.
@@ -229,18 +229,18 @@ pub fn sleep(time: Duration) {
     let _: Parked = core.park(deadline, |_| (), |_, _| ());
 }
 
-/// Lets every coroutine that is ready go first, and the sources be asked.
+/// Yields to every coroutine that is ready, and polls the sources.
 ///
 /// # Panics
-/// Outside of a coroutine.
+/// Panics outside a coroutine.
 pub fn yield_now() {
     Core::expect_handler("yield_now").yield_now();
 }
 
-/// The time of the current scheduler, which may be virtual.
+/// Returns the time of the current scheduler, which may be virtual.
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 #[must_use]
 pub fn now() -> Instant {
     current("now").observer.now()
@@ -250,7 +250,7 @@ pub fn now() -> Instant {
 /// The coroutine goes on until it suspends.
 ///
 /// # Panics
-/// Outside of a scheduler.
+/// Panics outside a scheduler.
 pub fn stop() {
     current("stop").observer.inbox().stop();
 }

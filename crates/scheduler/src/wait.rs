@@ -66,7 +66,7 @@ struct Arm<'a, P> {
     list: &'a WaitList,
 }
 
-/// Waits for the first of several things. What wakes the coroutine decides what it is given.
+/// Waits for the first of several sources, each of which has its own result.
 ///
 /// ```
 /// use comporta_scheduler::{Scheduler, Wait, listen, sources};
@@ -96,12 +96,12 @@ pub struct Wait<'a, P> {
 }
 
 impl<'a, P> Wait<'a, P> {
-    /// Waits for nothing yet.
+    /// Creates an empty wait.
     pub fn new() -> Wait<'a, P> {
         Wait { arms: Vec::new(), limit: None }
     }
 
-    /// Waits for an item of this too; `with` makes of it what the coroutine is given.
+    /// Adds a source; `with` converts its item into the result of the wait.
     pub fn on<S: Selectable>(
         mut self,
         source: &'a S,
@@ -117,21 +117,21 @@ impl<'a, P> Wait<'a, P> {
         self
     }
 
-    /// Waits no longer than `limit`; the coroutine is given `params` then. The last call counts.
+    /// Sets a time limit, after which the result is `params`. The last call counts.
     pub fn after(mut self, limit: Duration, params: P) -> Wait<'a, P> {
         self.limit = Some((limit, params));
         self
     }
 
-    /// Suspends the coroutine until one of them has something. If several have, the one goes first of which
-    /// a `Wait` took something longest ago; so none starves, however waits are nested or alternate.
-    /// Returns `None` if all of them have ended and there is no limit.
+    /// Suspends the coroutine until a source has an item, and returns the result. If several have one, the
+    /// source that was served longest ago goes first, so that none starves, however waits are nested or
+    /// alternate. Returns `None` if all sources have ended and there is no limit.
     ///
     /// # Errors
-    /// If one of the sources failed, or the coroutine is unwinding and would have to wait.
+    /// Returns an error if one of the sources failed, or the coroutine is unwinding and would have to wait.
     ///
     /// # Panics
-    /// If it would have to wait outside of a coroutine.
+    /// Panics if it would have to wait outside of a coroutine.
     pub fn suspend(self) -> io::Result<Option<P>> {
         let Wait { mut arms, limit } = self;
         let core = Core::expect_handler("Wait::suspend");

@@ -3,9 +3,9 @@
 //! the rounds. Used by `comporta-bench` and by the command `compare`.
 //!
 //! There are two intervals of a median. [`Ratio`] has a percentile bootstrap, deterministic by its
-//! seed, for the 15 rounds and more of a benchmark; of 6 to 10 rounds it would claim more than it
-//! knows (of 7 it covers 87.5 %, where 95 % are asked for). [`sure_interval`] goes by ranks: it holds
-//! for any number of rounds, and says so when there are too few.
+//! seed, for the 15 rounds and more of a benchmark; for 6 to 10 rounds it would be too narrow (for 7 it
+//! covers 87.5 % instead of 95 %). [`sure_interval`] uses ranks: it is valid for any number of rounds, and
+//! returns `None` if there are too few.
 
 /// Resamples of the bootstrap: the 2.5 % tails then rest on 100 values each.
 const RESAMPLES: usize = 4000;
@@ -16,13 +16,13 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that roll the same for the same seed.
+    /// Creates a generator; the same seed gives the same numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Dice(seed)
     }
 
-    /// Any number.
+    /// Returns a random number.
     #[expect(clippy::should_implement_trait, reason = "it has no end, so it is no iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -32,12 +32,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in `0..bound`; the bias of the remainder is below 2^-50 for the sizes used here.
+    /// Returns a random number in `0..bound`; the bias of the remainder is below 2^-50 for the sizes used here.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// Puts them in an order of chance.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -45,7 +45,7 @@ impl Dice {
     }
 }
 
-/// The `q`-quantile, interpolated between neighbours. NaN of nothing.
+/// Returns the `q`-quantile, interpolated between neighbours, or NaN if there are no samples.
 #[must_use]
 pub fn quantile(samples: &[f64], q: f64) -> f64 {
     let mut sorted = samples.to_vec();
@@ -53,7 +53,7 @@ pub fn quantile(samples: &[f64], q: f64) -> f64 {
     quantile_of_sorted(&sorted, q)
 }
 
-/// The middle one, or between the two in the middle. NaN of nothing.
+/// Returns the median, or NaN if there are no samples.
 #[must_use]
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
@@ -67,16 +67,16 @@ fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// Ours over a peer, round by round.
+/// The ratio of ours to a peer, round by round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of each round.
+    /// The ratio of each round.
     pub rounds: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// Where the 95 % interval of the median begins.
+    /// The low end of the 95 % interval of the median.
     pub low: f64,
-    /// Where it ends.
+    /// The high end.
     pub high: f64,
 }
 
@@ -84,7 +84,7 @@ impl Ratio {
     /// Pairs the samples of the same round. Both slices hold one value per round.
     ///
     /// # Panics
-    /// If they do not.
+    /// Panics if their lengths differ.
     #[must_use]
     pub fn paired(ours: &[f64], peer: &[f64], seed: u64) -> Ratio {
         assert_eq!(ours.len(), peer.len(), "every peer runs once in every round");
@@ -112,9 +112,8 @@ fn interval_of_median(samples: &[f64], seed: u64) -> (f64, f64) {
     (quantile_of_sorted(&medians, tail), quantile_of_sorted(&medians, 1.0 - tail))
 }
 
-/// The interval that holds the median of what the samples were drawn from, with 95 % at least,
-/// whatever they are like: from the k-th smallest to the k-th largest. Nothing if there are too few
-/// samples to know, which are less than 6.
+/// Returns an interval that contains the median of the distribution with a confidence of at least 95 %, whatever
+/// the distribution: from the k-th smallest sample to the k-th largest. Returns `None` for fewer than 6 samples.
 ///
 /// ```
 /// use comporta_stats::sure_interval;

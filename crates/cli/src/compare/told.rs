@@ -1,5 +1,4 @@
-//! What a ranking comes to, in words: who is ahead, whether that is sure, and whether it is worth
-//! anything. Pure. Before: `verdict`.
+//! A ranking in words: which row is ahead, whether that is certain, and whether it matters. Pure. Before: `verdict`.
 
 use super::verdict::{ROUNDS_MIN, Ranking, Row, Standing, Versus};
 use crate::counted;

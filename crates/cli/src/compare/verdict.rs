@@ -6,7 +6,7 @@
 //! the machine grows slower. The best has the best median, unless another is surely better in
 //! that way. A row is worse if the interval of the
 //! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not. Where there are
-//! too few rounds to know, nothing is proven. One that failed in any round comes last: nobody would choose it.
+//! too few rounds to know, nothing is proven. A combination that failed in any round comes last.
 
 use comporta_stats::{median, sure_interval};
 

@@ -1,20 +1,20 @@
-//! What is drawn: boxes, groups of boxes and edges, as plain data.
-//! `Picture::of` fills it from a graph; whoever knows the plan adds instances and clusters.
+//! The contents of a drawing: boxes, groups of boxes and edges, as plain data.
+//! `Picture::of` makes it from a graph; the caller adds instances and clusters from the plan.
 
 pub use comporta_model::graph::Kind;
 use comporta_model::graph::{Graph, Route, StageSpec};
 use std::collections::HashMap;
 
-/// A graph as it is drawn. Edges and groups that name nothing are left out of a drawing.
+/// A graph to be drawn. Edges and groups that refer to nothing are not drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
-    /// What stands above it.
+    /// The title above it.
     pub title: String,
     /// Its boxes.
     pub nodes: Vec<Node>,
     /// The names of its groups of boxes: clusters.
     pub groups: Vec<String>,
-    /// What joins the boxes.
+    /// The edges between the boxes.
     pub edges: Vec<Edge>,
 }
 
@@ -38,11 +38,11 @@ pub struct Edge {
     pub from: usize,
     /// The box that receives.
     pub to: usize,
-    /// The port it leaves by, where there are several.
+    /// The port that it leaves through, if there are several.
     pub label: Option<String>,
     /// Which events take it.
     pub way: Way,
-    /// The events cannot leave the process.
+    /// Whether the events cannot leave the process.
     pub local: bool,
 }
 
@@ -61,7 +61,7 @@ pub enum Way {
 }
 
 impl Picture {
-    /// The picture of a graph, without groups.
+    /// Creates the picture of a graph, without groups.
     #[must_use]
     pub fn of(graph: &Graph) -> Self {
         let mut connectors: HashMap<_, usize> = HashMap::new();

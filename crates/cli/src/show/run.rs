@@ -34,11 +34,10 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Starts `app` under `plan`, shows how it goes on standard error, obeys signals and says how it
-/// ended.
+/// Starts `app` under `plan`, shows its progress on standard error, obeys signals and prints a summary.
 ///
-/// The first SIGINT (Ctrl-C), SIGTERM or SIGHUP, or the end of `options.limit`, closes its sources and gives
-/// what is in it as long to settle as the plan says; a signal during that stops it at once.
+/// The first SIGINT (Ctrl-C), SIGTERM or SIGHUP, or the end of `options.limit`, drains the program for at most the
+/// plan's `drain`; a signal during the drain stops it at once.
 ///
 /// ```
 /// use comporta_cli::show::{Exit, Options, run};

@@ -1,6 +1,5 @@
-//! A choice by name, with parameters: of a policy, of an admission controller. What can be chosen
-//! is described by `Offer`s, which check a choice and fill in what it leaves unsaid; the code
-//! behind an offer is elsewhere.
+//! A choice by name, with parameters: of a policy or an admission controller. `Offer`s describe what can be
+//! chosen; they check a choice and fill in its defaults. The code behind an offer is elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use crate::plan::fault::{PlanFault, nearest};
 
-/// The name of what is chosen, and its parameters.
+/// A policy or an admission controller, by name, with its parameters.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::{Choice, Plan}; }
@@ -27,7 +26,7 @@ use crate::plan::fault::{PlanFault, nearest};
 pub struct Choice {
     /// The name.
     pub name: String,
-    /// The parameters, by name. After a plan is validated: all of them.
+    /// The parameters, by name. In a validated plan, all of them are set.
     pub params: BTreeMap<String, Param>,
 }
 
@@ -35,46 +34,46 @@ pub struct Choice {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Param {
-    /// A number; whole ones too.
+    /// A number, whole or not.
     Number(f64),
     /// A duration.
     Span(Duration),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A text: also a duration or a number that was written as one.
+    /// A string; also a duration or a number that was written as one.
     Text(String),
-    /// A number for each of some stages, by name.
+    /// A number for each of several stages, by name.
     Stages(BTreeMap<String, i64>),
 }
 
 impl Choice {
-    /// This name, and no parameters.
+    /// Creates a choice without parameters.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Choice { name: name.into(), params: BTreeMap::new() }
     }
 
-    /// With a parameter.
+    /// Sets a parameter.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Param>) -> Self {
         self.params.insert(name.into(), value.into());
         self
     }
 
-    /// A parameter that is a whole number.
+    /// Returns a parameter that is a whole number.
     ///
     /// # Panics
-    /// If it has no such parameter, as those of all kinds do: what is validated has all that are
-    /// offered, so the name is misspelt. A program whose policy does that is not started.
+    /// Panics if there is no such parameter of this kind. A validated choice has every parameter of its
+    /// offer, so the name is misspelt; a program whose policy does that is not started.
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
         self.number(name) as usize
     }
 
-    /// A parameter that is a number.
+    /// Returns a parameter that is a number.
     ///
     /// # Panics
-    /// As [`count`](Self::count).
+    /// Like [`count`](Self::count).
     #[must_use]
     pub fn number(&self, name: &str) -> f64 {
         match self.param(name) {
@@ -83,10 +82,10 @@ impl Choice {
         }
     }
 
-    /// A parameter that is a duration.
+    /// Returns a parameter that is a duration.
     ///
     /// # Panics
-    /// As [`count`](Self::count).
+    /// Like [`count`](Self::count).
     #[must_use]
     pub fn span(&self, name: &str) -> Duration {
         match self.param(name) {
@@ -95,10 +94,10 @@ impl Choice {
         }
     }
 
-    /// A parameter that is yes or no.
+    /// Returns a parameter that is a boolean.
     ///
     /// # Panics
-    /// As [`count`](Self::count).
+    /// Like [`count`](Self::count).
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
         match self.param(name) {
@@ -107,10 +106,10 @@ impl Choice {
         }
     }
 
-    /// A parameter that gives stages numbers, by name.
+    /// Returns a parameter that is a number for each of several stages, by name.
     ///
     /// # Panics
-    /// As [`count`](Self::count).
+    /// Like [`count`](Self::count).
     #[must_use]
     pub fn stages(&self, name: &str) -> BTreeMap<String, i64> {
         match self.param(name) {
@@ -240,16 +239,16 @@ fn read(text: &str) -> Param {
     }
 }
 
-/// Something that can be chosen by name: what a plan may say of it, and what is shown of it.
+/// Describes a policy or an admission controller that can be chosen by name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Its name.
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// What it does, in a line.
+    /// A description in one line.
     pub about: &'static str,
-    /// Where it comes from: authors, year, place.
+    /// Its source: authors, title, year.
     pub cites: &'static str,
     /// Its parameters.
     pub params: &'static [ParamSpec],
@@ -260,15 +259,15 @@ pub struct Offer {
 pub struct ParamSpec {
     /// Its name.
     pub name: &'static str,
-    /// What it means, in a line.
+    /// Its meaning, in one line.
     pub about: &'static str,
-    /// What it may be.
+    /// The values that it may have.
     pub kind: ParamKind,
-    /// What it is where nothing is said, as it would be written.
+    /// Its default, as it would be written in a plan.
     pub default: &'static str,
 }
 
-/// What a parameter may be.
+/// The values that a parameter may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ParamKind {
@@ -278,14 +277,14 @@ pub enum ParamKind {
     Number(f64, f64),
     /// A duration that is not zero.
     Span,
-    /// Yes or no.
+    /// A boolean.
     Flag,
-    /// A whole number for each of some stages, by name.
+    /// A whole number for each of several stages, by name.
     Stages,
 }
 
 impl ParamKind {
-    /// What it may be, in words.
+    /// Describes these values in words.
     #[must_use]
     pub fn expected(self) -> String {
         match self {
@@ -329,16 +328,16 @@ impl ParamKind {
 }
 
 impl Offer {
-    /// Whether it is called that.
+    /// Returns `true` if this is its name or one of its aliases.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 
-    /// Checks a choice of this, said under `key` in a plan, and fills in what it leaves unsaid.
+    /// Checks a choice, which has the key `key` in a plan, and fills in its defaults.
     ///
     /// # Errors
-    /// Every parameter that it does not have, or that does not fit.
+    /// Returns every parameter that does not exist or has a wrong value.
     pub fn validate(&self, choice: &Choice, key: &str) -> Result<Choice, Vec<PlanFault>> {
         let (mut faults, mut said) = (Vec::new(), Vec::new());
         for (name, value) in &choice.params {
@@ -382,16 +381,16 @@ impl Offer {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Catalogue {
-    /// Policies: how the threads of a cluster choose what to do next. The first is the default.
+    /// Policies. The first is the default.
     pub policies: Vec<Offer>,
-    /// Admission controllers: who is let into a queue.
+    /// Admission controllers.
     pub admissions: Vec<Offer>,
 }
 
-/// Finds what a choice names among `offers`, and validates it.
+/// Finds the offer that a choice names, and validates the choice.
 ///
 /// # Errors
-/// When there is none of that name, or a parameter does not fit.
+/// Returns a fault if there is no offer of that name, or a parameter has a wrong value.
 pub fn validate_choice(
     what: &'static str,
     offers: &[Offer],

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// The cluster that takes every stage no other names, if none is said to.
+/// The cluster of every stage that no other cluster names, unless the plan has another one for them.
 pub const CLUSTER: &str = "main";
-/// How threads choose what to do next.
+/// The policy.
 pub const POLICY: &str = "stealing";
-/// Places in a queue: four full chunks, so that a producer and a consumer overlap, and small
+/// Places in a queue: at least two full chunks, so that a producer and a consumer overlap, and small
 /// enough that a pipeline's queues stay in a core's second-level cache.
 pub const CAPACITY: usize = 1_024;
 /// Events per visit at most: one chunk.
@@ -15,15 +15,15 @@ pub const BATCH: usize = 512;
 pub const EMIT_MAX: usize = 1 << 20;
 /// Failed events kept per stage.
 pub const FAILURES_MAX: usize = 1_000;
-/// Time for a drain.
+/// The time limit of a drain.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// When a handler counts as stuck.
 pub const STUCK_AFTER: Duration = Duration::from_secs(5);
-/// The most threads of a cluster: a bound against slips, far above any use.
+/// The most threads of a cluster: a bound against mistakes, far above any use.
 pub const THREADS_MAX: usize = 1_024;
-/// The least and the most events a second of a source that has a rate: bounds against slips.
+/// The lowest rate of a source, in events per second: a bound against mistakes.
 pub const RATE_MIN: f64 = 1e-6;
-/// See [`RATE_MIN`].
+/// The highest rate of a source, in events per second.
 pub const RATE_MAX: f64 = 1e9;
 /// The most instances of a stage, likewise.
 pub const INSTANCES_MAX: usize = 1 << 14;

@@ -1,5 +1,5 @@
-//! Mistakes in a plan. Each knows the key it is about, so that a file can be shown with it, and
-//! the nearest name where one was not found.
+//! Mistakes in a plan. Each knows its key, so that a report can point at it, and the nearest valid name if a
+//! name was not found.
 
 use crate::graph::Graph;
 
@@ -7,7 +7,7 @@ use crate::graph::Graph;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanFault {
-    /// A stage that is not there.
+    /// A stage does not exist.
     #[error("the program has no stage `{name}`{}", hint(near))]
     NoStage {
         /// The name.
@@ -27,10 +27,10 @@ pub enum PlanFault {
         /// The key that says it.
         key: String,
     },
-    /// A policy, or another thing to choose, that is not there.
+    /// A policy or an admission controller does not exist.
     #[error("there is no {what} `{name}`{}", hint(near))]
     NoChoice {
-        /// What was to be chosen.
+        /// What was to be chosen: a policy or an admission controller.
         what: &'static str,
         /// The name.
         name: String,
@@ -39,7 +39,7 @@ pub enum PlanFault {
         /// The key that names it.
         key: String,
     },
-    /// A parameter that is not there.
+    /// A parameter does not exist.
     #[error("`{owner}` has no parameter `{name}`{}", hint(near))]
     NoParam {
         /// What was chosen.
@@ -51,7 +51,7 @@ pub enum PlanFault {
         /// Its key.
         key: String,
     },
-    /// A parameter that does not fit.
+    /// A parameter has a wrong value.
     #[error("`{name}` of `{owner}` is {value}: use {expected}")]
     BadParam {
         /// What was chosen.
@@ -65,13 +65,13 @@ pub enum PlanFault {
         /// Its key.
         key: String,
     },
-    /// A text that names nothing to choose.
+    /// A text is not a name with parameters.
     #[error("`{text}` is no choice: use a name, or `name(key=value, key=value)`")]
     NotAChoice {
         /// The text.
         text: String,
     },
-    /// A cluster that is not there.
+    /// A cluster does not exist.
     #[error("the program has no cluster `{name}`{}", hint(near))]
     UnknownCluster {
         /// The name.
@@ -79,7 +79,7 @@ pub enum PlanFault {
         /// The nearest one that is there.
         near: Option<String>,
     },
-    /// A connector that is not there.
+    /// A connector does not exist.
     #[error("the program has no connector `{name}`{}", hint(near))]
     NoConnector {
         /// Its name, as `from -> to`.
@@ -87,7 +87,7 @@ pub enum PlanFault {
         /// The nearest one that is there.
         near: Option<String>,
     },
-    /// A number out of its range.
+    /// A number is out of range.
     #[error("{what} is {value}: use {expected}")]
     OutOfRange {
         /// What.
@@ -99,7 +99,7 @@ pub enum PlanFault {
         /// Its key.
         key: String,
     },
-    /// A first wait before another try that is longer than the longest.
+    /// The first wait before a retry is longer than the longest.
     #[error(
         "the first wait {of}, {backoff}, is longer than the longest, `backoff_max`, {backoff_max}"
     )]
@@ -113,7 +113,7 @@ pub enum PlanFault {
         /// The key of the first.
         key: String,
     },
-    /// More instances than a stage may have.
+    /// A stateful stage would have several instances.
     #[error("the stage `{name}` is stateful and has one instance: it cannot have {instances}")]
     Stateful {
         /// The stage.
@@ -121,7 +121,7 @@ pub enum PlanFault {
         /// How many were asked for.
         instances: usize,
     },
-    /// A stage in two clusters.
+    /// A stage is in two clusters.
     #[error("the stage `{name}` is in the clusters `{a}` and `{b}`: a stage is in one cluster")]
     TwoClusters {
         /// The stage.
@@ -131,7 +131,7 @@ pub enum PlanFault {
         /// The other.
         b: String,
     },
-    /// Two clusters that take the rest.
+    /// Two clusters name no stages.
     #[error(
         "the clusters `{a}` and `{b}` both name no stages: only one cluster may leave them out"
     )]
@@ -141,7 +141,7 @@ pub enum PlanFault {
         /// The other.
         b: String,
     },
-    /// A stage in no cluster.
+    /// A stage is in no cluster.
     #[error("the stage `{name}` is in no cluster, and no cluster takes the rest")]
     NoCluster {
         /// The stage.
@@ -149,13 +149,13 @@ pub enum PlanFault {
         /// A cluster that was to take the rest, but names stages.
         key: String,
     },
-    /// A cluster without stages.
+    /// A cluster has no stages.
     #[error("the cluster `{name}` has no stages: the others leave none")]
     EmptyCluster {
         /// The cluster.
         name: String,
     },
-    /// A name that plans and commands could not spell.
+    /// The name of a cluster is empty or contains control characters.
     #[error(
         "{name:?} cannot be the name of a cluster: use at least one character, and no control characters"
     )]
@@ -163,7 +163,7 @@ pub enum PlanFault {
         /// The name.
         name: String,
     },
-    /// A local connector between two clusters.
+    /// A local connector joins two clusters.
     #[error(
         "`{from}` and `{to}` are joined by a local connector, and must be in one cluster: they are in `{a}` and `{b}`"
     )]
@@ -177,7 +177,7 @@ pub enum PlanFault {
         /// And of the other.
         b: String,
     },
-    /// A setting that the kind of stage has no use for.
+    /// A setting does not apply to this kind of stage.
     #[error("`{name}` is {kind} and has no {what}")]
     NotForKind {
         /// The stage.
@@ -187,7 +187,7 @@ pub enum PlanFault {
         /// What was said of it.
         what: &'static str,
     },
-    /// A batch that never fits.
+    /// The groups of a stage do not fit into its queue.
     #[error("the stage `{name}` is handed {batch} events at once, but its queue holds {capacity}")]
     BatchOverCapacity {
         /// The stage.
@@ -200,7 +200,7 @@ pub enum PlanFault {
 }
 
 impl PlanFault {
-    /// The key of the setting that it is about, as a plan file spells it: `stage.split.instances`.
+    /// Returns the key of the setting that it is about, as in a plan file: `stage.split.instances`.
     #[must_use]
     pub fn key(&self) -> String {
         match self {

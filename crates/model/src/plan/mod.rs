@@ -1,13 +1,13 @@
-//! The plan: how a graph is run. Nothing in it is needed; everything in it can be left out.
+//! The plan: how a graph is run. Every setting is optional.
 //!
-//! 1. `words`: what settings are made of.
-//! 2. `set`: which stages a cluster has.
-//! 3. `choice`: what is chosen by name, with parameters: policies, admission.
-//! 4. here: `Plan`, what a program or a file says.
-//! 5. `defaults`: what holds where nothing is said.
-//! 6. `validate`: checks a plan against a graph and gives the `Settings` the runtime obeys, in which
+//! 1. `words`: the types of settings.
+//! 2. `set`: sets of stages.
+//! 3. `choice`: choices by name, with parameters: policies, admission controllers.
+//! 4. here: `Plan`, as a program or a file gives it.
+//! 5. `defaults`: the value of every setting that is not given.
+//! 6. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
 //!    nothing is left to interpret.
-//! 7. `fault`: what can be wrong with it.
+//! 7. `fault`: the mistakes of a plan.
 
 mod words;
 mod set;
@@ -28,8 +28,8 @@ pub use words::{OnPanic, Retry, WhenFull};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A part of a plan: a struct of settings that may be said, with a method that says each. What is
-/// chosen by name is last, and may be said by its name alone.
+/// A part of a plan: a struct of optional settings, with a setter for each. The last one is a choice by
+/// name, whose setter also takes the name alone.
 macro_rules! part {
     (
         $(#[$about:meta])* $part:ident {
@@ -62,7 +62,7 @@ macro_rules! part {
                 }
             )?
 
-            /// This, and what it leaves unsaid from `base`.
+            /// Fills in the settings that are not given from `base`.
             pub fn over(self, base: &Self) -> Self {
                 $part {
                     $( $name: self.$name.or_else(|| base.$name.clone()), )*
@@ -74,62 +74,61 @@ macro_rules! part {
 }
 
 part! {
-    /// What a plan says of one stage.
+    /// The settings of a stage.
     StagePlan {
-        /// How many run at once at most; 1 by default. Of a stage whose handlers wait: how many of its
-        /// events may be in flight.
+        /// The most instances that run at once; 1 by default. For a stage whose handlers wait, the most
+        /// events in flight.
         instances: usize,
-        /// How many events its queue holds; 1,024 by default.
+        /// The capacity of its queue, in events; 1,024 by default.
         capacity: usize,
         /// What happens when the queue is full; `Block` by default.
         when_full: WhenFull,
-        /// Higher is served sooner; 0 by default.
+        /// The priority, of which a higher one is served sooner; 0 by default.
         priority: i32,
-        /// How many events one visit takes at most; 512 by default. 1 gives the published
-        /// policies' exact order.
+        /// The most events that one visit takes; 512 by default. 1 gives the published policies' exact
+        /// order.
         batch: usize,
-        /// How often an event is tried in all; once by default.
+        /// How often an event is tried, the first try included; once by default.
         tries: u32,
-        /// The wait before the second try, doubling with each further one; none by default.
+        /// The wait before the second try, which doubles with each further one; none by default.
         backoff: Duration,
         /// The longest wait before another try; a minute by default.
         backoff_max: Duration,
-        /// Whether each wait is shortened by chance, to no less than half; it is by default.
+        /// Whether each wait is shortened at random, to no less than half; `true` by default.
         jitter: bool,
-        /// How many events one event, or the end of an instance, may emit before it fails;
-        /// 1,048,576 by default. Looked at when a chunk is full, so up to 512 more may pass.
+        /// The most events that one event, or the end of an instance, may emit before it fails;
+        /// 1,048,576 by default. It is checked when a chunk is full, so that up to 512 more may pass.
         emit_max: usize,
-        /// How many failed events are kept for inspection and replay; 1,000 by default.
+        /// The most failed events that are kept for inspection and replay; 1,000 by default.
         failures_max: usize,
-        /// Of a stage whose handlers wait: how long one try at an event may take; without end by default.
+        /// For a stage whose handlers wait, how long one try at an event may take; unlimited by default.
         timeout: Duration,
-        /// What becomes of the state after a panic; it is kept by default.
+        /// What happens to the state of an instance after a panic; it is kept by default.
         on_panic: OnPanic,
-        /// Of a source: how many events a second it sends at most; no bound by default.
+        /// For a source, the most events that it sends per second; unlimited by default.
         ///
-        /// The n-th event is due n / rate seconds after the first, whether the program can take it
-        /// or not, and how long it is in the program counts from then: an event that a full queue
-        /// kept outside is late. An event that the source itself did not have in time is due when
-        /// the source has it.
+        /// The n-th event is due n / rate seconds after the first, whether the program can take it or not, and its
+        /// latency counts from then: an event that a full queue kept outside is late. An event that the source
+        /// itself did not have in time is due when the source has it.
         rate: f64,
-        /// Whether a stub stands in for it: the stage is not made, and its events are dropped and
-        /// count as handled. None does by default.
+        /// Whether the stage is replaced by a stub, which drops its events and counts them as handled;
+        /// `false` by default.
         stub: bool,
-        /// Of a source or an input: how much what it sends matters to admission, the higher the
-        /// more; 0 by default.
+        /// For a source or an input, how important its events are to admission controllers, from 0 to
+        /// 255 (most important); 0 by default.
         tier: u8,
-        /// Of a source or an input: within which time of entering the program what it sends, and
-        /// all it leads to, should be done; without end by default.
+        /// For a source or an input, the time, from entering, within which an event and everything that it
+        /// leads to should be handled; unlimited by default.
         deadline: Duration,
     }
     chosen {
-        /// Who is let into the queue; everybody for whom there is room by default.
+        /// The admission controller of the queue; none by default.
         admission
     }
 }
 
 impl StagePlan {
-    /// How often a failing event is tried, and the waits in between.
+    /// Sets how often a failing event is tried, and the waits in between.
     pub fn retry(self, retry: Retry) -> Self {
         let waits = self.backoff(retry.backoff).backoff_max(retry.backoff_max);
         waits.tries(retry.tries).jitter(retry.jitter)
@@ -137,31 +136,30 @@ impl StagePlan {
 }
 
 part! {
-    /// What a plan says of a cluster: stages that share threads and a policy.
+    /// The settings of a cluster: stages that share threads and a policy.
     ClusterPlan {
-        /// How many threads it has: one by default, and one per CPU for the cluster that takes
-        /// the rest.
+        /// The number of threads: one by default, and one per CPU for the cluster that names no stages.
         threads: usize,
-        /// Which stages it has. One cluster may leave this unsaid: it takes what the others leave.
+        /// Its stages. One cluster may omit them: it has every stage that no other cluster names.
         stages: StageSet,
     }
     chosen {
-        /// How they choose what to do next.
+        /// The policy of the cluster.
         policy
     }
 }
 
 part! {
-    /// What a plan says of a connector.
+    /// The settings of a connector.
     ConnectorPlan {
-        /// What happens to an event that comes this way when the queue is full; as the queue has
-        /// it by default.
+        /// What happens to an event of this connector when the queue is full; by default as for the
+        /// queue.
         when_full: WhenFull,
     }
 }
 
-/// How a graph is run. What is said of one stage goes before what is said of
-/// [`every`](Plan::every) stage, and that before the defaults.
+/// How a graph is run. Settings of one stage override those of [`every`](Plan::every) stage, which
+/// override the defaults.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::{Plan, Retry, StageSet, WhenFull}; }
@@ -182,37 +180,37 @@ part! {
 #[non_exhaustive]
 #[must_use]
 pub struct Plan {
-    /// By name.
+    /// Clusters, by name.
     pub clusters: BTreeMap<String, ClusterPlan>,
-    /// What holds for every stage of which nothing else is said.
+    /// Settings of every stage whose own settings do not differ.
     pub every: StagePlan,
-    /// By name.
+    /// Stages, by name.
     pub stages: BTreeMap<String, StagePlan>,
-    /// By name: `from -> to`, where `from` may be `stage.port`.
+    /// Connectors, by name: `from -> to`, where `from` may be `stage.port`.
     pub connectors: BTreeMap<String, ConnectorPlan>,
     /// How long a drain may take; 10 seconds by default.
     pub drain: Option<Duration>,
-    /// After how long in one handler call a worker counts as stuck; 5 seconds by default.
+    /// The time after which a handler call counts as stuck; 5 seconds by default.
     pub stuck_after: Option<Duration>,
 }
 
 impl Plan {
-    /// The default plan: one cluster with a thread per CPU, everything bounded.
+    /// Returns the default plan: one cluster with a thread per CPU, everything bounded.
     pub fn new() -> Self {
         Plan::default()
     }
 
-    /// How many threads the cluster `main` has; as many as CPUs by default.
+    /// Sets the number of threads of the cluster `main`; one per CPU by default.
     pub fn threads(self, threads: usize) -> Self {
         self.cluster(defaults::CLUSTER, |main| main.threads(threads))
     }
 
-    /// The policy of the cluster `main`.
+    /// Sets the policy of the cluster `main`.
     pub fn policy(self, policy: impl Into<Choice>) -> Self {
         self.cluster(defaults::CLUSTER, |main| main.policy(policy))
     }
 
-    /// What holds for a cluster: stages that share threads and a policy.
+    /// Sets the settings of a cluster: stages that share threads and a policy.
     pub fn cluster(
         mut self,
         name: impl Into<String>,
@@ -222,13 +220,13 @@ impl Plan {
         self
     }
 
-    /// What holds for every stage of which nothing else is said.
+    /// Sets the settings of every stage whose own settings do not differ.
     pub fn every(mut self, say: impl FnOnce(StagePlan) -> StagePlan) -> Self {
         self.every = say(self.every);
         self
     }
 
-    /// What holds for one stage.
+    /// Sets the settings of a stage.
     pub fn stage(
         mut self,
         name: impl Into<String>,
@@ -238,8 +236,8 @@ impl Plan {
         self
     }
 
-    /// What holds for a connector, named `from -> to`; where `from` has several ports, one of them
-    /// is `from.port`.
+    /// Sets the settings of a connector, named `from -> to`; if `from` has several ports, one of them is
+    /// `from.port`.
     pub fn connector(
         mut self,
         name: impl Into<String>,
@@ -249,20 +247,20 @@ impl Plan {
         self
     }
 
-    /// How long a drain may take; 10 seconds by default.
+    /// Sets how long a drain may take; 10 seconds by default.
     pub fn drain(mut self, deadline: Duration) -> Self {
         self.drain = Some(deadline);
         self
     }
 
-    /// After how long in one handler call a worker counts as stuck, is named in a warning and
-    /// stood in for; 5 seconds by default.
+    /// Sets the time after which a handler call counts as stuck: a warning names the stage, and another
+    /// worker stands in. The default is 5 seconds.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.stuck_after = Some(limit);
         self
     }
 
-    /// This plan, and what it leaves unsaid from `base`, setting by setting.
+    /// Fills in the settings that this plan does not give from `base`.
     pub fn over(self, base: &Plan) -> Plan {
         Plan {
             clusters: merge(self.clusters, &base.clusters, ClusterPlan::over),

@@ -1,4 +1,4 @@
-//! Sets of stages, as clusters are made of them: names, `all`, union `+`, difference `-`,
+//! Sets of stages, for clusters: names, `all`, union `+`, difference `-`,
 //! intersection `*`, and parentheses. `*` binds closer than the other two.
 //! A name may hold `-`, so operators stand apart from names: `all - read-file`.
 
@@ -36,17 +36,17 @@ enum Term {
 }
 
 impl StageSet {
-    /// Every stage of the program.
+    /// Returns the set of all stages.
     pub fn all() -> Self {
         StageSet(Term::All)
     }
 
-    /// No stage: a cluster that others may be moved to while the program runs.
+    /// Returns the empty set, for a cluster to which stages are moved while the program runs.
     pub fn none() -> Self {
         StageSet(Term::None)
     }
 
-    /// These stages.
+    /// Returns the set of these stages.
     pub fn of<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         let terms = names.into_iter().map(|name| Term::Name(name.into()));
         StageSet(terms.reduce(|a, b| Term::Union(a.into(), b.into())).unwrap_or(Term::None))
@@ -136,14 +136,14 @@ impl fmt::Display for StageSet {
     }
 }
 
-/// What is wrong with the text of a set, and where in it.
+/// A mistake in the text of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct SetFault {
-    /// What.
+    /// The message.
     pub message: String,
-    /// The bytes of the text it is about.
+    /// The bytes of the text that it is about.
     pub at: Range<usize>,
 }
 

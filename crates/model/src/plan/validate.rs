@@ -1,4 +1,4 @@
-//! Checks a plan against a graph, all of it at once, and gives the `Settings` the runtime obeys.
+//! Checks a plan against a graph, all of it at once, and returns the `Settings` of the runtime.
 //! The checks of single settings are used again when one is changed while the program runs.
 //! Long because every rule of a plan is here, and tested here.
 
@@ -12,14 +12,13 @@ use crate::plan::{
     defaults, validate_choice,
 };
 
-/// Everything the runtime needs to know of one stage.
+/// The settings of a stage, validated.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageSettings {
     /// Instances.
     pub instances: usize,
-    /// Whether the plan says how many, or the program does, of a stateful stage. Otherwise a policy
-    /// may choose.
+    /// Whether the plan sets the number, or the stage is stateful. Otherwise a policy may choose it.
     pub instances_said: bool,
     /// Places in the queue.
     pub capacity: usize,
@@ -27,7 +26,7 @@ pub struct StageSettings {
     pub when_full: WhenFull,
     /// Its priority.
     pub priority: i32,
-    /// Events per visit at most.
+    /// The most events of a visit.
     pub batch: usize,
     /// Tries.
     pub retry: Retry,
@@ -37,23 +36,23 @@ pub struct StageSettings {
     pub failures_max: usize,
     /// State after a panic.
     pub on_panic: OnPanic,
-    /// How much what it sends matters, if it is a source or an input.
+    /// How important its events are to admission controllers, if it is a source or an input.
     pub tier: u8,
     /// How long one try at an event may take whose handler waits.
     pub timeout: Option<Duration>,
-    /// Within which time that should be done.
+    /// The time within which these should be handled.
     pub deadline: Option<Duration>,
-    /// Who is let into its queue; everybody for whom there is room, if nothing is said.
+    /// The admission controller of its queue, if it has one.
     pub admission: Option<Choice>,
-    /// Events a second of a source at most; infinite if there is no bound.
+    /// The most events per second of a source; infinite if there is no bound.
     pub rate: f64,
-    /// Whether a stub stands in for it.
+    /// Whether it is replaced by a stub.
     pub stub: bool,
     /// The number of its cluster.
     pub cluster: usize,
 }
 
-/// Everything the runtime needs to know of one cluster.
+/// The settings of a cluster, validated.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClusterSettings {
@@ -65,27 +64,27 @@ pub struct ClusterSettings {
     pub policy: Choice,
 }
 
-/// A plan that fits its graph.
+/// A plan that fits its graph, validated.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
     /// For each stage of the graph.
     pub stages: Vec<StageSettings>,
-    /// For each cluster; the one that takes the rest first.
+    /// For each cluster; the one that names no stages is first.
     pub clusters: Vec<ClusterSettings>,
-    /// For each connector of the graph and each of its ends, what happens at a full queue, where
-    /// that is not as the queue has it.
+    /// For each connector of the graph and each of its ends, what happens at a full queue, if that differs
+    /// from the setting of the queue.
     pub connectors: Vec<Vec<Option<WhenFull>>>,
     /// How long a drain may take.
     pub drain: Duration,
-    /// When a handler counts as stuck.
+    /// The time after which a handler counts as stuck.
     pub stuck_after: Duration,
 }
 
-/// How many threads a cluster may have.
+/// Returns `threads` if a cluster may have that many.
 ///
 /// # Errors
-/// When it may not have that many.
+/// Returns a fault if it may not.
 pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault> {
     let what = || format!("the number of threads of `{cluster}`");
     let key = || format!("cluster.{cluster}.threads");
@@ -95,10 +94,10 @@ pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault
 const INSTANCES: &str = "1 to 16,384";
 const RATES: &str = "0.000001 to 1,000,000,000 events a second";
 
-/// How many instances a stage may have.
+/// Returns `instances` if a stage may have that many.
 ///
 /// # Errors
-/// When it may not have that many.
+/// Returns a fault if it may not.
 pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, PlanFault> {
     let what = || format!("the number of instances of `{}`", stage.name);
     let key = || format!("stage.{}.instances", stage.name);
@@ -113,10 +112,10 @@ pub fn instances_allowed(stage: &StageSpec, instances: usize) -> Result<usize, P
     Ok(instances)
 }
 
-/// How many places the queue of a stage may have.
+/// Returns `capacity` if the queue of a stage may have it.
 ///
 /// # Errors
-/// When it may not have that many, or is handed more at once.
+/// Returns a fault if it may not, or if the groups of the stage are larger.
 pub fn capacity_allowed(stage: &StageSpec, capacity: usize) -> Result<usize, PlanFault> {
     let what = || format!("the queue capacity of `{}`", stage.name);
     let key = || format!("stage.{}.queue.capacity", stage.name);
@@ -135,10 +134,10 @@ fn unlimited(bound: usize) -> usize {
     if i64::try_from(bound).is_ok() { bound } else { usize::MAX }
 }
 
-/// Whether a stage has a queue: sources and inputs have none.
+/// Checks that a stage has a queue; sources and inputs have none.
 ///
 /// # Errors
-/// When it has not.
+/// Returns a fault if it has none.
 pub fn has_queue(stage: &StageSpec) -> Result<(), PlanFault> {
     match stage.kind {
         Kind::Stage => Ok(()),
@@ -247,10 +246,10 @@ struct Parts {
 }
 
 impl Plan {
-    /// Checks the plan against a graph, on a machine with so many CPUs.
+    /// Checks the plan against a graph, on a machine with `cpus` CPUs.
     ///
     /// # Errors
-    /// All the mistakes found.
+    /// Returns all mistakes.
     pub fn validate(
         &self,
         graph: &Graph,
@@ -597,7 +596,7 @@ fn cluster_name(plan: &Plan, number: usize) -> String {
     named.nth(number - 1).map(|(name, _)| name.clone()).unwrap_or_default()
 }
 
-/// A connector's name with one blank on each side of its arrow.
+/// Returns the name of a connector with one blank on each side of its arrow.
 #[must_use]
 pub fn spaced(name: &str) -> String {
     match name.split_once("->") {

@@ -1,5 +1,5 @@
-//! The words of a plan: what happens at a full queue, how often a failing event is tried, what
-//! becomes of the state after a panic.
+//! The types of settings: what happens at a full queue, how often a failing event is tried, what happens
+//! to the state of an instance after a panic.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +9,15 @@ use crate::error::Advice;
 /// What happens to an event that arrives at a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The sender waits: it handles nothing more until there is room.
+    /// The sender waits for room, and handles nothing meanwhile.
     #[default]
     Block,
-    /// The sender gets it back where it can take it (`try_send` of a port or of an input); else it is shed.
+    /// The event is returned to a sender that can take it back (a `Sender`, or `try_send` of a port);
+    /// otherwise it is shed.
     Reject,
-    /// It is shed.
+    /// The event is shed.
     DropNewest,
-    /// The oldest in the queue is shed in its favour.
+    /// The oldest event in the queue is shed in its favour.
     DropOldest,
 }
 
@@ -48,24 +49,24 @@ fn shown<T: PartialEq>(f: &mut fmt::Formatter<'_>, all: &[(T, &str)], word: T) -
     all.iter().filter(|(known, _)| *known == word).try_for_each(|(_, name)| f.pad(name))
 }
 
-/// How often an event that failed is tried again, and how long the instance waits before.
+/// How often an event that failed is retried, and how long the instance waits before each retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Tries in all, the first included.
+    /// The number of tries, the first included.
     pub tries: u32,
     /// The wait before the second try; it doubles with each further one.
     pub backoff: Duration,
     /// The longest wait.
     pub backoff_max: Duration,
-    /// Whether each wait is shortened by chance, to no less than half, so that events that failed
-    /// together are not tried again together.
+    /// Whether each wait is shortened at random, to no less than half, so that events that failed together
+    /// are not retried together.
     pub jitter: bool,
 }
 
 impl Retry {
-    /// `tries` in all, `backoff` before the second, doubling up to a minute, or to `backoff` if that is
-    /// longer, with jitter.
+    /// Creates a retry of `tries` tries, the first included, with a wait of `backoff` before the second, which
+    /// doubles up to a minute (or up to `backoff`, if that is longer), and with jitter.
     #[must_use]
     pub fn new(tries: u32, backoff: Duration) -> Self {
         let backoff_max = backoff.max(Duration::from_secs(60));
@@ -78,14 +79,14 @@ impl Retry {
         Retry { backoff_max, ..self }
     }
 
-    /// Sets whether each wait is shortened by chance.
+    /// Sets whether each wait is shortened at random.
     #[must_use]
     pub fn jitter(self, jitter: bool) -> Self {
         Retry { jitter, ..self }
     }
 
-    /// Returns the wait before the next try of an event that failed with this advice, after `attempt`
-    /// tries; `None` when there is no other. `dice` is any number, by which the wait is shortened.
+    /// Returns the wait before the next try of an event that failed with this advice after `attempt` tries,
+    /// or `None` if it is not retried. `dice` is a random number, which shortens the wait.
     #[must_use]
     pub fn wait(&self, attempt: u32, advice: Advice, dice: u64) -> Option<Duration> {
         let usual = self.wait_after(attempt)?;
@@ -100,7 +101,7 @@ impl Retry {
         }
     }
 
-    /// The wait after `attempt` tries without jitter, or nothing when they are used up.
+    /// Returns the wait after `attempt` tries without jitter, or `None` if all tries are used up.
     #[must_use]
     pub fn wait_after(&self, attempt: u32) -> Option<Duration> {
         if attempt >= self.tries {
@@ -126,13 +127,13 @@ impl Default for Retry {
     }
 }
 
-/// What becomes of an instance's state when its handler panicked.
+/// What happens to the state of an instance after its handler panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
-    /// It stays as the handler left it.
+    /// The state stays as the handler left it.
     #[default]
     Keep,
-    /// The instance is made anew.
+    /// The instance is made again.
     Reset,
 }
 

@@ -1,4 +1,4 @@
-//! Windows by count: every so many events, in order of arrival.
+//! Windows by count, in order of arrival.
 //! Memory: at most `size` events, each once; a sliding window is copied when it leaves.
 //! Invariant: `held` begins with the first event of the window that leaves next.
 
@@ -12,8 +12,8 @@ use crate::event::{Ev, Held};
 use crate::port::Out;
 use crate::stage::{Cx, Stage};
 
-/// Windows of `size` events each: 0 to size - 1, size to 2 size - 1, ... The last one holds what
-/// was left when the stream ended.
+/// Returns a stage that makes windows of `size` events: 0 to size - 1, size to 2 size - 1, ... The last window
+/// holds the events left when the stream ended.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::{plan::Plan, window as windows}; pub use comporta_model::window::Window; }
@@ -27,7 +27,7 @@ pub fn by_count<T>(size: usize) -> ByCount<T> {
     ByCount { size, step: size, copy: None, start: 0, held: VecDeque::new(), owed: Owed::default() }
 }
 
-/// See [`by_count`].
+/// Windows by count; see [`by_count`].
 #[derive(Clone)]
 pub struct ByCount<T> {
     size: usize,
@@ -77,8 +77,8 @@ impl Owed {
 }
 
 impl<T: Clone> ByCount<T> {
-    /// A window begins every `step` events, 1 to the size. The last ones end with the stream: as
-    /// many as have begun.
+    /// Makes a window begin every `step` events, from 1 to the size. Windows that have begun when the stream
+    /// ends are sent then.
     #[must_use]
     pub fn sliding(self, step: usize) -> Self {
         ByCount { step, copy: Some(T::clone), ..self }

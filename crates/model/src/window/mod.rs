@@ -1,25 +1,24 @@
-//! Windows: stages that gather the events of a stream into groups that belong together.
+//! Windows: stages that gather the events of a stream by count or by event time.
 //!
 //! | stage | a window is | file |
 //! |---|---|---|
-//! | [`by_count`] | so many events, in order of arrival | `count.rs` |
-//! | [`by_time`] | the events of so much event time, in order of event time | `time.rs` |
+//! | [`by_count`] | a number of events, in order of arrival | `count.rs` |
+//! | [`by_time`] | the events of a span of event time, in order of event time | `time.rs` |
 //!
-//! Both *tumble*: each event is in one window. With `sliding` a window begins at every step, so
-//! that windows overlap and each event is copied into all that it belongs to. What is incomplete
-//! when the stream ends leaves then. A window has at least one event: empty ones are not sent.
+//! Both *tumble*: each event is in one window. With `sliding`, a window begins at every step, so that
+//! windows overlap and each event is copied into all windows that it belongs to. Incomplete windows are
+//! sent when the stream ends. A window has at least one event: empty ones are not sent.
 //!
-//! A windowing stage has one instance, whatever the plan says ([`Stage::STATEFUL`]): two would
-//! make windows of different events.
+//! A windowing stage has one instance under every plan ([`Stage::STATEFUL`]): two would make windows of
+//! different events.
 //!
-//! An event in a window that is still open counts as handled: its queue and its retries are done with it.
-//! A source that waits for it to be acknowledged is told when the windows it is in have been sent, and
-//! what they led to has been handled. So a source that holds back until its events are acknowledged must
-//! let at least as many through as an open window needs. What a stopped program still held in open windows
-//! is gone, and counts as cancelled; a drain sends them.
+//! An event in an open window counts as handled: it is no longer queued or retried. An acknowledged source
+//! is notified when the windows of its event have been sent and everything that they led to has been
+//! handled. So a source that waits for acknowledgements must send at least as many events as an open window
+//! needs. A stop cancels the events in open windows; a drain sends the windows.
 //!
-//! A size or step that makes no sense (none at all, a step beyond the size, which would lose the
-//! events in between) keeps the program from starting, with a message that says what would do.
+//! A size or step of zero, or a step beyond the size, which would lose the events in between, keeps the
+//! program from starting, with a message that says which values are valid.
 //!
 //! [`Stage::STATEFUL`]: crate::stage::Stage::STATEFUL
 
@@ -33,12 +32,12 @@ pub use time::{ByTime, Timed, TimedRefs, by_time};
 
 use serde::{Deserialize, Serialize};
 
-/// Events that belong together.
+/// The events of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window<T> {
-    /// Where it begins: the number of its first event, from 0, or milliseconds of event time.
+    /// Its start: the number of its first event, from 0, or milliseconds of event time.
     pub start: i64,
-    /// Where it ends: the first number, or the first millisecond, that is no longer in it.
+    /// Its end: the first number, or the first millisecond, that is no longer in it.
     pub end: i64,
     /// Its events; at least one.
     pub events: Vec<T>,

@@ -1,12 +1,12 @@
-//! Windows by event time: a window is the events of so many milliseconds, whenever they came.
+//! Windows by event time: a window holds the events of a span of event time, whenever they arrived.
 //!
 //! The *watermark* is the greatest event time seen less the lateness allowed. A window leaves when
-//! the watermark reaches its end. An event is late when all of its windows have ended: it leaves by
-//! the port `late`. One of which only some have ended counts in the others.
+//! the watermark reaches its end. An event is late when all of its windows have ended: it leaves through
+//! the port `late`. If only some have ended, it counts in the others.
 //!
 //! Memory: the events of the span size + lateness, each once, at most `held_max`; a sliding window
-//! is copied when it leaves. Windows nothing is in cost nothing, so a jump in event time closes
-//! what is open and no more.
+//! is copied when it leaves. Empty windows cost nothing, so a jump in event time closes the open windows
+//! and no more.
 //! Invariants: every event held has a window that has not ended; windows leave in order of start.
 
 use std::collections::BTreeMap;
@@ -20,17 +20,16 @@ use crate::event::{Ev, Held};
 use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns, in_turn};
 use crate::stage::{Cx, Stage};
 
-/// Windows of `size` of event time each, which `time` returns in milliseconds since any moment,
-/// before or after it: what `timestamp_millis` and its like return. Windows begin at multiples of
-/// the size, whatever the first event. Their events are in order of event time, those of the same
-/// millisecond in order of arrival.
+/// Returns a stage that makes windows of `size` of event time. `time` returns the event time in milliseconds
+/// since any fixed moment, as `timestamp_millis` does; it may be negative. Windows begin at multiples of the
+/// size, whatever the first event. Their events are in order of event time, and within a millisecond in order
+/// of arrival.
 ///
-/// Time is what the events say. One whose clock is far ahead closes every window, and makes late
-/// all that come after it: where clocks are not to be trusted, let a stage before this one look at
-/// them.
+/// Time is taken from the events alone. An event whose clock is far ahead closes every window and makes all
+/// events after it late: if clocks cannot be trusted, filter the events in a stage before this one.
 ///
-/// Sizes, steps and lateness are whole milliseconds. Times beyond 2^61 ms either way (73 million
-/// years) count as that.
+/// Sizes, steps and lateness are whole milliseconds. Times are clamped to 2^61 ms (73 million years) either
+/// way.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,7 +63,7 @@ const HELD_MAX: usize = 1 << 20;
 /// The greatest time, size, step and lateness, so that their sums fit: 73 million years.
 const TIME_MAX: i64 = 1 << 61;
 
-/// See [`by_time`].
+/// Windows by event time; see [`by_time`].
 #[derive(Clone)]
 pub struct ByTime<T, F> {
     time: F,
@@ -91,11 +90,11 @@ struct Spans {
     lateness: i64,
 }
 
-/// Where windows by time leave, and what came too late for them.
+/// The ports of [`ByTime`]: windows, and late events.
 pub struct Timed<T> {
     /// Windows, in order of start.
     pub windows: Out<Window<T>>,
-    /// Events whose windows had all ended, as they come.
+    /// Events that were too late for all of their windows, in order of arrival.
     pub late: Out<T>,
 }
 
@@ -103,12 +102,12 @@ pub struct Timed<T> {
 pub struct TimedRefs<T> {
     /// Windows, in order of start.
     pub windows: Port<Window<T>>,
-    /// Events whose windows had all ended, as they come.
+    /// Events that were too late for all of their windows, in order of arrival.
     pub late: Port<T>,
 }
 
 impl<T: Clone, F> ByTime<T, F> {
-    /// A window begins every `step`, 1 ms to the size, at the multiples of it.
+    /// Makes a window begin at every multiple of `step`, which is from 1 ms to the size.
     #[must_use]
     pub fn sliding(self, step: Duration) -> Self {
         ByTime { step, copy: Some(T::clone), ..self }
@@ -116,15 +115,15 @@ impl<T: Clone, F> ByTime<T, F> {
 }
 
 impl<T, F> ByTime<T, F> {
-    /// Sets how long a window waits for events that come late: it closes when an event comes whose
-    /// time is its end plus `lateness`, or later. Zero by default.
+    /// Sets how long a window waits for late events: it closes when an event arrives whose time is at or
+    /// after the end of the window plus `lateness`. The default is zero.
     #[must_use]
     pub fn lateness(self, lateness: Duration) -> Self {
         ByTime { lateness, ..self }
     }
 
-    /// How many events may be held at once; 1,048,576 by default. One more than that fails, and is
-    /// set aside with this as its reason, unless it closes a window and so makes room.
+    /// Sets the most events held at once. The default is 1,048,576. An event beyond the bound fails with this
+    /// reason, unless it closes a window and so makes room.
     #[must_use]
     pub fn held_max(self, events: usize) -> Self {
         ByTime { held_max: events, ..self }

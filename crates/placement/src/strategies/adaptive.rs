@@ -24,7 +24,7 @@ pub struct Adaptive {
 /// How many migrations a round may have, for all strategies that migrate.
 pub(super) const MIGRATIONS_MAX: ParamSpec = ParamSpec {
     name: "l_mig",
-    about: "migrations that a round has at most; one of a thousand is as good as none",
+    about: "the most migrations of a round; 1000 is as good as no limit",
     kind: ParamKind::Count(1, 1_000_000),
     default: "1",
 };

@@ -16,7 +16,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "none",
         aliases: &["base"],
-        about: "nothing is ever migrated",
+        about: "migrates nothing",
         cites: DISSERTATION,
         params: &[],
     };

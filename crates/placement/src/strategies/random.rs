@@ -25,7 +25,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "random",
         aliases: &[],
-        about: "migrates replicas that chance picks, by the target rule of `adaptive`",
+        about: "migrates random replicas, by the target rule of `adaptive`",
         cites: DISSERTATION,
         params: &[MIGRATIONS_MAX],
     };

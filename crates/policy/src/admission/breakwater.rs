@@ -1,11 +1,10 @@
 //! Breakwater: bounds how many events are in the stage by credits, which grow by a few while the
-//! queueing delay is under a target and shrink by a share of what it is over. What has waited for
-//! twice the target all the same is shed.
-//! The server's half of the paper. There, clients hold credits and send only while they have some, so
-//! that what is refused does not travel; demand is told with each request, and more credits are issued
-//! than there are places, since some clients do not use theirs. Here there are no clients: the credits
-//! are the places inside, and those that nobody asks for are not issued, so they do not pile up in
-//! quiet times.
+//! queueing delay is under a target, and shrink in proportion to the excess. Events that have waited for twice the
+//! target all the same are shed.
+//! This is the server's half of the paper. There, clients hold credits and send only while they have some, so that
+//! no refused request travels; each request carries the demand of its client, and more credits are issued than
+//! there are places, since some clients do not use theirs. Here there are no clients: the credits are the places
+//! in the stage, and credits that are not needed are not issued, so that they do not pile up in quiet times.
 
 use std::time::Duration;
 
@@ -35,30 +34,30 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "breakwater",
         aliases: &["credits"],
-        about: "bounds what is inside by credits that follow the queueing delay; the server's half of the paper: senders hold no credits",
+        about: "bounds the events in the stage by credits that follow the queueing delay; the server's half of the paper: senders hold no credits",
         cites: "Cho, Saeed, Fried, Park, Alizadeh & Belay, Overload Control for µs-scale RPCs with Breakwater, OSDI 2020",
         params: &[
             ParamSpec {
                 name: "target",
-                about: "the queueing delay to keep; twice that is too old",
+                about: "the queueing delay to keep; events that waited twice as long are shed",
                 kind: ParamKind::Span,
                 default: "2ms",
             },
             ParamSpec {
                 name: "every",
-                about: "how often credits are moved; a round trip in the paper",
+                about: "how often credits are adjusted; a round trip in the paper",
                 kind: ParamKind::Span,
                 default: "200us",
             },
             ParamSpec {
                 name: "grow",
-                about: "credits more each time, under the target",
+                about: "credits added each time, under the target",
                 kind: ParamKind::Number(0.001, f64::INFINITY),
                 default: "1",
             },
             ParamSpec {
                 name: "shrink",
-                about: "the share that goes for each target's worth of delay over it",
+                about: "the share of credits removed for each target's worth of delay over it",
                 kind: ParamKind::Number(0.001, 1.0),
                 default: "0.02",
             },

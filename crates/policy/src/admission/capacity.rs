@@ -1,11 +1,11 @@
-//! Capacity: lets events in while fewer than so many wait. A queue that blocks its senders can so
-//! be made to shed, at a length of its own, without being any shorter.
+//! Capacity: admits events while fewer than a given number wait. With it, a queue that blocks its senders can be
+//! made to shed at a length below its capacity.
 
 use comporta_model::plan::{Offer, ParamKind, ParamSpec};
 
 use super::{Admission, Ask, Entry};
 
-/// A length past which nobody is let in.
+/// A length past which no event is admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     max: usize,
@@ -15,11 +15,11 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "capacity",
         aliases: &["length"],
-        about: "refuses events while so many wait",
+        about: "refuses events while `max` events wait",
         cites: "Welsh, Culler & Brewer, SEDA: An Architecture for Well-Conditioned, Scalable Internet Services, SOSP 2001",
         params: &[ParamSpec {
             name: "max",
-            about: "how many may wait",
+            about: "the most events that wait",
             kind: ParamKind::Count(1, usize::MAX),
             default: "100",
         }],

@@ -1,10 +1,10 @@
-//! CoDel: a queue that is never short over a whole interval stands, and what waited too long in a
-//! standing queue is shed. Meanwhile the newest are served first (adaptive LIFO), since those who
-//! came first have mostly given up.
+//! CoDel: a queue whose waits are never short over a whole interval is a *standing* queue, and events that waited
+//! too long in it are shed. Meanwhile the newest are served first (adaptive LIFO), since the senders of the
+//! oldest have mostly given up.
 //!
-//! Two ways to shed. That of servers (2015): while the queue stands, everything that waited twice
-//! the target goes. That of routers (2012, `paced`): one event goes, then the next after the
-//! interval divided by the square root of how many went, which asks for senders who slow down.
+//! There are two ways to shed. That of servers (2015): while the queue stands, every event that waited twice the
+//! target is shed. That of routers (2012, `paced`): one event is shed, and the next after the interval divided by
+//! the square root of the number shed, which relies on senders that slow down.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::{Admission, Entry, Look, Next};
 
-/// Sheds what waited too long in a queue that stands.
+/// Sheds events that waited too long in a standing queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Codel {
     target: Duration,
@@ -52,30 +52,30 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "codel",
         aliases: &["adaptive-lifo"],
-        about: "sheds what waits too long in a queue that stands; newest first meanwhile",
+        about: "sheds events that waited too long in a standing queue; serves the newest first meanwhile",
         cites: "Nichols & Jacobson, Controlling Queue Delay, ACM Queue 2012; Maurer, Fail at Scale, ACM Queue 2015",
         params: &[
             ParamSpec {
                 name: "target",
-                about: "the wait that is short enough",
+                about: "the longest wait that is acceptable",
                 kind: ParamKind::Span,
                 default: "5ms",
             },
             ParamSpec {
                 name: "interval",
-                about: "how long the wait must be over it",
+                about: "how long waits must exceed it before events are shed",
                 kind: ParamKind::Span,
                 default: "100ms",
             },
             ParamSpec {
                 name: "lifo",
-                about: "whether the newest come first while the queue stands",
+                about: "whether the newest are served first while the queue stands",
                 kind: ParamKind::Flag,
                 default: "true",
             },
             ParamSpec {
                 name: "paced",
-                about: "whether events go one by one, as in routers",
+                about: "whether events are shed one by one, as in routers",
                 kind: ParamKind::Flag,
                 default: "false",
             },

@@ -1,8 +1,8 @@
-//! Deadline: sheds what cannot be finished in time. On entry, by how many wait and how fast
-//! they go; when taken, by how long the handler takes. Events without a deadline are let in.
+//! Deadline: sheds events that cannot be finished in time. On entry, by the length of the queue and the rate of
+//! completions; when taken, by the time that the handler takes. Events without a deadline are admitted.
 //!
-//! How fast they go is learnt from the time between completions while there are more to come, and
-//! never taken for slower than one instance alone: the instances may be more than the threads.
+//! The rate is learnt from the time between completions while more events wait, and is never taken to be lower
+//! than that of one instance alone: there may be more instances than threads.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 use super::gate::ns;
 use super::{Admission, Ask, Done, Entry, Look, Next};
 
-/// Sheds what would be late.
+/// Sheds events that would be late.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     margin: f64,
@@ -30,11 +30,11 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "deadline",
         aliases: &[],
-        about: "sheds what cannot be finished before its deadline",
+        about: "sheds events that cannot be finished before their deadline",
         cites: "Abbott & Garcia-Molina, Scheduling Real-Time Transactions: A Performance Evaluation, VLDB 1988",
         params: &[ParamSpec {
             name: "margin",
-            about: "how many times the expected time must be left",
+            about: "how many times the expected time must be left before the deadline",
             kind: ParamKind::Number(0.0, 100.0),
             default: "1",
         }],

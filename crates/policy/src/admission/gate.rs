@@ -1,22 +1,22 @@
-//! What an admission controller is, and what it is asked: on entry, when a visit takes events,
-//! and when events were handled. Each question is about a batch that shares one origin. The thread
-//! that asks holds no lock, but waits for the answer: it should come in constant time. Times are
-//! those spent at this stage, not elsewhere in the program; only a deadline is of the whole way.
+//! The trait of admission controllers, which are called when events arrive, when a visit takes events, and when
+//! events were handled. Each call is about a batch that shares one origin. The calling thread holds no lock,
+//! but waits for the answer, which should take constant time. Times are those spent at this stage; only a
+//! deadline covers the whole way through the program.
 
 use std::time::Duration;
 
 use comporta_model::event::Time;
 
-/// Decides who is let into the queue of a stage, and who of those that wait is served next.
+/// Decides which events are admitted to the queue of a stage, and which of the queued events is served next.
 ///
-/// A stage has one of its own; its methods are called one at a time. What it refuses is counted as
-/// shed under its name, or goes back to the sender where the sender can take it. Beyond it, what
-/// the plan says of a full queue holds as ever.
+/// Each stage has its own controller, whose methods are called one at a time. Events that it refuses are
+/// counted as shed under its name, or returned to a sender that can take them back. An event that it admits
+/// still needs room in the queue.
 ///
 /// ```
 /// use comporta_policy::admission::{Admission, Ask};
 ///
-/// /// Lets in one of two.
+/// /// Admits every other event.
 /// struct Half(usize);
 ///
 /// impl Admission for Half {
@@ -29,38 +29,37 @@ use comporta_model::event::Time;
 /// }
 /// ```
 pub trait Admission: Send {
-    /// How many of the events that ask to enter may do so, the front ones first. Only asks: the same
-    /// events may be asked about twice, or go elsewhere after all. What came of it is reported to
-    /// [`entered`](Self::entered).
+    /// Returns how many of the arriving events may enter, from the front. This is only a question: it may be
+    /// asked twice for the same events, or they may go elsewhere after all. [`entered`](Self::entered) reports
+    /// how many entered.
     fn admit(&mut self, ask: &Ask) -> usize {
         ask.n
     }
 
-    /// So many of those asked about entered, or wait with their sender until there is room; maybe
-    /// none.
+    /// Called when `n` of these events have entered, or wait with their sender for room; `n` may be zero.
     fn entered(&mut self, _ask: &Ask, _n: usize) {}
 
-    /// Whom a visit takes next. Asked about the batch that has waited longest, again after each
-    /// time it sheds.
+    /// Returns which events a visit takes next. It is shown the batch that has waited longest, and called
+    /// again each time after it sheds.
     fn next(&mut self, _look: &Look) -> Next {
         Next::Oldest
     }
 
-    /// Events were handled.
+    /// Called when events were handled.
     fn settled(&mut self, _done: &Done) {}
 
-    /// Returns what it allows now, in a few words for people.
+    /// Describes what it admits now, in a few words.
     fn describe(&self) -> String {
         String::new()
     }
 }
 
-/// Events that ask to enter.
+/// Events that arrive at a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The time.
     pub now: Time,
-    /// How many they are; at least one.
+    /// Their number, at least one.
     pub n: usize,
     /// Events that wait in the queue.
     pub queued: usize,
@@ -68,49 +67,49 @@ pub struct Ask {
     pub in_flight: usize,
     /// Places in the queue.
     pub capacity: usize,
-    /// Events that can be handled at once at most; the threads may be fewer.
+    /// The number of instances; there may be fewer threads.
     pub instances: usize,
-    /// How long the one that has waited longest has been in the queue; zero if none waits.
+    /// How long the oldest event has been in the queue; zero if it is empty.
     pub oldest: Duration,
-    /// The higher, the more they matter.
+    /// How important they are, from 0 to 255.
     pub tier: u8,
-    /// When they stop being of use, if ever.
+    /// Their deadline, if they have one.
     pub deadline: Option<Time>,
 }
 
 impl Ask {
-    /// Events in the stage: they wait, or are being handled.
+    /// Returns the number of events in the stage, waiting or being handled.
     #[must_use]
     pub fn inside(&self) -> usize {
         self.queued + self.in_flight
     }
 }
 
-/// Events that have waited longest, when a visit is about to take some.
+/// The oldest events of a queue, when a visit is about to take some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// The time.
     pub now: Time,
-    /// How many they are; at least one.
+    /// Their number, at least one.
     pub n: usize,
     /// Events that wait in the queue, these among them.
     pub queued: usize,
     /// How long they have been in the queue.
     pub age: Duration,
-    /// The higher, the more they matter.
+    /// How important they are, from 0 to 255.
     pub tier: u8,
-    /// When they stop being of use, if ever.
+    /// Their deadline, if they have one.
     pub deadline: Option<Time>,
 }
 
-/// Whom a visit takes.
+/// Which events a visit takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Those that have waited longest.
+    /// The oldest.
     Oldest,
-    /// Those that came last. A stage that must keep the order takes the oldest all the same.
+    /// The newest. A stage that must keep the order takes the oldest all the same.
     Newest,
-    /// Sheds so many of those it was asked about, one at least, and asks again.
+    /// Sheds this many of the events shown, at least one, and asks again.
     Shed(usize),
 }
 
@@ -119,7 +118,7 @@ pub enum Next {
 pub struct Done {
     /// The time.
     pub now: Time,
-    /// How many they are; at least one.
+    /// Their number, at least one.
     pub n: usize,
     /// How long they were at this stage: in its queue, and being handled.
     pub response: Duration,

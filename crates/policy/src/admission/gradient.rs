@@ -34,7 +34,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "gradient",
         aliases: &["gradient2"],
-        about: "bounds what is inside by the slope of the response time",
+        about: "bounds the events in the stage by the slope of the response time",
         cites: "Landau, Thurston & Bozarth, Performance Under Load, Netflix 2018 (concurrency-limits, Gradient2)",
         params: PARAMS,
     };
@@ -44,7 +44,7 @@ pub(super) fn entry() -> Entry {
 const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "min",
-        about: "the least bound, and the first",
+        about: "the least bound, with which it starts",
         kind: ParamKind::Count(1, usize::MAX),
         default: "20",
     },
@@ -56,7 +56,7 @@ const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "window",
-        about: "completions after which the bound is moved",
+        about: "completions after which the bound is adjusted",
         kind: ParamKind::Count(1, usize::MAX),
         default: "100",
     },
@@ -80,7 +80,7 @@ const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "smoothing",
-        about: "how much of each move is made",
+        about: "the share of each adjustment that is made",
         kind: ParamKind::Number(0.001, 1.0),
         default: "0.2",
     },

@@ -1,13 +1,13 @@
-//! Admission: who is let into the queue of a stage, who of those that wait is served next, and who
-//! has waited too long. A second, small interface beside that of policies, asked once for a batch.
+//! Admission control: which events enter the queue of a stage, which are served next, and which have waited too
+//! long. A second, small interface beside that of policies, called once for a batch.
 //!
-//! 1. `gate`: what an admission controller is, and what it is asked.
+//! 1. `gate`: the trait of admission controllers.
 //! 2. by length: `capacity`.
 //! 3. by rate: `token_bucket`; `seda`, which moves the rate to keep a response time.
 //! 4. by the number inside: `gradient`, from the slope of the latency; `breakwater`, from the
 //!    queueing delay.
 //! 5. by waiting time: `codel`.
-//! 6. by what events say of themselves: `tiers`, `deadline`.
+//! 6. by properties of events: `tiers`, `deadline`.
 //! 7. `sim`: the queue on which their tests run.
 
 mod gate;
@@ -40,7 +40,7 @@ use crate::registry::{Named, Names};
 pub type Entry = Named<dyn Admission>;
 
 impl Entry {
-    /// A controller under this name, made by `make` from a choice in which every parameter is said.
+    /// Creates an entry for a controller, which `make` makes from a choice with every parameter set.
     pub fn new<A: Admission + 'static>(
         offer: Offer,
         make: impl Fn(&Choice) -> A + Send + Sync + 'static,
@@ -53,7 +53,7 @@ impl Entry {
 pub type Registry = Names<dyn Admission>;
 
 impl Registry {
-    /// Those that come with the library.
+    /// Returns the controllers of the library.
     #[must_use]
     pub fn new() -> Self {
         Names::of(all())
@@ -66,10 +66,10 @@ impl Default for Registry {
     }
 }
 
-/// The name of the one that lets everybody in.
+/// The name of the controller that admits every event.
 pub const NONE: &str = "none";
 
-/// Lets everybody in; so what is said of every stage can be taken back for one.
+/// Admits every event; with it, a stage can be exempt from a controller set for every stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Open;
 
@@ -79,7 +79,7 @@ fn open() -> Entry {
     let offer = Offer {
         name: NONE,
         aliases: &["open"],
-        about: "lets everybody in for whom there is room",
+        about: "admits every event for which there is room",
         cites: "what a queue does by itself",
         params: &[],
     };

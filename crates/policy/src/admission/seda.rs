@@ -49,7 +49,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "seda",
         aliases: &["response-time"],
-        about: "a rate that keeps the 90th percentile of response times",
+        about: "admits events at a rate that keeps the 90th percentile of response times",
         cites: "Welsh & Culler, Adaptive Overload Control for Busy Internet Servers, USITS 2003",
         params: PARAMS,
     };
@@ -74,13 +74,13 @@ const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "nreq",
-        about: "how many completions the rate is moved after",
+        about: "completions after which the rate is adjusted",
         kind: ParamKind::Count(1, 10_000),
         default: "100",
     },
     ParamSpec {
         name: "timeout",
-        about: "how long after, if there were fewer",
+        about: "time after which it is adjusted, if there were fewer",
         kind: ParamKind::Span,
         default: "1s",
     },

@@ -1,11 +1,11 @@
 //! Tiers: the slower the queue, the higher an event's tier must be. A cut lies somewhere between
-//! the lowest tier and the highest; what is above enters, what is below does not, and of the tier
-//! it goes through a share does. When events of a window waited longer than the target on average,
-//! the cut is moved so that some fewer would have entered, else so that a few more would.
+//! the lowest tier and the highest: events above it enter, those below do not, and of the tier at the cut a
+//! share enters. If the events of a window waited longer than the target on average, the cut is moved so that
+//! fewer would have entered, otherwise so that a few more would.
 //!
-//! After DAGOR, without its users: there a tier is made of 128 finer ones by a hash of who sends, so
-//! that the same users are let in for an hour and no share is needed; here an event does not say whose
-//! it is, and the share of the tier at the cut enters whoever sent it. Nor are senders told the cut.
+//! After DAGOR, without its users: there a tier consists of 128 finer ones by a hash of the user, so that the same
+//! users are admitted for an hour and no share is needed. Here an event has no user, and the share of the tier at
+//! the cut does not depend on the sender. Nor is the cut reported to senders.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "tiers",
         aliases: &["dagor"],
-        about: "the slower the queue, the higher an event's tier must be; DAGOR without its users: of the tier at the cut a share enters",
+        about: "the slower the queue, the higher the tier of an event must be; DAGOR without its users: of the tier at the cut, a share enters",
         cites: "Zhou et al., Overload Control for Scaling WeChat Microservices (DAGOR), SoCC 2018",
         params: PARAMS,
     };
@@ -71,31 +71,31 @@ pub(super) fn entry() -> Entry {
 const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "target",
-        about: "the mean wait that is no overload",
+        about: "the mean wait above which there is overload",
         kind: ParamKind::Span,
         default: "20ms",
     },
     ParamSpec {
         name: "window",
-        about: "how many events the cut is moved after",
+        about: "events after which the cut is adjusted",
         kind: ParamKind::Count(1, usize::MAX),
         default: "2000",
     },
     ParamSpec {
         name: "every",
-        about: "how long after, if there were fewer",
+        about: "time after which it is adjusted, if there were fewer",
         kind: ParamKind::Span,
         default: "1s",
     },
     ParamSpec {
         name: "shrink",
-        about: "the share of those let in that is too many, under overload",
+        about: "the share of admitted events by which admission shrinks, under overload",
         kind: ParamKind::Number(0.001, 1.0),
         default: "0.05",
     },
     ParamSpec {
         name: "grow",
-        about: "the share of those that came that is let in beside, else",
+        about: "the share of arrived events by which admission grows, otherwise",
         kind: ParamKind::Number(0.001, 1.0),
         default: "0.01",
     },

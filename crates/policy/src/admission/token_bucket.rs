@@ -1,4 +1,4 @@
-//! Token bucket: lets events in at a steady rate, and so many at once after a lull.
+//! Token bucket: admits events at a steady rate, and a burst after a lull.
 
 use comporta_model::event::Time;
 use comporta_model::plan::{Offer, ParamKind, ParamSpec};
@@ -16,18 +16,18 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "token-bucket",
         aliases: &["rate"],
-        about: "lets events in at a steady rate",
+        about: "admits events at a steady rate",
         cites: "Turner, New directions in communications (or which way to the information age?), IEEE Communications 1986",
         params: &[
             ParamSpec {
                 name: "rate",
-                about: "events a second",
+                about: "events per second",
                 kind: ParamKind::Number(0.001, f64::INFINITY),
                 default: "1000",
             },
             ParamSpec {
                 name: "burst",
-                about: "how many at once after a lull",
+                about: "the most events admitted at once after a lull",
                 kind: ParamKind::Count(1, usize::MAX),
                 default: "100",
             },

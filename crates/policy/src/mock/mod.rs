@@ -1,8 +1,8 @@
-//! A cluster that is not there, to try policies on: the readings are those a test sets, and every
-//! change is kept and written down, or refused where [`PolicyControl`](crate::PolicyControl) says it is.
+//! A mock cluster for tests of policies: a test sets its readings, and every change is recorded, or refused as
+//! [`PolicyControl`](crate::PolicyControl) says.
 //!
-//! Nothing runs in it. A steal moves its threads at once, a killed thread is gone; queues hold what
-//! the test says they hold, and callbacks come when the test fires them.
+//! Nothing runs in it. A steal moves its threads at once, and a killed thread is gone at once; queues hold as
+//! many events as the test sets, and callbacks come when the test fires them.
 //!
 //! ```
 //! use comporta_policy::mock::Mock;
@@ -67,7 +67,7 @@ const FIRST_ID: u32 = 10;
 /// Threads of the main pool, unless the test says otherwise.
 const THREADS: usize = 4;
 
-/// A model of a cluster, and what a policy did to it.
+/// A mock cluster, with a record of what a policy did to it.
 #[derive(Clone, Debug)]
 pub struct Mock {
     cluster: String,
@@ -92,7 +92,7 @@ pub struct Mock {
     refused: Vec<String>,
 }
 
-/// A stage of a [`Mock`]: what a test says of it, and what a policy made of it.
+/// A stage of a [`Mock`]: readings set by a test, and settings made by a policy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MockStage {
@@ -104,11 +104,11 @@ pub struct MockStage {
     pub processed: u64,
     /// Instances that are paired with an event, and not free. Set by the test.
     pub busy: usize,
-    /// Instances in all.
+    /// The number of instances.
     pub instances: usize,
-    /// How many events may wait.
+    /// The capacity of its queue.
     pub capacity: usize,
-    /// What happens to more.
+    /// What happens when the queue is full.
     pub when_full: WhenFull,
     /// Whether the queue takes events.
     pub enabled: bool,
@@ -118,7 +118,7 @@ pub struct MockStage {
     pub color: Option<u32>,
     /// Its pool.
     pub pool: PoolId,
-    /// Events per visit at most, if that was said.
+    /// The most events of a visit, if that was set.
     pub events_max: Option<usize>,
 }
 
@@ -141,21 +141,21 @@ impl MockStage {
     }
 }
 
-/// Where the threads of a [`Mock`] would look for work.
+/// The kind of queues of a [`Mock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Queues {
-    /// In one ready queue for each pool.
+    /// One ready queue for each pool.
     One,
-    /// In the queues of the stages, by the visit order.
+    /// The queues of the stages, in the visit order.
     PerStage,
-    /// In a ready queue for each thread.
+    /// A ready queue for each thread.
     PerWorker,
 }
 
-/// Building a cluster.
+/// Builds a cluster.
 impl Mock {
-    /// A cluster without stages, with four threads on four CPUs.
+    /// Creates a cluster without stages, with four threads on four CPUs.
     #[must_use]
     pub fn new() -> Self {
         Mock {
@@ -180,42 +180,42 @@ impl Mock {
         }
     }
 
-    /// A cluster of this name with these stages, which stand in the order of the pipeline.
+    /// Creates a cluster with these stages, in the order of the pipeline.
     #[must_use]
     pub fn cluster(name: &str, infos: Vec<StageInfo>) -> Self {
         let stages = vec![MockStage::new(); infos.len()];
         Mock { cluster: name.to_owned(), infos, stages, ..Mock::new() }
     }
 
-    /// With a source.
+    /// Adds a source.
     #[must_use]
     pub fn source(self, name: &str) -> Self {
         self.add(name, Kind::Source, 0)
     }
 
-    /// With an input.
+    /// Adds an input.
     #[must_use]
     pub fn input(self, name: &str) -> Self {
         self.add(name, Kind::Input, 0)
     }
 
-    /// With a stage behind all that are there.
+    /// Adds a stage behind all others.
     #[must_use]
     pub fn stage(self, name: &str) -> Self {
         let depth = self.infos.iter().map(|info| info.depth + 1).max().unwrap_or(0);
         self.add(name, Kind::Stage, depth)
     }
 
-    /// With a stage behind so many others: beside some that are there, or between them.
+    /// Adds a stage at this depth, beside or between others.
     #[must_use]
     pub fn stage_at(self, name: &str, depth: usize) -> Self {
         self.add(name, Kind::Stage, depth)
     }
 
-    /// With this stage, which is there already, stateful.
+    /// Makes a stage stateful.
     ///
     /// # Panics
-    /// If there is no stage of that name.
+    /// Panics if there is no stage with this name.
     #[must_use]
     pub fn stateful(mut self, name: &str) -> Self {
         let place = self.place_of(name);
@@ -225,10 +225,10 @@ impl Mock {
         self
     }
 
-    /// With this stage, which is there already, ordered: what it sends leaves as its events came.
+    /// Makes a stage ordered: its results leave in the order in which its events arrived.
     ///
     /// # Panics
-    /// If there is no stage of that name.
+    /// Panics if there is no stage with this name.
     #[must_use]
     pub fn ordered(mut self, name: &str) -> Self {
         let place = self.place_of(name);
@@ -236,10 +236,10 @@ impl Mock {
         self
     }
 
-    /// With this stage, which is there already, planned to have so many instances.
+    /// Gives a stage a number of instances, as if the plan had set it.
     ///
     /// # Panics
-    /// If there is no stage of that name.
+    /// Panics if there is no stage with this name.
     #[must_use]
     pub fn planned(mut self, name: &str, instances: usize) -> Self {
         let place = self.place_of(name);
@@ -248,11 +248,10 @@ impl Mock {
         self
     }
 
-    /// With this stage, which is there already, handed so many events at once: its queue holds as
-    /// many at least.
+    /// Makes a stage handle groups of `events` events, which its queue must be able to hold.
     ///
     /// # Panics
-    /// If there is no stage of that name.
+    /// Panics if there is no stage with this name.
     #[must_use]
     pub fn handed_at_once(mut self, name: &str, events: usize) -> Self {
         let place = self.place_of(name);
@@ -260,14 +259,14 @@ impl Mock {
         self
     }
 
-    /// With so many threads in the main pool.
+    /// Sets the number of threads of the main pool.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.pools[0] = threads;
         self
     }
 
-    /// With so many CPUs, used to so many percent.
+    /// Sets the number of CPUs and their usage in percent.
     #[must_use]
     pub fn with_cpus(mut self, cpus: usize, usage: u32) -> Self {
         self.cpus = cpus;
@@ -289,12 +288,12 @@ impl Mock {
     }
 }
 
-/// Driving a policy.
+/// Calls a policy.
 impl Mock {
     /// Starts a policy.
     ///
     /// # Errors
-    /// What it returns.
+    /// Returns the error of the policy.
     pub fn start(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
         self.started = false;
         self.queues = Queues::One;
@@ -305,114 +304,115 @@ impl Mock {
         outcome
     }
 
-    /// Lets a timer be due, now; it does not move the time.
+    /// Calls the policy for a timer. The clock does not move.
     ///
     /// # Errors
-    /// What the policy returns.
+    /// Returns the error of the policy.
     ///
     /// # Panics
-    /// If the policy has no such timer.
+    /// Panics if the policy has no such timer.
     pub fn fire_timer(&mut self, policy: &mut dyn Policy, timer: TimerId) -> Result<(), Refused> {
         assert!((timer.0 as usize) < self.timers.len(), "there is no timer {}", timer.0);
         policy.on_timer(timer, self)
     }
 
-    /// Lets a thread come to the last place of the visit order: nothing happens if the policy does
-    /// not want to know.
+    /// Calls the policy as if a thread had reached the last place of the visit order. Nothing happens unless
+    /// [`set_fire_last_focused`](crate::PolicyControl::set_fire_last_focused) is on.
     ///
     /// # Errors
-    /// What the policy returns.
+    /// Returns the error of the policy.
     pub fn fire_last_focused(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
         if self.last_focused { policy.on_last_focused(self) } else { Ok(()) }
     }
 
-    /// Lets the threads have made the visits that were asked for: nothing happens if none were.
+    /// Calls the policy as if the threads had made the visits of
+    /// [`set_max_visits`](crate::PolicyControl::set_max_visits). Nothing happens if that is not set.
     ///
     /// # Errors
-    /// What the policy returns.
+    /// Returns the error of the policy.
     pub fn fire_max_visits(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
         if self.visits_max > 0 { policy.on_max_visits(self) } else { Ok(()) }
     }
 
-    /// Moves the time.
+    /// Moves the clock forward.
     pub fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
     }
 
-    /// A stage, to set its readings.
+    /// Returns a stage, to set its readings.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// Panics if there is no stage with this name.
     pub fn at_mut(&mut self, name: &str) -> &mut MockStage {
         let place = self.place_of(name);
         &mut self.stages[place]
     }
 
-    /// Sets how much of the CPUs is used, 0 to 100.
+    /// Sets the usage of the CPUs, from 0 to 100.
     pub fn set_cpu_usage(&mut self, percent: u32) {
         self.cpu_usage = percent.min(100);
     }
 }
 
-/// Looking at what it did. The methods of [`PolicyControl`](crate::PolicyControl) can be asked too.
+/// Returns what the policy did. The methods of [`PolicyControl`](crate::PolicyControl) can be used too.
 impl Mock {
-    /// A stage as it is now.
+    /// Returns a stage.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// Panics if there is no stage with this name.
     #[must_use]
     pub fn at(&self, name: &str) -> &MockStage {
         &self.stages[self.place_of(name)]
     }
 
-    /// Every call that changed something, such as `set_queue_capacity parse 100`: the method, the
-    /// stage by name, a pool as `main`, `pool1`, ..., the numbers.
+    /// Returns every call that changed something, such as `set_queue_capacity parse 100`: the method, the
+    /// name of the stage, a pool as `main`, `pool1`, ..., and the numbers.
     #[must_use]
     pub fn log(&self) -> &[String] {
         &self.log
     }
 
-    /// The same, and begins anew.
+    /// Returns the [log](Self::log) and clears it.
     pub fn take_log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }
 
-    /// What the policy said of its reasons.
+    /// Returns the reasons that the policy gave.
     #[must_use]
     pub fn explained(&self) -> &[String] {
         &self.explained
     }
 
-    /// The same, and begins anew.
+    /// Returns the [reasons](Self::explained) and clears them.
     pub fn take_explained(&mut self) -> Vec<String> {
         std::mem::take(&mut self.explained)
     }
 
-    /// Every call that was refused, and why.
+    /// Returns every call that was refused, with the reason.
     #[must_use]
     pub fn refused(&self) -> &[String] {
         &self.refused
     }
 
-    /// Where threads look for work.
+    /// Returns the kind of queues.
     #[must_use]
     pub fn queues(&self) -> Queues {
         self.queues
     }
 
-    /// The visit order, by name; empty without per-stage queues.
+    /// Returns the visit order, by name; empty without per-stage queues.
     #[must_use]
     pub fn order(&self) -> Vec<&str> {
         self.order.iter().map(|stage| self.name(*stage)).collect()
     }
 
-    /// The place a thread goes to after a visit that processed something.
+    /// Returns the place to which a thread goes after a visit that processed an event.
     #[must_use]
     pub fn restart_index(&self) -> Option<usize> {
         self.restart
     }
 
-    /// How often each timer is due: the first belongs to `TimerId(0)`.
+    /// Returns the interval of each timer; the first belongs to `TimerId(0)`.
     #[must_use]
     pub fn timers(&self) -> &[Duration] {
         &self.timers

@@ -23,7 +23,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "cohort",
         aliases: &[],
-        about: "threads walk the stages there and back, and stay while events last",
+        about: "threads walk the stages back and forth, and stay while events last",
         cites: "Larus & Parkes, Using Cohort Scheduling to Enhance Server Performance, 2001",
         params: &[],
     };
@@ -34,12 +34,12 @@ pub(super) fn bounded() -> Entry {
     let offer = Offer {
         name: "cohort-bounded",
         aliases: &[],
-        about: "threads walk the stages there and back, and go on after some events",
+        about: "threads walk the stages back and forth, and go on after a bounded number of events",
         cites: "Harizopoulos & Ailamaki, Affinity Scheduling in Staged Server Architectures, \
                 CMU 2002",
         params: &[ParamSpec {
             name: "events",
-            about: "events processed in a visit at most",
+            about: "the most events of a visit",
             kind: ParamKind::Count(1, usize::MAX),
             default: "5", // as in the controllers that were published with LStage, 2014
         }],

@@ -33,7 +33,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "lrb",
         aliases: &["load-rate"],
-        about: "threads visit stages the more often the more arrives there",
+        about: "threads visit stages in proportion to their arrivals",
         cites: "Riba da Costa Cruz, Uma interface de programação para controle de sobrecarga em \
                 arquiteturas baseadas em estágios, PUC-Rio 2015; after Boxma, Levy & Weststrate, \
                 Efficient visit orders for polling systems, 1993",

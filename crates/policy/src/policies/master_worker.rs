@@ -21,7 +21,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "master-worker",
         aliases: &["master"],
-        about: "threads of their own for sources and for the stateful stages at the end, which combine; the others are workers on one queue",
+        about: "the master's threads run the sources and the stateful stages at the end, which combine; the others are workers on one queue",
         cites: "Freeman, Hupfer & Arnold, JavaSpaces Principles, Patterns, and Practice, 1999; \
                 on stages: Han et al., An improved SEDA for master-worker computing, CyberC 2009",
         params: &[ParamSpec {

@@ -16,7 +16,7 @@ pub(super) const THREADS: ParamSpec = ParamSpec {
 /// How many instances each stage has.
 pub(super) const INSTANCES: ParamSpec = ParamSpec {
     name: "instances",
-    about: "instances of each stage, unless it is stateful or planned; 0: to go with its threads",
+    about: "instances of each stage, unless it is stateful or the plan sets them; 0: as many as it may have threads",
     kind: ParamKind::Count(0, INSTANCES_MAX),
     default: "0",
 };

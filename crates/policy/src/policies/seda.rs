@@ -25,7 +25,7 @@ pub struct Seda {
 /// How many events wait at each stage at most.
 pub(super) const CAPACITY: ParamSpec = ParamSpec {
     name: "capacity",
-    about: "events that wait at each stage at most",
+    about: "the most events that wait at each stage",
     kind: ParamKind::Count(1, usize::MAX),
     default: "100",
 };
@@ -33,7 +33,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
 /// Whether events are turned away on entry.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
-    about: "whether stages shed what finds them full, whatever the plan says",
+    about: "whether full stages shed events, whatever the plan says",
     kind: ParamKind::Flag,
     default: "false",
 };

@@ -39,13 +39,13 @@ const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "threads_min",
-        about: "threads a stage begins with, and keeps",
+        about: "the least threads of a stage, with which it starts",
         kind: ParamKind::Count(1, THREADS_MAX),
         default: "2",
     },
     ParamSpec {
         name: "threads_max",
-        about: "threads a stage has at most",
+        about: "the most threads of a stage",
         kind: ParamKind::Count(1, THREADS_MAX),
         default: "10",
     },
@@ -58,7 +58,7 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "seda-dynamic",
         aliases: &[],
-        about: "a pool of threads for each stage, sized by what waits there",
+        about: "a pool of threads for each stage, sized by its queue",
         cites: "Welsh, Culler & Brewer, SEDA, SOSP 2001; Li et al., Auto-tune design and \
                 evaluation on staged event-driven architecture, MODDM 2006; the figures: \
                 Riba da Costa Cruz, PUC-Rio 2015",

@@ -24,7 +24,7 @@ pub(super) fn entry() -> Entry {
                 The queue M/G/1 with the shortest remaining processing time discipline, 1966",
         params: &[ParamSpec {
             name: "events",
-            about: "events processed in a visit at most; 0: while they last",
+            about: "the most events of a visit; 0: while they last",
             kind: ParamKind::Count(0, usize::MAX),
             default: "0",
         }],

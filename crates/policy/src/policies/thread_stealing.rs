@@ -31,7 +31,7 @@ pub struct ThreadStealing {
 pub(super) fn entry() -> Entry {
     const EVERY: ParamSpec = ParamSpec {
         name: "every",
-        about: "how often threads are taken",
+        about: "how often threads are moved",
         kind: ParamKind::Span,
         default: "10s",
     };

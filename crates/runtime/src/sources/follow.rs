@@ -1,8 +1,8 @@
 //! Following a file that grows, as `tail -F` does: at its end the source waits a while and looks again.
-//! A file that was replaced (another one has its name) is read to its end first, and then the new one
-//! from its begin; a file that was cut short is read from its begin again. A name without a file is
-//! waited for.
-//! Invariant: a line is sent when its end was written, or when its file was replaced.
+//! If the file was replaced (another file has its name), it is read to its end first, and then the new one
+//! from its beginning. A truncated file is read from its beginning again. If there is no file, the source
+//! waits for one.
+//! Invariant: a line is sent once its end has been written, or its file has been replaced.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How much is read at once.
 const READ: usize = 1 << 16;
 
-/// The lines of a file that grows, from its begin on. It ends only with the program: by a drain, a
-/// stop or `quit`.
+/// Returns a source of the lines of a growing file, from its beginning. It ends only with the program: by a
+/// drain, a stop or `quit`.
 ///
 /// ```no_run
 /// # mod comporta { pub use comporta_runtime::{App, sources}; }
@@ -69,19 +69,19 @@ struct Open {
 }
 
 impl Follow {
-    /// Begins at the end of the file that is there, if one is: what stands in it is left out.
+    /// Starts at the end of the file, if it exists: lines that are already in it are skipped.
     pub fn from_end(mut self) -> Self {
         self.from_end = true;
         self
     }
 
-    /// Sets how long it waits at the end of the file before it looks again; 200 ms otherwise.
+    /// Sets how long the source waits at the end of the file before it looks again. The default is 200 ms.
     pub fn look_every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 
-    /// Sets how many bytes a line may have, without its end, and what becomes of a longer one.
+    /// Sets the most bytes of a line, without its end, and what happens to a longer one.
     pub fn max_len(mut self, bytes: usize, long: LongLine) -> Self {
         self.line.set_max(bytes, long);
         self

@@ -1,5 +1,5 @@
-//! Lines: of a file, or of whatever can be read. `Line` is what `follow` shares.
-//! Bound: a line has at most so many bytes; a longer one is an error, is cut or is skipped.
+//! The lines of a file, or of any reader. `Line` is shared with `follow`.
+//! Bound: the length of a line; a longer one is an error, is cut or is skipped.
 
 use std::fmt;
 use std::fs::File;
@@ -10,30 +10,30 @@ use comporta_model::error::{Error, Result};
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
-/// How many bytes a line may have where nothing else is said: 16 MiB.
+/// The default bound of the length of a line, in bytes: 16 MiB.
 pub const LINE_MAX: usize = 1 << 24;
 
-/// What becomes of a line that is longer than it may be.
+/// What happens to a line that is longer than the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LongLine {
-    /// The source fails, and says which line it was.
+    /// The source fails; the error names the line.
     #[default]
     Fail,
-    /// Its begin is sent, as much as is allowed.
+    /// The line is cut at the bound.
     Cut,
-    /// It is left out.
+    /// The line is skipped.
     Skip,
 }
 
-/// The lines of a file, without their ends. Text that is no UTF-8 has its bad bytes replaced, so
-/// that one of them does not end a long run. What has been read is handed on before more is waited
-/// for, so that lines of a pipe or a terminal are handled when they come.
+/// Returns a source of the lines of a file, without their ends. Bytes that are not UTF-8 are replaced, so
+/// that one of them does not end a long run. Lines that have been read are sent before the source waits for
+/// more, so that lines of a pipe or a terminal are handled as they come.
 ///
 /// A line has at most [`LINE_MAX`] bytes; see [`Lines::max_len`].
 ///
 /// # Errors
-/// When the file cannot be opened; the message names it.
+/// Returns an error, which names the file, if it cannot be opened.
 pub fn lines(path: impl AsRef<Path>) -> Result<Lines<File>> {
     let path = path.as_ref();
     let file =
@@ -41,13 +41,14 @@ pub fn lines(path: impl AsRef<Path>) -> Result<Lines<File>> {
     Ok(lines_of(path, file))
 }
 
-/// The lines of whatever can be read: standard input, a socket, bytes in memory.
+/// Returns a source of the lines of a reader: standard input, a socket, bytes in memory. Errors call the
+/// reader `name`.
 pub fn lines_of<R: Read + Send + 'static>(name: impl Into<PathBuf>, reader: R) -> Lines<R> {
     let reader = BufReader::with_capacity(1 << 16, reader);
     Lines { reader, line: Line::new(name.into()) }
 }
 
-/// See [`lines`].
+/// A source of lines; see [`lines`].
 #[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Lines<R> {
     reader: BufReader<R>,
@@ -55,7 +56,7 @@ pub struct Lines<R> {
 }
 
 impl<R> Lines<R> {
-    /// Sets how many bytes a line may have, without its end, and what becomes of a longer one.
+    /// Sets the most bytes of a line, without its end, and what happens to a longer one.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, sources}; }

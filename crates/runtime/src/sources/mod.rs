@@ -1,15 +1,15 @@
 //! Ready-made sources. Any iterator is a source too: `app.source("n", || 0..10)`.
 //!
-//! | source | gives |
+//! | source | events |
 //! |---|---|
-//! | an iterator | its items; one over a channel may make its worker wait |
+//! | an iterator | its items; an iterator that blocks, as over a channel, blocks its worker |
 //! | [`lines`], [`lines_of`] | the lines of a file, of standard input, of a socket |
-//! | [`follow`] | the lines of a file that grows, also after it was rotated |
-//! | [`receiver`] | what is sent through a channel of the standard library |
+//! | [`follow`] | the lines of a growing file, across rotation |
+//! | [`receiver`] | those sent through a channel of the standard library |
 //! | `stream` (feature `stream`) | the items of any `futures::Stream` |
-//! | `tokio_receiver` (feature `tokio`) | what is sent through a `tokio::sync::mpsc` channel |
-//! | [`paced`] | the items of an iterator, so many a second |
-//! | [`every`] | ticks |
+//! | `tokio_receiver` (feature `tokio`) | those sent through a `tokio::sync::mpsc` channel |
+//! | [`paced`] | the items of an iterator, at a given rate |
+//! | [`every`] | ticks at a given interval |
 //!
 //! A channel of `crossbeam` is an iterator: `app.source("jobs", || receiver.into_iter())`.
 
@@ -38,13 +38,13 @@ pub use polled::stream;
 pub use polled::tokio_receiver;
 pub use receiver::{Receiver, receiver};
 
-/// The events of an iterator, `per_second` of them on average: each is sent when its time has
-/// come, and one that is late is sent at once, so that the mean rate holds.
+/// Returns a source of the items of an iterator, `per_second` of them on average. Each is sent when it is
+/// due; one that is late is sent at once, so that the mean rate holds.
 pub fn paced<I: Iterator>(per_second: f64, events: I) -> Paced<I> {
     Paced { events, gap_ns: 1e9 / per_second, start: None, sent: 0 }
 }
 
-/// See [`paced`].
+/// A source at a given rate; see [`paced`].
 #[derive(Debug)]
 #[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Paced<I> {
@@ -81,13 +81,13 @@ where
     }
 }
 
-/// The numbers 0, 1, 2, ... one every `gap`, the first after one gap. A tick that could not be sent
-/// in time is skipped, not sent late: the number says how many gaps have passed.
+/// Returns a source of the numbers 0, 1, 2, ..., one every `gap`, the first after one gap. A tick that could
+/// not be sent in time is skipped, not sent late: the number tells how many gaps have passed.
 pub fn every(gap: Duration) -> Ticks {
     Ticks { gap, start: None, next: 0 }
 }
 
-/// See [`every`].
+/// A source of ticks; see [`every`].
 #[derive(Debug)]
 #[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Ticks {

@@ -1,6 +1,5 @@
-//! What is polled: a `futures::Stream`, a channel of tokio. What is ready is handed on at once; when
-//! nothing is, the pull waits to be woken, and the runtime has another worker stand in for the one
-//! that waits.
+//! Sources that are polled: a `futures::Stream`, a channel of tokio. Events that are ready are sent at once;
+//! if there are none, the pull waits to be woken, and another worker stands in for the one that waits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ impl<T> Polled<T> {
     }
 }
 
-/// The items of a stream. The source ends with it.
+/// Returns a source of the items of a stream. The source ends with the stream.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, sources}; }
@@ -60,8 +59,8 @@ where
     Polled::new(Box::new(move |cx| stream.as_mut().poll_next(cx)))
 }
 
-/// What is sent through a channel of tokio. The source ends when all senders are gone. No runtime of
-/// tokio is needed.
+/// Returns a source of the events sent through a channel of tokio. The source ends when all senders are
+/// gone. It needs no tokio runtime.
 #[cfg(feature = "tokio")]
 pub fn tokio_receiver<T: Send + 'static>(
     mut receiver: tokio::sync::mpsc::Receiver<T>,

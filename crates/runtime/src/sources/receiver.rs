@@ -1,5 +1,5 @@
-//! A channel of the standard library as a source. What is there is handed on at once; when there is
-//! nothing, the pull waits, and the runtime has another worker stand in for the one that waits.
+//! A channel of the standard library as a source. Events that are there are sent at once; if there are none,
+//! the pull waits, and another worker stands in for the one that waits.
 
 use std::sync::mpsc::{self, RecvError, TryRecvError};
 
@@ -7,7 +7,8 @@ use comporta_model::error::Result;
 use comporta_model::port::Out;
 use comporta_model::source::{Demand, Pull, Source};
 
-/// What is sent through a channel of the standard library. The source ends when all senders are gone.
+/// Returns a source of the events sent through a channel of the standard library. The source ends when all
+/// senders are gone.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, sources}; }
@@ -29,7 +30,7 @@ pub fn receiver<T: Send + 'static>(receiver: mpsc::Receiver<T>) -> Receiver<T> {
     Receiver(receiver)
 }
 
-/// See [`receiver`].
+/// A source that reads from a channel; see [`receiver`].
 #[derive(Debug)]
 #[must_use = "a source gives nothing until a program pulls it: `app.source(name, || source)`"]
 pub struct Receiver<T>(mpsc::Receiver<T>);

@@ -8,17 +8,17 @@ macro_rules! listener {
             /// Accepts a connection; suspends the coroutine until there is one.
             ///
             /// # Errors
-            /// The system's; see the [module](super). A listener stays usable after an error: if the
+            /// Returns the error of the system; see the [module](super). A listener stays usable after an error: if the
             /// process has no descriptor left, others go first before the next operation, and the
             /// connection stays in the backlog.
             pub fn accept(&self) -> std::io::Result<($stream, $address)> {
                 self.accept_within(None)
             }
 
-            /// As `accept`, but waits no longer than `limit`.
+            /// Like `accept`, but waits no longer than `limit`.
             ///
             /// # Errors
-            /// As `accept`, and [`TimedOut`](std::io::ErrorKind::TimedOut).
+            /// Like `accept`, or [`TimedOut`](std::io::ErrorKind::TimedOut).
             pub fn accept_timeout(
                 &self,
                 limit: std::time::Duration,
@@ -39,7 +39,7 @@ macro_rules! listener {
             /// Where it listens.
             ///
             /// # Errors
-            /// The system's.
+            /// Returns the error of the system.
             pub fn local_addr(&self) -> std::io::Result<$address> {
                 self.socket.with(<$raw>::local_addr)
             }
@@ -60,7 +60,7 @@ macro_rules! stream {
             /// Limits each wait of a read (`None`: no limit).
             ///
             /// # Errors
-            /// If the limit is zero.
+            /// Returns an error if the limit is zero.
             pub fn set_read_timeout(
                 &self,
                 limit: Option<std::time::Duration>,
@@ -71,7 +71,7 @@ macro_rules! stream {
             /// Limits each wait of a write (`None`: no limit).
             ///
             /// # Errors
-            /// If the limit is zero.
+            /// Returns an error if the limit is zero.
             pub fn set_write_timeout(
                 &self,
                 limit: Option<std::time::Duration>,
@@ -82,7 +82,7 @@ macro_rules! stream {
             /// Shuts it down, in one direction or both.
             ///
             /// # Errors
-            /// The system's.
+            /// Returns the error of the system.
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.socket.with(|socket| socket.shutdown(how))
             }

@@ -17,7 +17,7 @@ impl TcpListener {
     /// Listens at an address; of several, at the first that can be had.
     ///
     /// # Errors
-    /// The system's. A host name is looked up on the calling thread, which blocks meanwhile.
+    /// Returns the error of the system. A host name is looked up on the calling thread, which blocks meanwhile.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         first(address, net::TcpListener::bind)
             .map(|listener| TcpListener { socket: Socket::new(listener) })
@@ -26,7 +26,7 @@ impl TcpListener {
     /// Takes over a listener of the standard library.
     ///
     /// # Errors
-    /// If it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
         Ok(TcpListener { socket: Socket::new(net::TcpListener::from_std(listener)) })
@@ -42,7 +42,7 @@ impl TcpStream {
     /// Connects to an address; of several, to the first that answers. Suspends the coroutine.
     ///
     /// # Errors
-    /// The system's. A host name is looked up on the calling thread, which blocks meanwhile.
+    /// Returns the error of the system. A host name is looked up on the calling thread, which blocks meanwhile.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<TcpStream> {
         first(address, |address| TcpStream::connect_within(address, None))
     }
@@ -50,7 +50,7 @@ impl TcpStream {
     /// Connects to an address within a limit.
     ///
     /// # Errors
-    /// The system's, and [`TimedOut`](io::ErrorKind::TimedOut).
+    /// Returns the error of the system, or [`TimedOut`](io::ErrorKind::TimedOut).
     pub fn connect_timeout(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
         TcpStream::connect_within(*address, checked(Some(limit))?)
     }
@@ -76,7 +76,7 @@ impl TcpStream {
     /// Takes over a stream of the standard library, which is connected.
     ///
     /// # Errors
-    /// If it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(stream: std::net::TcpStream) -> io::Result<TcpStream> {
         stream.set_nonblocking(true)?;
         Ok(TcpStream { socket: Socket::new(net::TcpStream::from_std(stream)) })
@@ -85,7 +85,7 @@ impl TcpStream {
     /// Sends small pieces at once rather than gathering them.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket.with(|socket| socket.set_nodelay(nodelay))
     }
@@ -93,7 +93,7 @@ impl TcpStream {
     /// This end of it.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.with(net::TcpStream::local_addr)
     }
@@ -101,7 +101,7 @@ impl TcpStream {
     /// The other end of it.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.with(net::TcpStream::peer_addr)
     }

@@ -22,7 +22,7 @@ impl UnixListener {
     /// Listens at a path, which must not exist.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
         Ok(UnixListener { socket: Socket::new(net::UnixListener::bind(path)?) })
     }
@@ -37,7 +37,7 @@ impl UnixStream {
     /// Connects to a path. Suspends the coroutine while the backlog of the listener is full.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
         UnixStream::connect_within(path.as_ref(), None)
     }
@@ -45,7 +45,7 @@ impl UnixStream {
     /// Connects to a path within a limit.
     ///
     /// # Errors
-    /// The system's, and [`TimedOut`](io::ErrorKind::TimedOut).
+    /// Returns the error of the system, or [`TimedOut`](io::ErrorKind::TimedOut).
     pub fn connect_timeout(path: impl AsRef<Path>, limit: Duration) -> io::Result<UnixStream> {
         UnixStream::connect_within(path.as_ref(), checked(Some(limit))?)
     }
@@ -71,7 +71,7 @@ impl UnixStream {
     /// Two ends that are connected to each other.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = net::UnixStream::pair()?;
         Ok((UnixStream { socket: Socket::new(one) }, UnixStream { socket: Socket::new(other) }))
@@ -80,7 +80,7 @@ impl UnixStream {
     /// Takes over a stream of the standard library.
     ///
     /// # Errors
-    /// If it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(stream: std::os::unix::net::UnixStream) -> io::Result<UnixStream> {
         stream.set_nonblocking(true)?;
         Ok(UnixStream { socket: Socket::new(net::UnixStream::from_std(stream)) })

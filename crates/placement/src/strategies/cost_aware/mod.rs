@@ -39,12 +39,12 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "cost-aware",
         aliases: &["cost"],
-        about: "migrates what saves more delay than copying its state costs; asks for nodes and releases them",
+        about: "migrates replicas whose migration saves more delay than copying their state costs; requests and releases nodes",
         cites: "ours; after the future work that section 5.2 of the dissertation names",
         params: &[
             ParamSpec {
                 name: "l_mig",
-                about: "migrations that a round has at most",
+                about: "the most migrations of a round",
                 kind: ParamKind::Count(1, 1_000_000),
                 default: "4",
             },
