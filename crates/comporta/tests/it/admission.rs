@@ -11,7 +11,7 @@ use comporta::{
     App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Result, Sender, Shed, Stage, WhenFull,
 };
 
-use crate::seen::{collector, counts, stage, taken};
+use crate::seen::{collector, counts, run, stage, taken};
 
 const TICK: Duration = Duration::from_micros(100);
 
@@ -191,7 +191,7 @@ fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
                 .stage("work", |s| {
                     s.instances(2).capacity(64).when_full(when_full).admission(choice(admission))
                 });
-            let summary = app.run(&plan).unwrap();
+            let summary = run(app, &plan);
             assert_eq!(summary.ended, Ended::Complete, "{admission}");
             assert!(summary.snapshot.adds_up(), "{admission}: {}", summary.snapshot);
             let c = stage(&summary.snapshot, "work").counts;
