@@ -294,7 +294,11 @@ impl Core {
     /// Tokens of stages whose priority changes by what they inherit stand where they belong then.
     fn inherit(&self) {
         self.priorities.inherit(|stage, priority| {
-            self.worker_groups[self.workers_of(stage)].shared.rank(stage, priority);
+            let workers = &self.worker_groups[self.workers_of(stage)];
+            workers.shared.rank(stage, priority);
+            if workers.is_pooled() {
+                self.pools[self.pool_of(stage)].rank(stage, priority);
+            }
         });
     }
 
@@ -318,7 +322,7 @@ impl Core {
                 break;
             }
             let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
-            match pool.enter(token, self.priorities.of(token.stage), belongs) {
+            match pool.enter(token, || self.priorities.of(token.stage), belongs) {
                 EnterOutcome::Entered => return Some(Some(pool)),
                 EnterOutcome::Waits => return None,
                 EnterOutcome::Moved => {}
