@@ -46,6 +46,8 @@ pub struct StageInfo {
     /// Whether the plan, or a person since, says how many instances it has, or the program, of a
     /// stateful one.
     pub instances_said: bool,
+    /// Whether the plan, or a person since, says how many events its queue holds.
+    pub capacity_said: bool,
     /// How many events its queue must hold at least: as many as it is handed at once.
     pub capacity_min: usize,
 }
@@ -62,6 +64,7 @@ impl StageInfo {
             stateful: false,
             ordered: false,
             instances_said: false,
+            capacity_said: false,
             capacity_min: 1,
         }
     }

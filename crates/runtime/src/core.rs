@@ -46,6 +46,8 @@ pub(crate) struct Base {
     pub(crate) cluster: usize,
     pub(crate) priority: i32,
     pub(crate) capacity: usize,
+    /// The plan, or a person since, says how many.
+    pub(crate) capacity_said: bool,
     pub(crate) when_full: WhenFull,
     pub(crate) enabled: bool,
     pub(crate) instances: usize,
@@ -106,6 +108,7 @@ impl Core {
                     cluster: stage.cluster,
                     priority: stage.priority,
                     capacity: stage.capacity,
+                    capacity_said: stage.capacity_said,
                     when_full: stage.when_full,
                     enabled: true,
                     instances: stage.instances,

@@ -248,6 +248,18 @@ impl Mock {
         self
     }
 
+    /// With this stage, which is there already, planned to have a queue of so many places.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn planned_capacity(mut self, name: &str, capacity: usize) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].capacity_said = true;
+        self.stages[place].capacity = capacity;
+        self
+    }
+
     /// With this stage, which is there already, handed so many events at once: its queue holds as
     /// many at least.
     ///
