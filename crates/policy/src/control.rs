@@ -3,6 +3,7 @@
 //! stand with each. Every call is checked at once and changes nothing if it is refused.
 //! Long because each of the methods says what it means, when it takes effect and what it refuses.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -183,7 +184,8 @@ pub trait PolicyControl: sealed::Sealed {
     /// After `start`: which queues are used is fixed before events flow.
     fn use_per_stage_queues(&mut self) -> Result<(), Refused>;
     /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
-    /// empty. Faster than one queue on many threads; priorities are kept in four bands.
+    /// empty. Faster than one queue on many threads. While a stage has a priority, threads take from
+    /// one queue all the same, whose order is exact.
     ///
     /// # Errors
     /// After `start`.
@@ -200,8 +202,9 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// A stage without a queue.
     fn queue_capacity(&self, stage: StageId) -> Result<usize, Refused>;
-    /// Not of LEDA: what happens to an event that arrives at a full queue, whatever the plan says;
-    /// those who wait already are let in first.
+    /// Not of LEDA: what happens to an event that arrives at a full queue, instead of what the plan says
+    /// of the queue; those who wait already are let in first. What the plan says of a connector holds
+    /// for what comes by it all the same.
     ///
     /// # Errors
     /// A stage without a queue.
@@ -268,12 +271,14 @@ pub trait PolicyControl: sealed::Sealed {
     /// `getCpusCount`: processors that this process may run on.
     fn cpus(&self) -> usize;
     /// `getCpuUsage`: how much of [these](Self::cpus), by whichever process, was used since this was
-    /// last asked, or since the policy began: 0 to 100.
+    /// last asked, or since the policy began: 0 to 100; 0 where the system does not say.
     fn cpu_usage(&mut self) -> u32;
     /// `getQueueSize`: events that wait at a stage for an instance. An event for which one is free is
     /// paired with it at once, and counts with the instances that are [not
     /// free](Self::free_instances); of a batch that an instance took, all but one event count here. So
-    /// `queue_size + instances - free_instances` is what there is to do at the stage. 0 for a source.
+    /// `queue_size + instances - free_instances` is what there is to do at the stage, and what is done
+    /// but cannot leave yet: results that wait for room, or, at an ordered stage, for their turn. 0 for
+    /// a source.
     ///
     /// # Errors
     /// A stage of another cluster.
@@ -324,11 +329,11 @@ pub trait PolicyControl: sealed::Sealed {
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
     /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
     /// have come to so many places, empty ones included; several times in a row where they came to
-    /// several times as many at once. 0 ends it.
+    /// several times as many at once, but at most 64 times for what was not answered yet. `None` ends it.
     ///
     /// # Errors
-    /// Without per-stage queues.
-    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused>;
+    /// A number, without per-stage queues.
+    fn set_max_visits(&mut self, visits: Option<NonZeroUsize>) -> Result<(), Refused>;
     /// `restartAtIndex`, `doNotRestart`: after a visit that processed at least one event a thread
     /// goes to this place of the order (the first is 0), or to the next with `None`.
     ///

@@ -2,6 +2,7 @@
 //! checked first; what it changes holds from the next event each thread takes.
 //! Long because every method of the interface is here.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -435,10 +436,12 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(())
     }
 
-    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.only_per_stage("set_max_visits")?;
+    fn set_max_visits(&mut self, visits: Option<NonZeroUsize>) -> Result<(), Refused> {
+        if visits.is_some() {
+            self.only_per_stage("set_max_visits")?;
+        }
         self.state.visit_order.max_visits = visits;
-        self.new_order = true;
+        self.new_order |= self.state.per_stage;
         Ok(())
     }
 

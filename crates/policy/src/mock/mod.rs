@@ -51,6 +51,7 @@
 
 mod control;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -86,7 +87,7 @@ pub struct Mock {
     restart: Option<usize>,
     timers: Vec<Duration>,
     last_focused: bool,
-    visits_max: usize,
+    visits_max: Option<NonZeroUsize>,
     log: Vec<String>,
     explained: Vec<String>,
     refused: Vec<String>,
@@ -173,7 +174,7 @@ impl Mock {
             restart: None,
             timers: Vec::new(),
             last_focused: false,
-            visits_max: 0,
+            visits_max: None,
             log: Vec::new(),
             explained: Vec::new(),
             refused: Vec::new(),
@@ -343,7 +344,7 @@ impl Mock {
     /// # Errors
     /// What the policy returns.
     pub fn fire_max_visits(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
-        if self.visits_max > 0 { policy.on_max_visits(self) } else { Ok(()) }
+        if self.visits_max.is_some() { policy.on_max_visits(self) } else { Ok(()) }
     }
 
     /// Moves the time.

@@ -1,5 +1,6 @@
 //! Methods of the fourth group: the visit order and its rules, stealing threads, priorities, colors.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -150,11 +151,11 @@ fn visits_are_counted_and_zero_ends_it() {
     let app = App::new("visits");
     Made::new(|control| {
         control.use_per_stage_queues()?;
-        control.set_max_visits(3)
+        control.set_max_visits(NonZeroUsize::new(3))
     })
     .on_max_visits(move |control| {
         if called.fetch_add(1, SeqCst) == 4 {
-            control.set_max_visits(0)?;
+            control.set_max_visits(None)?;
         }
         Ok(())
     })
@@ -228,7 +229,7 @@ fn the_order_and_its_rules_need_private_queues() {
         [
             control.set_visit_order(&[a]),
             control.set_restart_at(Some(0)),
-            control.set_max_visits(1),
+            control.set_max_visits(NonZeroUsize::new(1)),
             control.set_fire_last_focused(true),
             control.set_max_events_when_focused(Focus::All, 1),
         ]
