@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weblog::alarm::{self, Suspect, Watch};
-use weblog::batch::Batch;
+use weblog::batch::{Batch, Record};
 use weblog::correlate::{self, Partial, Reporter};
 use weblog::generate::generate;
 use weblog::persist::{Persist, Stored};
@@ -40,9 +40,9 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Reads them.
-    pub(crate) fn read(&self) -> Batch {
+    pub(crate) fn read(self) -> Batch {
         let mut batch = Batch::new(self.log, LOGS, self.nth);
-        self.lines.iter().for_each(|line| batch.add(line));
+        self.lines.into_iter().for_each(|line| batch.add(&Record::read(line)));
         batch
     }
 }
@@ -110,7 +110,7 @@ pub(crate) struct Told {
 }
 
 /// All that can be done to a window without knowing the others.
-pub(crate) fn tell(window: &Lines, persist: &mut Persist) -> Told {
+pub(crate) fn tell(window: Lines, persist: &mut Persist) -> Told {
     let batch = window.read();
     store(persist, &batch);
     let (partial, suspects) = (correlate::correlate(&batch), alarm::suspects(&batch).collect());
@@ -201,12 +201,12 @@ mod tests {
     fn windows_hold_all_logs_in_the_order_of_their_numbers() {
         let log = Log::new(10_000, 1);
         let windows: Vec<_> = log.windows().collect();
-        let numbers: Vec<u64> = windows.iter().map(|window| window.read().number).collect();
-        assert_eq!(numbers, (0..12).collect::<Vec<_>>());
         for (at, lines) in log.logs.iter().enumerate() {
             let of = windows.iter().filter(|window| window.log == at);
             let held: Vec<&String> = of.flat_map(|window| &window.lines).collect();
             assert_eq!(held, lines.iter().collect::<Vec<_>>());
         }
+        let numbers: Vec<u64> = windows.into_iter().map(|window| window.read().number).collect();
+        assert_eq!(numbers, (0..12).collect::<Vec<_>>());
     }
 }

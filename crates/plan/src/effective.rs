@@ -38,8 +38,9 @@ struct Row {
     origin: String,
     /// What was masked in the value.
     secret: Hidden,
-    /// To say it would say more than that it holds: it is shown, and not read back.
-    only_shown: bool,
+    /// A policy may choose it while nobody says it. So to say it would say more than that it holds: it
+    /// is shown with this, and not read back.
+    unless: Option<&'static str>,
 }
 
 /// A text that is compared, but never shown.
@@ -88,7 +89,7 @@ const DEFAULT: &str = "default";
 impl Row {
     fn new(key: &str, value: String, origin: String) -> Self {
         let key = key.to_owned();
-        Row { key, value, origin, secret: Hidden::default(), only_shown: false }
+        Row { key, value, origin, secret: Hidden::default(), unless: None }
     }
 }
 
@@ -181,13 +182,13 @@ impl fmt::Display for Effective {
 
 fn rows(rows: &[&Row]) -> String {
     let width = |text: &str| text.chars().count();
-    let key = |row: &Row| format!("{}{}", if row.only_shown { "# " } else { "" }, row.key);
+    let key = |row: &Row| format!("{}{}", if row.unless.is_some() { "# " } else { "" }, row.key);
     let keys = rows.iter().map(|row| width(&key(row))).max().unwrap_or(0);
     let values = rows.iter().map(|row| width(&row.value)).filter(|w| *w <= 40).max().unwrap_or(0);
     let line = |row: &&Row| {
-        let Row { value, origin, only_shown, .. } = row;
-        let more = if *only_shown { ", unless a policy gives it more" } else { "" };
-        format!("{:keys$} = {value:values$}  # {origin}{more}\n", key(row))
+        let Row { value, origin, unless, .. } = row;
+        let unless = unless.map_or_else(String::new, |unless| format!(", unless {unless}"));
+        format!("{:keys$} = {value:values$}  # {origin}{unless}\n", key(row))
     };
     rows.iter().map(line).collect()
 }
@@ -275,9 +276,12 @@ impl Lister<'_> {
                     DEFAULT.to_owned()
                 };
                 let row = Row::new(field.key, value, origin);
-                // Where nobody says how many, a policy may choose.
-                let only_shown = field.key == "instances" && !validated.instances_said;
-                Row { only_shown, ..row }
+                let unless = match field.key {
+                    "instances" if !validated.instances_said => Some("a policy gives it more"),
+                    "queue.capacity" if !validated.capacity_said => Some("a policy sets it"),
+                    _ => None,
+                };
+                Row { unless, ..row }
             })
             .filter(|row| !row.value.is_empty())
             .collect();
@@ -314,7 +318,7 @@ impl Lister<'_> {
                 false => (Hidden(whole), " (not shown)"),
             };
             let origin = format!("{}{hidden}", self.said_at(&entry.node.span));
-            rows.push(Row { key, value, origin, secret, only_shown: false });
+            rows.push(Row { key, value, origin, secret, unless: None });
         }
     }
 

@@ -3,6 +3,7 @@
 //! call is checked at once, and changes nothing if it is refused.
 //! Long because each method documents its meaning, when it takes effect and what it refuses.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -46,7 +47,9 @@ pub struct StageInfo {
     /// Whether the number of its instances is fixed: by the plan, by `Control` since, or because it is
     /// stateful.
     pub instances_said: bool,
-    /// The least capacity of its queue: the size of its groups.
+    /// Whether the plan, or a person since, says how many events its queue holds.
+    pub capacity_said: bool,
+    /// How many events its queue must hold at least: as many as it is handed at once.
     pub capacity_min: usize,
 }
 
@@ -62,6 +65,7 @@ impl StageInfo {
             stateful: false,
             ordered: false,
             instances_said: false,
+            capacity_said: false,
             capacity_min: 1,
         }
     }
@@ -180,9 +184,9 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// Refused after `start`, because the kind of queues is fixed before events flow.
     fn use_per_stage_queues(&mut self) -> Result<(), Refused>;
-    /// Not of LEDA: gives each thread a ready queue; a thread whose queue is empty steals from others. This
-    /// is faster than one queue on many threads. While a stage has a priority, threads take from the shared
-    /// queue, in exact order.
+    /// Not of LEDA: each thread has a ready queue of its own and takes from others when it is
+    /// empty. Faster than one queue on many threads. While a stage has a priority, threads take from
+    /// one queue all the same, whose order is exact.
     ///
     /// # Errors
     /// Refused after `start`.
@@ -198,8 +202,9 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// Refused if the stage has no queue.
     fn queue_capacity(&self, stage: StageId) -> Result<usize, Refused>;
-    /// Not of LEDA: sets what happens to an event that arrives at a full queue, whatever the plan says;
-    /// senders that wait already are served first.
+    /// Not of LEDA: what happens to an event that arrives at a full queue, instead of what the plan says
+    /// of the queue; those who wait already are let in first. What the plan says of a connector holds
+    /// for what comes by it all the same.
     ///
     /// # Errors
     /// Refused if the stage has no queue.
@@ -265,13 +270,15 @@ pub trait PolicyControl: sealed::Sealed {
     fn add_timer(&mut self, every: Duration) -> Result<TimerId, Refused>;
     /// `getCpusCount`: returns the number of processors that this process may run on.
     fn cpus(&self) -> usize;
-    /// `getCpuUsage`: returns how much of [these](Self::cpus) all processes used since the last call, or since
-    /// the policy began, from 0 to 100.
+    /// `getCpuUsage`: how much of [these](Self::cpus), by whichever process, was used since this was
+    /// last asked, or since the policy began: 0 to 100; 0 where the system does not say.
     fn cpu_usage(&mut self) -> u32;
-    /// `getQueueSize`: returns the number of events that wait at a stage for an instance. If an instance is
-    /// free, an event is paired with it at once and no longer counts here; the instance is then [not
-    /// free](Self::free_instances). Of a batch that an instance took, all events but one count here. So
-    /// `queue_size + instances - free_instances` is the number of events to be handled. 0 for a source.
+    /// `getQueueSize`: events that wait at a stage for an instance. An event for which one is free is
+    /// paired with it at once, and counts with the instances that are [not
+    /// free](Self::free_instances); of a batch that an instance took, all but one event count here. So
+    /// `queue_size + instances - free_instances` is what there is to do at the stage, and what is done
+    /// but cannot leave yet: results that wait for room, or, at an ordered stage, for their turn. 0 for
+    /// a source.
     ///
     /// # Errors
     /// Refused for a stage of another cluster.
@@ -320,15 +327,15 @@ pub trait PolicyControl: sealed::Sealed {
     /// Refused without per-stage queues, if the order is empty or names a stage of another cluster, or if it
     /// has too few places for the one to [restart at](Self::set_restart_at).
     fn set_visit_order(&mut self, stages: &[StageId]) -> Result<(), Refused>;
-    /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads have visited
-    /// `visits` places, empty ones included, and several times in a row if several multiples were passed at
-    /// once. 0 ends these calls.
+    /// `maxVisits`: calls [`on_max_visits`](crate::Policy::on_max_visits) each time the threads
+    /// have come to so many places, empty ones included; several times in a row where they came to
+    /// several times as many at once, but at most 64 times for what was not answered yet. `None` ends it.
     ///
     /// # Errors
-    /// Refused without per-stage queues.
-    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused>;
-    /// `restartAtIndex`, `doNotRestart`: sets the place of the order (the first is 0) to which a thread goes
-    /// after a visit that processed at least one event. With `None` it goes to the next.
+    /// A number, without per-stage queues.
+    fn set_max_visits(&mut self, visits: Option<NonZeroUsize>) -> Result<(), Refused>;
+    /// `restartAtIndex`, `doNotRestart`: after a visit that processed at least one event a thread
+    /// goes to this place of the order (the first is 0), or to the next with `None`.
     ///
     /// # Errors
     /// A place is refused without per-stage queues, or if the order does not have it.

@@ -2,6 +2,7 @@
 //! checked first; what it changes holds from the next event each thread takes.
 //! Long because every method of the interface is here.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -165,6 +166,15 @@ impl<'a> ClusterControl<'a> {
         self.state.steals = steals;
     }
 
+    /// Gives a pool so many threads more: all of them, or none if the system has fewer.
+    fn grow(&self, pool: &Pool, n: usize) -> Result<(), Refused> {
+        let before = pool.threads();
+        self.core.add_threads(pool, n).map_err(|message| {
+            self.core.cut_threads(pool, pool.threads().saturating_sub(before));
+            Refused::Failed(message)
+        })
+    }
+
     /// Whether a pool can do without so many threads.
     fn fewer_threads(&self, pool: &Pool, less: usize) -> Result<(), Refused> {
         let id = PoolId(pool.index as u32);
@@ -185,6 +195,8 @@ impl<'a> ClusterControl<'a> {
             return Ok(()); // it has seen its last event, and needs none
         }
         limits::instances(info, instances, wanted)?;
+        let in_order = self.core.assignments[stage.index()].base.lock().instances == 1;
+        let gives_up_order = wanted > 1 && in_order && !info.ordered;
         let mut effects = Effects::default();
         let set = node.set_instances(self.core, wanted, &mut effects);
         self.core.dispatch(effects);
@@ -192,7 +204,10 @@ impl<'a> ClusterControl<'a> {
             let ended = node.reading().instances == 0;
             return if ended { Ok(()) } else { Err(Refused::Failed(message)) };
         }
-        self.did(|control| format!("{} has {wanted} instances", control.name(stage)));
+        self.did(|control| {
+            let order = if gives_up_order { ": its events may overtake each other" } else { "" };
+            format!("{} has {wanted} instances{order}", control.name(stage))
+        });
         Ok(())
     }
 }
@@ -295,9 +310,12 @@ impl PolicyControl for ClusterControl<'_> {
                 })?
             }
         };
-        self.state.pools.push(pool.index);
         core.worker_groups[self.cluster].set_pooled(true);
-        core.add_threads(pool, threads).map_err(Refused::Failed)?;
+        if let Err(refused) = self.grow(pool, threads) {
+            self.state.spare.push(pool.index);
+            return Err(refused);
+        }
+        self.state.pools.push(pool.index);
         self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
         Ok(PoolId(pool.index as u32))
     }
@@ -316,7 +334,7 @@ impl PolicyControl for ClusterControl<'_> {
         let pool = self.pool(pool)?;
         self.more_threads(n)?;
         let threads = pool.threads() + n;
-        self.core.add_threads(pool, n).map_err(Refused::Failed)?;
+        self.grow(pool, n)?;
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
         self.serve_steals();
         Ok(())
@@ -418,10 +436,12 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(())
     }
 
-    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.only_per_stage("set_max_visits")?;
+    fn set_max_visits(&mut self, visits: Option<NonZeroUsize>) -> Result<(), Refused> {
+        if visits.is_some() {
+            self.only_per_stage("set_max_visits")?;
+        }
         self.state.visit_order.max_visits = visits;
-        self.new_order = true;
+        self.new_order |= self.state.per_stage;
         Ok(())
     }
 
@@ -478,19 +498,26 @@ impl PolicyControl for ClusterControl<'_> {
             }
         }
         self.new_order = true;
-        self.did(|_| format!("a visit takes {n} events at most"));
+        self.did(|control| {
+            let to = match focus {
+                Focus::All => String::new(),
+                Focus::Stage(stage) => format!(" to {}", control.name(stage)),
+            };
+            format!("a visit{to} takes {n} events at most")
+        });
         Ok(())
     }
 
     fn set_color(&mut self, stage: StageId, color: Option<u32>) -> Result<(), Refused> {
         self.stage(stage)?;
         // Colors of another cluster are other colors; 0 is none.
-        let color = color.map_or(color::NONE, |color| {
+        let among_all = color.map_or(color::NONE, |color| {
             let clusters = self.core.policy_hosts.len() as u32;
             1 + (color % (u32::MAX / clusters - 1)) * clusters + self.cluster as u32
         });
-        self.core.set_color(stage.0, color);
-        self.did(|control| format!("{} has color {color}", control.name(stage)));
+        self.core.set_color(stage.0, among_all);
+        let color = color.map_or_else(|| "no color".to_owned(), |color| format!("color {color}"));
+        self.did(|control| format!("{} has {color}", control.name(stage)));
         Ok(())
     }
 

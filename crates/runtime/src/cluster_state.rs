@@ -130,7 +130,8 @@ fn stages_of(core: &Core, cluster: usize) -> Vec<StageInfo> {
     let mut stages = stage_infos(&core.graph, &core.depths, own);
     for stage in &mut stages {
         stage.capacity_min = core.node(stage.id.0).capacity_min();
-        stage.instances_said = core.assignments[stage.id.index()].base.lock().instances_said;
+        let base = *core.assignments[stage.id.index()].base.lock();
+        (stage.instances_said, stage.capacity_said) = (base.instances_said, base.capacity_said);
     }
     stages
 }

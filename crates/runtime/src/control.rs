@@ -176,7 +176,10 @@ impl Control {
             return Err(PlanFault::BatchOverCapacity { name, batch, capacity }.into());
         }
         let mut effects = Effects::default();
-        self.core.assignments[id.index()].base.lock().capacity = capacity;
+        {
+            let mut base = self.core.assignments[id.index()].base.lock();
+            (base.capacity, base.capacity_said) = (capacity, true);
+        }
         self.core.node(id.0).set_capacity(&self.core, capacity, &mut effects);
         self.core.dispatch(effects);
         Ok(())

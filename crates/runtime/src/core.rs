@@ -48,6 +48,8 @@ pub(crate) struct Base {
     pub(crate) cluster: usize,
     pub(crate) priority: i32,
     pub(crate) capacity: usize,
+    /// The plan, or a person since, says how many.
+    pub(crate) capacity_said: bool,
     pub(crate) when_full: WhenFull,
     pub(crate) enabled: bool,
     pub(crate) instances: usize,
@@ -102,6 +104,7 @@ impl Assignment {
                 cluster: stage.cluster,
                 priority: stage.priority,
                 capacity: stage.capacity,
+                capacity_said: stage.capacity_said,
                 when_full: stage.when_full,
                 enabled: true,
                 instances: stage.instances,
@@ -308,7 +311,11 @@ impl Core {
     /// Tokens of stages whose priority changes by what they inherit stand where they belong then.
     fn inherit(&self) {
         self.priorities.inherit(|stage, priority| {
-            self.worker_groups[self.workers_of(stage)].shared.rank(stage, priority);
+            let workers = &self.worker_groups[self.workers_of(stage)];
+            workers.shared.rank(stage, priority);
+            if workers.is_pooled() {
+                self.pools[self.pool_of(stage)].rank(stage, priority);
+            }
         });
     }
 
@@ -337,7 +344,7 @@ impl Core {
                 break;
             }
             let belongs = || workers.is_pooled() && self.pool_of(token.stage) == pool.index;
-            match pool.enter(token, self.priorities.of(token.stage), belongs) {
+            match pool.enter(token, || self.priorities.of(token.stage), belongs) {
                 EnterOutcome::Entered => return Some(Some(pool)),
                 EnterOutcome::Waits => return None,
                 EnterOutcome::Moved => {}

@@ -163,6 +163,11 @@ impl<T> Drop for Failures<T> {
 mod tests {
     use super::*;
 
+    fn failure(reason: Reason) -> Failure {
+        let (number, at) = (0, Time::ZERO);
+        Failure { number, reason, attempts: 1, at, replayable: false, partial: false }
+    }
+
     #[test]
     fn only_so_many_failures_are_kept_and_the_rest_is_counted() {
         let meta = Meta::default();
@@ -172,7 +177,7 @@ mod tests {
             let reason = Reason::Error(n.to_string());
             let mut columns = Columns::default();
             columns.set_keys([Some(n + 10)]);
-            let _ = failures.push(reason, 1, Time::ZERO, event, (&meta, columns));
+            let _ = failures.push(failure(reason), event, (&meta, columns));
         }
         assert_eq!((failures.len(), failures.forgotten()), (2, 3));
         assert_eq!(failures.list()[0].number, 3);
@@ -186,7 +191,7 @@ mod tests {
         let mut failures = Failures::new(0);
         let meta = Meta::default();
         let of = (&meta, Columns::default());
-        let given_back = failures.push(failure(), Some(1), of);
+        let given_back = failures.push(failure(Reason::Flood(1)), Some(1), of);
         assert_eq!(given_back, Some(1));
         assert_eq!((failures.len(), failures.forgotten()), (0, 1));
     }

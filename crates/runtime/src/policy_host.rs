@@ -26,8 +26,8 @@ use crate::user;
 
 /// How many decisions are remembered.
 const DECISIONS_MAX: usize = 256;
-/// How often a policy is called for visits that were made while it was busy; what is more is not made up
-/// for, or a policy slower than its visits would keep the workers for ever.
+/// How often a policy is called for visits that were made before it could be called for them; what is
+/// more is not made up for, or a policy slower than its visits would keep the workers for ever.
 const VISITS_OWED_MAX: usize = 64;
 
 /// The host of one cluster.
@@ -378,7 +378,7 @@ impl PolicyHost {
         let name = match call {
             Call::Timer { epoch, .. } if epoch != state.epoch => return, // of the policy before
             Call::LastFocused if !state.visit_order().fires_last_focused => return, // any more
-            Call::MaxVisits if state.visit_order().max_visits == 0 => return,
+            Call::MaxVisits if state.visit_order().max_visits.is_none() => return,
             Call::Timer { timer, .. } => format!("timer {timer}"),
             Call::LastFocused => "last focused".to_owned(),
             Call::MaxVisits => "max visits".to_owned(),

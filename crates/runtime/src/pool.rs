@@ -36,10 +36,16 @@ struct Places {
     stand_ins: usize,
     /// Visits that are there.
     busy: usize,
-    /// Tokens that wait for a visit to end, and their priorities, in the order in which they came.
-    waiting: Vec<(i32, Token)>,
+    /// Tokens that wait for a visit to end, in the order in which they came.
+    waiting: Vec<Waiting>,
     /// Threads that other pools asked for, in line.
     asks: VecDeque<Ask>,
+}
+
+/// A token that waits, and the priority of its stage.
+struct Waiting {
+    priority: i32,
+    token: Token,
 }
 
 /// So many threads are wanted by a pool.
@@ -86,10 +92,10 @@ impl Places {
     fn let_go(&mut self, ready: &mut Vec<Token>) {
         for _ in 0..self.free() {
             let waiting = self.waiting.iter().enumerate();
-            let Some((at, _)) = waiting.rev().max_by_key(|(_, (priority, _))| *priority) else {
+            let Some((at, _)) = waiting.rev().max_by_key(|(_, waiting)| waiting.priority) else {
                 return;
             };
-            ready.push(self.waiting.remove(at).1);
+            ready.push(self.waiting.remove(at).token);
         }
     }
 }
@@ -106,11 +112,12 @@ impl Pool {
         (places.threads + places.coming).saturating_sub(places.owed())
     }
 
-    /// A token comes; `belongs` returns whether it still should.
+    /// A token comes, with the `priority` that its stage has now; `belongs` returns whether it still
+    /// should.
     pub(crate) fn enter(
         &self,
         token: Token,
-        priority: i32,
+        priority: impl FnOnce() -> i32,
         belongs: impl FnOnce() -> bool,
     ) -> EnterOutcome {
         let mut places = self.places.lock();
@@ -118,11 +125,19 @@ impl Pool {
             return EnterOutcome::Moved;
         }
         if places.free() == 0 {
-            places.waiting.push((priority, token));
+            places.waiting.push(Waiting { priority: priority(), token });
             return EnterOutcome::Waits;
         }
         places.busy += 1;
         EnterOutcome::Entered
+    }
+
+    /// What waits of a stage has this priority from now on.
+    pub(crate) fn rank(&self, stage: u32, priority: i32) {
+        let mut places = self.places.lock();
+        for waiting in places.waiting.iter_mut().filter(|waiting| waiting.token.stage == stage) {
+            waiting.priority = priority;
+        }
     }
 
     /// A visit has ended: its thread goes to the pool that asked first, or the next token may come.
@@ -205,7 +220,7 @@ impl Pool {
 
     /// Takes out what waits: it belongs elsewhere, or need not wait any more.
     pub(crate) fn take_waiting(&self, ready: &mut Vec<Token>) {
-        ready.extend(self.places.lock().waiting.drain(..).map(|(_, token)| token));
+        ready.extend(self.places.lock().waiting.drain(..).map(|waiting| waiting.token));
     }
 }
 
@@ -264,7 +279,7 @@ mod tests {
         }
         pools[0].add(threads, &mut Vec::new());
         for _ in 0..threads {
-            assert_eq!(pools[0].enter(token(0), 0, STAYS), EnterOutcome::Entered);
+            assert_eq!(pools[0].enter(token(0), || 0, STAYS), EnterOutcome::Entered);
         }
         pools
     }
@@ -287,13 +302,13 @@ mod tests {
     #[test]
     fn a_token_waits_while_there_are_as_many_visits_as_threads() {
         let pools = three(2);
-        assert_eq!(pools[0].enter(token(1), 0, STAYS), EnterOutcome::Waits);
-        assert_eq!(pools[0].enter(token(2), 0, STAYS), EnterOutcome::Waits);
-        assert_eq!(pools[0].enter(token(3), 0, || false), EnterOutcome::Moved);
+        assert_eq!(pools[0].enter(token(1), || 0, STAYS), EnterOutcome::Waits);
+        assert_eq!(pools[0].enter(token(2), || 0, STAYS), EnterOutcome::Waits);
+        assert_eq!(pools[0].enter(token(3), || 0, || false), EnterOutcome::Moved);
         assert_eq!(leave(&pools, 0), [token(1)]);
         pools[0].cut(1);
         assert_eq!(
-            pools[0].enter(token(1), 0, STAYS),
+            pools[0].enter(token(1), || 0, STAYS),
             EnterOutcome::Waits,
             "one thread, one visit"
         );
@@ -308,15 +323,32 @@ mod tests {
     fn what_waits_goes_on_by_priority_and_then_in_the_order_in_which_it_came() {
         let pools = three(1);
         for (stage, priority) in [(1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
-            assert_eq!(pools[0].enter(token(stage), priority, STAYS), EnterOutcome::Waits);
+            assert_eq!(pools[0].enter(token(stage), || priority, STAYS), EnterOutcome::Waits);
         }
         let mut order = Vec::new();
         for _ in 0..5 {
             let went = leave(&pools, 0);
-            assert_eq!(pools[0].enter(went[0], 0, STAYS), EnterOutcome::Entered);
+            assert_eq!(pools[0].enter(went[0], || 0, STAYS), EnterOutcome::Entered);
             order.extend(went.iter().map(|token| token.stage));
         }
         assert_eq!(order, [2, 4, 1, 3, 5]);
+    }
+
+    #[test]
+    fn what_waits_goes_by_the_priority_that_its_stage_has_meanwhile() {
+        let pools = three(1);
+        for (stage, priority) in [(1, 5), (2, 0), (3, 0), (2, 0)] {
+            assert_eq!(pools[0].enter(token(stage), || priority, STAYS), EnterOutcome::Waits);
+        }
+        pools[0].rank(2, 9);
+        pools[0].rank(1, -1);
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let went = leave(&pools, 0);
+            assert_eq!(pools[0].enter(went[0], || 0, STAYS), EnterOutcome::Entered);
+            order.extend(went.iter().map(|token| token.stage));
+        }
+        assert_eq!(order, [2, 2, 3, 1]);
     }
 
     #[test]
@@ -335,7 +367,11 @@ mod tests {
     fn a_thread_without_a_visit_goes_at_once_and_takes_what_waits() {
         let pools = three(1);
         pools[0].add(1, &mut Vec::new());
-        assert_eq!(pools[1].enter(token(7), 0, STAYS), EnterOutcome::Waits, "it has no thread yet");
+        assert_eq!(
+            pools[1].enter(token(7), || 0, STAYS),
+            EnterOutcome::Waits,
+            "it has no thread yet"
+        );
         let mut ready = Vec::new();
         pools[0].ask(&pools[1], 1, &pools, &mut ready);
         assert_eq!((ready, threads(&pools)), (vec![token(7)], [1, 1, 0]));

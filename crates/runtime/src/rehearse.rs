@@ -5,8 +5,8 @@ use std::fmt;
 
 use comporta_model::graph::Graph;
 use comporta_model::plan::{ClusterSettings, Settings};
-use comporta_policy::Registry;
 use comporta_policy::mock::Mock;
+use comporta_policy::{PolicyControl, Registry, StageInfo};
 
 use crate::cluster_state::stage_infos;
 use crate::env::CpuMeter;
@@ -27,16 +27,37 @@ pub enum PolicyWarning {
         /// Instances it has under the policy.
         instances: usize,
     },
+    /// A stage has a pool to itself with more threads than it has instances: what is more has nothing
+    /// to do.
+    IdleThreads {
+        /// The stage.
+        stage: String,
+        /// The policy.
+        policy: String,
+        /// Threads that the policy gives it.
+        threads: usize,
+        /// Instances that it has all the same.
+        instances: usize,
+    },
 }
 
 impl fmt::Display for PolicyWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PolicyWarning::OrderGivenUp { stage, policy, instances } = self;
-        write!(
-            f,
-            "the policy `{policy}` gives `{stage}` {instances} instances, so its events may overtake \
-             each other: `stage.{stage}.instances=1` keeps them in order"
-        )
+        match self {
+            PolicyWarning::OrderGivenUp { stage, policy, instances } => write!(
+                f,
+                "the policy `{policy}` gives `{stage}` {instances} instances, so its events may \
+                 overtake each other: `stage.{stage}.instances=1` keeps them in order"
+            ),
+            PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
+                let s = if *instances == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "the policy `{policy}` gives `{stage}` {threads} threads, but it has {instances} \
+                     instance{s}: `stage.{stage}.instances={threads}` uses them all"
+                )
+            }
+        }
     }
 }
 
@@ -56,6 +77,7 @@ pub(crate) fn rehearse(
             refused.push(StartError::Policy { cluster, policy, message });
         }
         warnings.extend(given_up(graph, settings, number, &mock));
+        warnings.extend(idle_threads(&cluster.policy.name, &mock));
     }
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
@@ -79,11 +101,31 @@ fn given_up(
     })
 }
 
+/// The stages of a cluster that could use more of the threads that they have to themselves.
+fn idle_threads(policy: &str, mock: &Mock) -> impl Iterator<Item = PolicyWarning> {
+    let pool_of = |info: &StageInfo| mock.at(&info.name).pool;
+    let alone = move |info: &&StageInfo| {
+        let pool = pool_of(info);
+        let others = mock.stages().iter().filter(|other| pool_of(other) == pool).count() - 1;
+        others == 0 && pool != mock.main_pool()
+    };
+    let more = mock.stages().iter().filter(|info| !info.stateful).filter(alone);
+    more.filter_map(move |info| {
+        let instances = mock.at(&info.name).instances;
+        let threads = mock.threads(pool_of(info)).unwrap_or(0);
+        let (stage, policy) = (info.name.clone(), policy.to_owned());
+        let idle = PolicyWarning::IdleThreads { stage, policy, threads, instances };
+        (threads > instances).then_some(idle)
+    })
+}
+
 /// A cluster as its policy would find it.
 fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize) -> Mock {
     let mut infos = stage_infos(graph, depths, |id| settings.stages[id].cluster == number);
     for info in &mut infos {
-        info.instances_said = settings.stages[info.id.index()].instances_said;
+        let stage_settings = &settings.stages[info.id.index()];
+        info.instances_said = stage_settings.instances_said;
+        info.capacity_said = stage_settings.capacity_said;
     }
     let cluster = &settings.clusters[number];
     let mut mock = Mock::cluster(&cluster.name, infos)

@@ -1,13 +1,55 @@
-//! A window of lines, read once: one text, and for each good line where its fields lie in it. The stage
-//! `window` gathers the lines of one log, and reads each when it comes.
+//! Lines, and windows of them, read once: a text, and for each good line where its fields lie in it. A
+//! source reads each line when it comes ([`Record`]); the stage `window` gathers those of one log.
 //! Shared as [`Shared`]: the three stages that look at a window look at the same one.
 
 use std::sync::Arc;
 
-use comporta::{Cx, Error, Ev, Out, Result, Stage};
+use comporta::{Cx, Demand, Error, Ev, Out, Pull, Result, Source, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::parse;
+
+/// A line that was read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    text: String,
+    /// Nothing for a line that cannot be read.
+    spot: Option<Spot>,
+}
+
+impl Record {
+    /// Reads a line.
+    #[must_use]
+    pub fn read(text: String) -> Self {
+        let spot = spot(&text);
+        Record { text, spot }
+    }
+}
+
+/// A source that reads the lines of another.
+#[derive(Debug)]
+pub struct Reader<S> {
+    lines: S,
+    pulled: Out<String>,
+}
+
+impl<S> Reader<S> {
+    /// Over the lines of `lines`.
+    #[must_use]
+    pub fn new(lines: S) -> Self {
+        Reader { lines, pulled: Out::default() }
+    }
+}
+
+impl<S: Source<Item = String>> Source for Reader<S> {
+    type Item = Record;
+
+    fn pull(&mut self, out: &mut Out<Record>, demand: Demand) -> Result<Pull> {
+        let pull = self.lines.pull(&mut self.pulled, demand);
+        self.pulled.drain().for_each(|line| out.send(Record::read(line)));
+        pull
+    }
+}
 
 /// A window that several stages read at once.
 pub type Shared = Arc<Batch>;
@@ -61,10 +103,11 @@ impl Batch {
         Batch { log, number: nth * logs as u64 + log as u64, ..Batch::default() }
     }
 
-    /// Reads a line.
-    pub fn add(&mut self, line: &str) {
-        self.spots.extend(spot(line, self.text.len()));
-        self.text.push_str(line);
+    /// Adds a line that was read.
+    pub fn add(&mut self, record: &Record) {
+        let start = self.text.len();
+        self.spots.extend(record.spot.as_ref().and_then(|spot| spot.shifted(start)));
+        self.text.push_str(&record.text);
         self.text.push('\n');
         self.lines += 1;
     }
@@ -119,7 +162,7 @@ impl Gather {
 }
 
 impl Stage for Gather {
-    type In = String;
+    type In = Record;
     type Ports = Out<Shared>;
     const STATEFUL: bool = true;
 
@@ -130,8 +173,8 @@ impl Stage for Gather {
         }
     }
 
-    fn handle(&mut self, line: Ev<'_, String>, out: &mut Out<Shared>, _: &Cx) -> Result {
-        self.batch.add(&line);
+    fn handle(&mut self, record: Ev<'_, Record>, out: &mut Out<Shared>, _: &Cx) -> Result {
+        self.batch.add(&record);
         if self.batch.lines >= self.size as u64 {
             self.send(out);
         }
@@ -146,12 +189,22 @@ impl Stage for Gather {
     }
 }
 
-/// Where the line and its fields will lie when the line is put at `start`. Nothing for a line that
-/// cannot be read, or that lies beyond 4 GiB: then it is no line of a log.
-fn spot(line: &str, start: usize) -> Option<Spot> {
+impl Spot {
+    /// Where it lies when its line is put at `start`. Nothing beyond 4 GiB: then it is no line of a log.
+    fn shifted(&self, start: usize) -> Option<Spot> {
+        let start = u32::try_from(start).ok()?;
+        let shift =
+            |(from, to): (u32, u32)| Some((from.checked_add(start)?, to.checked_add(start)?));
+        let (line, client, path) = (shift(self.line)?, shift(self.client)?, shift(self.path)?);
+        Some(Spot { line, client, path, ..*self })
+    }
+}
+
+/// Where the fields of a line lie in it. Nothing for a line that cannot be read, or of more than 4 GiB.
+fn spot(line: &str) -> Option<Spot> {
     let told = parse::line(line)?;
     let place = |part: &str| {
-        let from = start + (part.as_ptr() as usize - line.as_ptr() as usize);
+        let from = part.as_ptr() as usize - line.as_ptr() as usize;
         Some((u32::try_from(from).ok()?, u32::try_from(from + part.len()).ok()?))
     };
     Some(Spot {
@@ -175,8 +228,8 @@ mod tests {
             |n| format!(r#"h{n} - - [01/Jan/1970:00:00:0{n} +0000] "GET /{n} HTTP/1.1" 200 {n}"#);
         let events = vec![good(1), "rubbish".to_owned(), good(2)];
         let mut gather = StageTester::new(Gather::new(1, 2, 3));
-        events.iter().for_each(|line| gather.send(line.clone()).unwrap());
-        gather.send(good(3)).unwrap();
+        events.iter().for_each(|line| gather.send(Record::read(line.clone())).unwrap());
+        gather.send(Record::read(good(3))).unwrap();
         gather.finish().unwrap();
         let batches: Vec<Shared> = gather.out.drain().collect();
         let numbers: Vec<_> = batches.iter().map(|b| (b.log, b.number, b.lines)).collect();

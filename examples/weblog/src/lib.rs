@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`generate`] | makes a log up: visitors, scanners, break-ins, rubbish |
 //! | [`parse`] | one line of the combined log format |
-//! | [`batch`] | a window of lines, read once, shared by the stages that look at it |
+//! | [`batch`] | lines that were read, and a window of them, shared by the stages that look at it |
 //! | [`persist`] | writes windows into segment files |
 //! | [`correlate`] | sessions and scans of a window; `report` adds the windows up |
 //! | [`alarm`] | `filter` picks suspicious entries, `alarm` raises alarms |

@@ -6,7 +6,7 @@
 //! source ─▶ window ─┘      └─▶ filter ────▶ alarm ───┘
 //! ```
 //!
-//! A log has a source and a window of its own, which reads its lines: so what is found does not depend
+//! A log has a source of its own, which reads its lines, and a window: so what is found does not depend
 //! on how several logs happen to mix. `copy` and `filter` may run many times at once but keep the order
 //! in which windows come, so that alarms are the same under every plan; `persist` and `correlate` need
 //! no order.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use comporta::{App, Error, Plan, Result, Stage, sources};
 
 use crate::alarm::{self, Watch};
-use crate::batch::{Gather, Shared};
+use crate::batch::{Gather, Reader, Record, Shared};
 use crate::correlate::{self, Reporter};
 use crate::generate::generate;
 use crate::persist::{self, Persist};
@@ -100,13 +100,15 @@ where
         let name = |stage: &str| named(stage, log, logs);
         let source = match input {
             Input::Generated { lines, seed } => {
-                app.source(name("source"), move || generate(seed).take(lines))
+                app.source(name("source"), move || generate(seed).take(lines).map(Record::read))
             }
-            Input::Kept(lines) => app.source(name("source"), move || kept(lines)),
-            Input::File(path) => app.source(name("source"), move || sources::lines(path)),
-            Input::Stdin => {
-                app.source(name("source"), || sources::lines_of("standard input", io::stdin()))
+            Input::Kept(lines) => app.source(name("source"), move || kept(lines).map(Record::read)),
+            Input::File(path) => {
+                app.source(name("source"), move || sources::lines(path).map(Reader::new))
             }
+            Input::Stdin => app.source(name("source"), || {
+                Reader::new(sources::lines_of("standard input", io::stdin()))
+            }),
         };
         let window = app.stage(name("window"), Gather::new(log, logs, size));
         app.connect(source, window);

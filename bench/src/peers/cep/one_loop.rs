@@ -9,7 +9,7 @@ pub(crate) fn run(log: &Log, folder: &Path, _: usize) -> Gathered {
     let mut persist = Persist::new(folder.to_owned(), KEEP);
     let mut merge = Merge::default();
     for window in log.windows() {
-        merge.take(tell(&window, &mut persist));
+        merge.take(tell(window, &mut persist));
     }
     merge.stored(persist);
     merge.result()

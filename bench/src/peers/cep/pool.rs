@@ -23,7 +23,7 @@ pub(crate) fn run(log: &Log, folder: &Path, threads: usize) -> Gathered {
                 scope.spawn(move || {
                     let mut persist = Persist::new(folder.to_owned(), KEEP).numbered(number);
                     for window in work {
-                        let _ = to_merge.send(tell(&window, &mut persist));
+                        let _ = to_merge.send(tell(window, &mut persist));
                     }
                     persist
                 })

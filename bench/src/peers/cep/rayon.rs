@@ -23,9 +23,8 @@ pub(crate) fn run(log: &Log, folder: &Path, threads: usize) -> Gathered {
             let thread = ::rayon::current_thread_index().unwrap_or(0);
             let told = {
                 let mut persist = persists[thread].lock().unwrap_or_else(PoisonError::into_inner);
-                tell(&window, &mut persist)
+                tell(window, &mut persist)
             };
-            drop(window);
             let mut merging = merging.lock().unwrap_or_else(PoisonError::into_inner);
             let (reorder, merge) = &mut *merging;
             reorder.put(told.number, told);

@@ -20,8 +20,7 @@ pub(crate) fn run(log: &Log, folder: &Path, threads: usize) -> Gathered {
                 loop {
                     let window = windows.lock().unwrap_or_else(PoisonError::into_inner).next();
                     let Some(window) = window else { break };
-                    let told = tell(&window, &mut persist);
-                    drop(window);
+                    let told = tell(window, &mut persist);
                     let mut merging = merging.lock().unwrap_or_else(PoisonError::into_inner);
                     let (reorder, merge) = &mut *merging;
                     reorder.put(told.number, told);

@@ -30,7 +30,7 @@ use std::time::Duration;
 use comporta_model::graph::{Graph, Kind};
 use comporta_model::plan::{Plan, Settings};
 use comporta_plan::{PlanSpec, bare};
-use comporta_runtime::App;
+use comporta_runtime::{App, PolicyWarning};
 
 pub(crate) use line::Line;
 pub(crate) use runs::{Loads, Policies, Threads, loads, policies, threads};
@@ -52,6 +52,8 @@ pub(crate) struct Asked {
     /// The cluster that policies and threads are about.
     cluster: String,
     combinations: Vec<Combination>,
+    /// What policies do that may surprise.
+    warnings: Vec<PolicyWarning>,
     sources: Vec<String>,
     line: Line,
     base: BaseArgs,
@@ -112,7 +114,7 @@ impl Asked {
             None => vec![None],
         };
         let policies = args.policies.of(&app.catalogue().policies).map_err(Refusal::Said)?;
-        let mut combinations = Vec::new();
+        let (mut combinations, mut warnings) = (Vec::new(), Vec::new());
         for load in &args.load.0 {
             if *load != Load::Max && sources.is_empty() {
                 let why =
@@ -124,7 +126,11 @@ impl Asked {
                     let mut spec = of(Some(policy), threads);
                     rates(*load, &sources).iter().for_each(|rate| spec.set("--load", rate));
                     let validated = validate(app, &spec).map_err(Refusal::Plan)?;
-                    rehearse(app, &validated)?;
+                    for warning in rehearse(app, &validated)? {
+                        if !warnings.contains(&warning) {
+                            warnings.push(warning); // once, whatever the load
+                        }
+                    }
                     combinations.push(Combination {
                         policy: policy.clone(),
                         threads: threads_of(validated.settings(), &cluster),
@@ -140,6 +146,7 @@ impl Asked {
             app: graph.name.to_string(),
             cluster,
             combinations,
+            warnings,
             sources,
             line: args.line,
             base: args.base,
@@ -162,6 +169,9 @@ impl Asked {
     /// # Errors
     /// If the first run shows that none can tell anything.
     pub(crate) fn run(mut self) -> Result<Exit, Refusal> {
+        for warning in &self.warnings {
+            show::terminal::say(&format!("warning: {warning}\n"));
+        }
         let chart = self.chart.take();
         let life::Ran { runs, stopped } = life::all(&self).map_err(Refusal::Said)?;
         let failed = runs.iter().any(|run| run.end.is_err());

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
+use comporta::policy::{Entry, Offer, Policy, PolicyControl, Refused};
 use comporta::{App, Cx, Ended, Error, Ev, Plan, Result, Running, Sender, Stage};
 
 use crate::bounded::{
@@ -273,4 +274,39 @@ fn a_stand_in_that_cannot_be_had_costs_a_warning() {
     drop(full);
     let counts = stage(&summary.snapshot, "work").counts;
     assert_eq!((counts.handled, counts.retried), (2, 1), "{summary}");
+}
+
+#[test]
+fn a_pool_for_which_the_system_has_no_threads_is_refused_and_changes_nothing() {
+    if !is_child() {
+        return with_few_threads(
+            "stopping::a_pool_for_which_the_system_has_no_threads_is_refused_and_changes_nothing",
+        );
+    }
+    /// Asks for more threads than there are, and takes what comes.
+    struct Greedy;
+    impl Policy for Greedy {
+        fn start(&mut self, control: &mut dyn PolicyControl) -> std::result::Result<(), Refused> {
+            let main = control.main_pool();
+            for refused in [control.new_pool(8).map(drop), control.add_threads(main, 8)] {
+                assert!(matches!(refused, Err(Refused::Failed(_))), "{refused:?}");
+            }
+            assert_eq!(control.threads(main), Ok(1));
+            // The pool that was not made does not count against those that may be.
+            assert_eq!((0..100).map_while(|_| control.new_pool(0).ok()).count(), 2 * 2 + 16);
+            Ok(())
+        }
+    }
+    let app = App::new("greedy");
+    let offer = Offer { name: "greedy", aliases: &[], about: "", cites: "", params: &[] };
+    app.register_policy(Entry::new(offer, |_| Greedy));
+    let numbers = app.source("numbers", || 0..3_u64);
+    app.connect(numbers, app.sink("sink", |_: u64| ()));
+    let full = room_for(4); // the clock, a worker, and two of those that are asked for
+    let running = app.start(&Plan::new().threads(1).policy("greedy")).unwrap();
+    let pools = running.snapshot().pools;
+    assert_eq!(pools.iter().map(|pool| pool.threads).collect::<Vec<_>>(), [1], "{pools:?}");
+    let summary = ends("with the thread it has", running);
+    drop(full);
+    assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 3, "{summary}");
 }

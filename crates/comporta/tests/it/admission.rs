@@ -11,7 +11,7 @@ use comporta::{
     App, Choice, Counts, Cx, Ended, Ev, Out, Plan, Result, Sender, Shed, Stage, WhenFull,
 };
 
-use crate::seen::{collector, counts, stage, taken};
+use crate::seen::{collector, counts, run, stage, taken};
 
 const TICK: Duration = Duration::from_micros(100);
 
@@ -67,6 +67,8 @@ struct Line {
     pushed: u64,
     /// What comes in the ticks to come, to a slow `pass`.
     delayed: VecDeque<u64>,
+    /// Ticks that an event waits at a slow `pass`.
+    slow: usize,
     most: usize,
 }
 
@@ -90,7 +92,8 @@ impl Line {
             .every(|s| s.batch(1).capacity(10_000).deadline(before + Duration::from_millis(2)))
             .stage("work", |s| s.admission(choice(admission)));
         let runtime = TestRuntime::new(app, &plan).unwrap();
-        Line { way, runtime, senders, seen, pushed: 0, delayed: VecDeque::new(), most: 0 }
+        let (delayed, slow) = (VecDeque::new(), SLOW as usize);
+        Line { way, runtime, senders, seen, pushed: 0, delayed, slow, most: 0 }
     }
 
     /// So many events come, and one is handled.
@@ -102,8 +105,7 @@ impl Line {
         }
         if self.way == Way::Slow {
             self.delayed.push_back(events);
-            let due =
-                if self.delayed.len() > SLOW as usize { self.delayed.pop_front() } else { None };
+            let due = if self.delayed.len() > self.slow { self.delayed.pop_front() } else { None };
             self.pass(due.unwrap_or(0));
         }
         work_for_a_tick(&mut self.runtime);
@@ -174,6 +176,27 @@ fn a_light_load_is_let_in_by_every_controller_whatever_the_way_took() {
 }
 
 #[test]
+fn a_way_that_takes_ever_longer_does_not_make_gradient_let_fewer_in() {
+    let mut line = Line::new("gradient(min=8, max=100, window=10)", Way::Slow);
+    let shed = |line: &Line| counts(&line.runtime, "work").shed(Shed::Gradient);
+    line.slow = 0;
+    let mut before = 0;
+    for burst in 0..300 {
+        // As many as it must learn to let in at once, at half of what it can handle.
+        line.tick(10);
+        (1..20).for_each(|_| line.tick(0));
+        line.slow += 5;
+        if burst == 50 {
+            before = shed(&line);
+        }
+    }
+    line.wait();
+    assert_eq!(shed(&line), before);
+    let (c, _) = line.end();
+    assert_eq!((c.offered, c.handled + before), (3_000, 3_000));
+}
+
+#[test]
 fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
     for (admission, reason) in ALL {
         for when_full in [WhenFull::Block, WhenFull::DropOldest] {
@@ -191,7 +214,7 @@ fn on_threads_nothing_is_lost_but_what_is_counted_and_nothing_stalls() {
                 .stage("work", |s| {
                     s.instances(2).capacity(64).when_full(when_full).admission(choice(admission))
                 });
-            let summary = app.run(&plan).unwrap();
+            let summary = run(app, &plan);
             assert_eq!(summary.ended, Ended::Complete, "{admission}");
             assert!(summary.snapshot.adds_up(), "{admission}: {}", summary.snapshot);
             let c = stage(&summary.snapshot, "work").counts;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use comporta::testing::{TestRuntime, record};
 use comporta::{App, Cx, Ended, Ev, Out, Plan, Result, SendError, Sender, Shed, Stage, WhenFull};
 
-use crate::seen::{collector, counts, stage, taken};
+use crate::seen::{collector, counts, run, stage, taken};
 
 /// `in` -> `slow`, held back so that its queue fills.
 fn held(rule: WhenFull, capacity: usize) -> (TestRuntime, Sender<u64>, Arc<Mutex<Vec<u64>>>) {
@@ -338,7 +338,7 @@ fn a_queue_for_one_event_passes_everything_from_several_producers_in_each_ones_o
                 app.connect(pass, sink);
             }
             let plan = Plan::new().threads(threads).every(|s| s.capacity(1).batch(batch));
-            let summary = app.run(&plan).unwrap();
+            let summary = run(app, &plan);
             assert_eq!(summary.ended, Ended::Complete);
             assert!(summary.snapshot.adds_up(), "{summary}");
             let seen = taken(&seen);

@@ -10,7 +10,7 @@ use comporta::{
     App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, Source, Stage, StartError, sources,
 };
 
-use crate::seen::{Gate, collector, counts, stage, taken, until};
+use crate::seen::{Gate, collector, counts, ends, run, stage, taken, until};
 
 /// Passes numbers on; at its end sends how many it has seen, as a negative number.
 #[derive(Clone, Default)]
@@ -166,7 +166,7 @@ fn a_cycle_ends_as_a_unit_once_nothing_is_in_it() {
         app.connect(again, count_down);
         app.connect(again, out);
         let plan = Plan::new().threads(threads).every(|s| s.capacity(capacity).batch(batch));
-        let summary = app.run(&plan).unwrap();
+        let summary = run(app, &plan);
         assert_eq!(summary.ended, Ended::Complete);
         assert!(summary.snapshot.adds_up(), "{summary}");
         assert_eq!(done.finished.load(SeqCst), 1);
@@ -213,7 +213,7 @@ fn a_program_without_events_ends() {
     let sink = app.sink("sink", see);
     app.connect(none, work);
     app.connect(work, sink);
-    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    let summary = run(app, &Plan::new().threads(2));
     assert_eq!((summary.ended, taken(&seen)), (Ended::Complete, vec![0]));
 }
 
@@ -255,7 +255,7 @@ fn a_closed_program_takes_nothing_in_handles_what_it_holds_and_ends_drained() {
     assert!(sender.send(8).is_err());
     assert!(!running.is_ended(), "an event is still in a handler");
     gate.open();
-    let summary = running.wait();
+    let summary = ends(running);
     assert_eq!(summary.ended, Ended::Drained);
     assert!(summary.snapshot.adds_up(), "{summary}");
     let sent = stage(&summary.snapshot, "endless").counts.emitted;
@@ -285,7 +285,7 @@ fn all_who_asked_hear_of_the_end_once_however_it_comes_and_however_late_they_ask
         running.on_end(move || tell.send(2).unwrap());
         assert_eq!((hear(), told.try_recv().is_err()), (Ok(2), true));
         let ended = if quits { Ended::Quit } else { Ended::Complete };
-        assert_eq!(running.wait().ended, ended);
+        assert_eq!(ends(running).ended, ended);
     }
 }
 
@@ -423,7 +423,7 @@ fn a_quit_is_found_in_the_summary() {
         let sink = app.sink("sink", |_: u64| {});
         app.connect(numbers, work);
         app.connect(work, sink);
-        let mut summary = app.run(&Plan::new().threads(2)).unwrap();
+        let mut summary = run(app, &Plan::new().threads(2));
         assert_eq!(summary.ended, Ended::Quit, "{summary}");
         assert_eq!(summary.take_result::<u8>(), None, "it is no u8");
         assert_eq!(summary.take_result::<String>().as_deref(), Some("found 50000"));
@@ -543,7 +543,7 @@ fn an_error_or_a_panic_in_finish_is_reported_and_stops_nothing() {
         [(no_database, "no database"), (|| panic!("no luck"), "no luck")];
     for (finish, why) in finishes {
         let (app, seen) = frail(fine, finish);
-        let summary = app.run(&Plan::new().threads(2)).unwrap();
+        let summary = run(app, &Plan::new().threads(2));
         assert_eq!(summary.ended, Ended::Complete);
         assert_eq!(taken(&seen), [0, 1, 2], "what a failed finish sent is withdrawn");
         let [problem] = summary.problems.as_slice() else { panic!("{:?}", summary.problems) };
@@ -607,7 +607,7 @@ fn a_source_that_fails_or_panics_ends_and_is_reported() {
         let source = app.source("source", move || Breaks(fails));
         let sink = app.sink("sink", see);
         app.connect(source, sink);
-        let summary = app.run(&Plan::new().threads(1)).unwrap();
+        let summary = run(app, &Plan::new().threads(1));
         assert_eq!(summary.ended, Ended::SourceFailed);
         assert_eq!(taken(&seen), [1, 2], "what it sent before it failed is handled");
         let [problem] = summary.problems.as_slice() else { panic!("{:?}", summary.problems) };
@@ -649,7 +649,7 @@ fn a_program_inside_of_an_async_runtime_is_fed_and_awaited_there() {
         ended.await;
         pushed.await.unwrap();
         running.ended().await; // and again, for whoever comes late
-        running.wait()
+        ends(running)
     });
     assert_eq!(summary.ended, Ended::Complete);
     assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 1_000);
@@ -664,7 +664,7 @@ fn what_a_program_says_itself_gives_way_to_the_plan_it_is_started_with() {
     app.set_plan(Plan::new().stage("sink", |sink| sink.instances(2).capacity(7)));
     assert_eq!(app.plan().stages["sink"].instances, Some(2));
     let plan = Plan::new().stage("sink", |sink| sink.instances(3));
-    let summary = app.run(&plan).unwrap();
+    let summary = run(app, &plan);
     assert_eq!(stage(&summary.snapshot, "sink").capacity, 7);
 }
 
@@ -703,7 +703,7 @@ fn the_time_spent_in_handlers_is_no_more_than_the_threads_had() {
     let sum = app.sink("sum", |_: u64| ());
     app.connect(numbers, work);
     app.connect(work, sum);
-    let snapshot = app.run(&Plan::new().threads(2)).unwrap().snapshot;
+    let snapshot = run(app, &Plan::new().threads(2)).snapshot;
     let busy: Duration = snapshot.stages.iter().map(|stage| stage.busy).sum();
     assert!(busy <= snapshot.elapsed * 2, "{busy:?} of {:?}", snapshot.elapsed);
     for stage in &snapshot.stages {

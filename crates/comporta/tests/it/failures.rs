@@ -8,7 +8,7 @@ use std::time::Duration;
 use comporta::testing::{StageTester, TestRuntime, record};
 use comporta::{App, Cx, Ended, Error, Ev, OnPanic, Out, Plan, Reason, Result, Retry, Stage, Time};
 
-use crate::seen::{collector, counts, stage, taken};
+use crate::seen::{collector, counts, run, stage, taken};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -391,7 +391,7 @@ fn a_flood_in_an_ordered_stage_leaves_the_others_in_order() {
     app.connect(bursts, work);
     app.connect(work, sink);
     let plan = Plan::new().threads(2).stage("work", |s| s.instances(3).batch(5).emit_max(1_000));
-    let summary = app.run(&plan).unwrap();
+    let summary = run(app, &plan);
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert_eq!(stage(&summary.snapshot, "work").counts.failed, 100);
     let mut seen = taken(&seen);
@@ -424,7 +424,7 @@ fn a_handler_that_panics_once_in_a_hundred_costs_those_events_only_at_full_speed
     });
     app.connect(numbers, work);
     app.connect(work, sink);
-    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    let summary = run(app, &Plan::new().threads(2));
     assert_eq!(summary.ended, Ended::Complete);
     assert!(summary.snapshot.adds_up(), "{summary}");
     let work = stage(&summary.snapshot, "work");
@@ -446,7 +446,7 @@ fn a_summary_says_what_failed_and_why() {
     });
     app.connect(numbers, check);
     app.connect(check, app.sink("end", |_: u64| {}));
-    let summary = app.run(&Plan::new().stage("check", |check| check.tries(2))).unwrap();
+    let summary = run(app, &Plan::new().stage("check", |check| check.tries(2)));
     let [failures] = &summary.failures[..] else { panic!("{:?}", summary.failures) };
     assert_eq!((failures.failed, failures.retried, failures.reasons.len()), (7, 7, 6));
     assert_eq!(failures.reasons[0], (Reason::Error("too small".to_owned()), 2));

@@ -6,7 +6,7 @@ use comporta::{
     App, Choice, Cx, Ended, Error, Ev, Out, Plan, Result, Shed, Snapshot, Stage, WhenFull,
 };
 
-use crate::seen::{Gate, collector, stage, taken, until};
+use crate::seen::{Gate, NOBODY_STANDS_IN, collector, ends, run, stage, taken, until};
 
 /// Runs `numbers` -> `a` -> `b` -> `c`, and says what came out.
 fn chain(plan: &Plan) -> Vec<u64> {
@@ -66,7 +66,7 @@ fn two_stateful_stages_pass_one_event_to_and_fro_a_million_times() {
         let pong = app.stage("pong", Pass(0)).stateful();
         app.connect(ping, pong);
         app.connect(pong, ping);
-        let summary = app.run(&Plan::new().threads(threads)).unwrap();
+        let summary = run(app, &Plan::new().threads(threads));
         assert_eq!(summary.ended, Ended::Complete);
         assert_eq!(handled(&summary.snapshot), 1_000_001);
         assert!(summary.snapshot.adds_up(), "{summary}");
@@ -123,7 +123,7 @@ fn an_ordered_stage_with_many_instances_keeps_order_at_its_output() {
             .threads(threads)
             .every(|s| s.capacity(64).batch(5))
             .stage("work", |s| s.instances(4));
-        let summary = app.run(&plan).unwrap();
+        let summary = run(app, &plan);
         assert!(summary.snapshot.adds_up(), "{summary}");
         assert!(taken(&seen).into_iter().eq(0..50_000), "{summary}");
     }
@@ -141,7 +141,7 @@ fn each_rule_at_the_bound_accounts_for_every_event() {
         });
         app.connect(numbers, slow);
         let plan = Plan::new().threads(2).stage("slow", |s| s.capacity(16).when_full(rule));
-        let summary = app.run(&plan).unwrap();
+        let summary = run(app, &plan);
         assert!(summary.snapshot.adds_up(), "{rule:?} {summary}");
         let c = stage(&summary.snapshot, "slow").counts;
         assert_eq!((c.offered, c.failed, c.cancelled), (20_000, 0, 0));
@@ -171,7 +171,7 @@ fn a_failure_does_not_make_a_visit_forget_its_time() {
     let numbers = app.source("numbers", || 0..64u64);
     let slow = app.stage("slow", Slow);
     app.connect(numbers, slow);
-    let summary = app.run(&Plan::new().threads(1)).unwrap();
+    let summary = run(app, &Plan::new().threads(1));
     let counts = summary.snapshot.stage("slow").unwrap().counts;
     assert_eq!((counts.handled, counts.failed), (63, 1));
     // An event a visit, once it has been late; one visit for all if it never looks at the clock.
@@ -192,6 +192,7 @@ fn threads_that_sleep_are_woken_for_what_waits_behind_handlers_that_wait() {
         let plan = Plan::new()
             .threads(threads)
             .policy(policy.parse::<Choice>().unwrap())
+            .stuck_after(NOBODY_STANDS_IN)
             .every(|s| s.batch(1))
             .stage("meet", |s| s.instances(threads));
         let running = app.start(&plan).unwrap();
@@ -199,7 +200,7 @@ fn threads_that_sleep_are_woken_for_what_waits_behind_handlers_that_wait() {
         gate.wait_for(threads); // all at once, or never
         gate.open();
         drop(sender);
-        let summary = running.wait();
+        let summary = ends(running);
         assert_eq!(stage(&summary.snapshot, "meet").counts.handled, threads as u64, "{policy}");
     }
 }

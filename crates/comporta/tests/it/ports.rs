@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use comporta::testing::{TestRuntime, record};
 use comporta::{App, AsPort, Cx, Ev, GraphFault, Out, Plan, Ports, Result, Stage, StartError};
 
-use crate::seen::{collector, counts, taken};
+use crate::seen::{collector, counts, run, taken};
 
 #[derive(Ports)]
 struct Sorted {
@@ -160,7 +160,7 @@ fn two_ports_that_lead_to_one_queue_keep_order_on_threads_and_beside_other_queue
             .threads(2)
             .every(|s| s.batch(batch).capacity(capacity))
             .stage("sort", |s| s.instances(instances));
-        let summary = app.run(&plan).unwrap();
+        let summary = run(app, &plan);
         assert!(summary.snapshot.adds_up(), "{summary}");
         assert!(taken(&seen).into_iter().eq(0..3_000), "capacity {capacity}, batch {batch}");
     }

@@ -1,11 +1,21 @@
 //! What the tests share: a sink that remembers, a gate that a handler waits at, threads, and a
-//! short way to a stage's counts.
+//! short way to a stage's counts. Every wait has a bound, and fails there.
 
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use comporta::testing::TestRuntime;
-use comporta::{Counts, Snapshot, StageSnapshot};
+use comporta::{App, Counts, Plan, Running, Snapshot, StageSnapshot, Summary};
+
+/// How long anything is waited for: longer than any of these programs takes on a machine that has
+/// much else to do.
+pub(crate) const STALLED: Duration = Duration::from_secs(30);
+
+/// Longer than any test: of a plan whose handlers wait for the test, so that no worker stands in for
+/// those that are stuck, and does what the test is about.
+pub(crate) const NOBODY_STANDS_IN: Duration = Duration::from_secs(3_600);
 
 /// What a sink saw, in order, and the closure that sees it.
 pub(crate) fn collector<T: Send + 'static>()
@@ -45,16 +55,25 @@ struct Passing {
 impl Gate {
     /// Waits until the gate is open.
     pub(crate) fn pass(&self) {
-        let mut state = self.0.0.lock().unwrap();
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
         state.came += 1;
-        self.0.1.notify_all();
-        drop(self.0.1.wait_while(state, |state| !state.open).unwrap());
+        changed.notify_all();
+        let waited = changed.wait_timeout_while(state, STALLED, |state| !state.open).unwrap();
+        let open = waited.0.open;
+        drop(waited); // a panic would poison the lock
+        assert!(open, "nobody opened the gate within {STALLED:?}");
     }
 
     /// Waits until `n` have come.
+    #[track_caller]
     pub(crate) fn wait_for(&self, n: usize) {
-        let state = self.0.0.lock().unwrap();
-        drop(self.0.1.wait_while(state, |state| state.came < n).unwrap());
+        let (state, changed) = &*self.0;
+        let state = state.lock().unwrap();
+        let waited = changed.wait_timeout_while(state, STALLED, |state| state.came < n).unwrap();
+        let came = waited.0.came;
+        drop(waited);
+        assert!(came >= n, "{came} of {n} came within {STALLED:?}");
     }
 
     /// Lets everybody through.
@@ -65,9 +84,36 @@ impl Gate {
 }
 
 /// Waits until `done`, giving way to other threads meanwhile.
+#[track_caller]
 pub(crate) fn until(done: impl Fn() -> bool) {
-    while !done() {
+    const YIELDS: usize = 1_000;
+    const STEP: Duration = Duration::from_millis(1);
+    for _ in 0..YIELDS {
+        if done() {
+            return;
+        }
         std::thread::yield_now();
+    }
+    let (_open, never) = channel::<()>();
+    let steps = STALLED.as_millis() / STEP.as_millis();
+    let comes = (0..steps).any(|_| done() || never.recv_timeout(STEP).is_ok());
+    assert!(comes || done(), "not so after {STALLED:?}");
+}
+
+/// Runs a program to its end.
+#[track_caller]
+pub(crate) fn run(app: App, plan: &Plan) -> Summary {
+    ends(app.start(plan).unwrap())
+}
+
+/// Waits for the end of a program.
+#[track_caller]
+pub(crate) fn ends(running: Running) -> Summary {
+    match running.wait_for(STALLED) {
+        Ok(summary) => summary,
+        Err(running) => {
+            panic!("stalled:\n{}\n{:?}", running.snapshot(), running.snapshot().pools)
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use comporta::{
     StartError, WhenFull, batched, sources,
 };
 
-use crate::seen::{Gate, collector, counts, stage, taken, thread, until};
+use crate::seen::{Gate, collector, counts, ends, run, stage, taken, thread, until};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -93,7 +93,7 @@ fn the_lines_of_a_file_come_in_order() {
     let (seen, see) = collector();
     let from = path.clone();
     app.connect(app.source("lines", move || sources::lines(from)), app.sink("sink", see));
-    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    let summary = run(app, &Plan::new().threads(2));
     std::fs::remove_file(&path).unwrap();
     assert_eq!(summary.ended, Ended::Complete);
     assert!(taken(&seen).into_iter().eq((0..2_000).map(|n| n.to_string())));
@@ -172,7 +172,7 @@ fn a_channel_of_the_standard_library_is_a_source() {
     let (seen, see) = collector();
     app.connect(app.source("numbers", move || sources::receiver(receiver)), app.sink("sink", see));
     let sends = thread(move || (0..1_000_u64).for_each(|n| sender.send(n).unwrap()));
-    let summary = app.run(&Plan::new().threads(2)).unwrap();
+    let summary = run(app, &Plan::new().threads(2));
     sends.join().unwrap();
     assert_eq!(summary.ended, Ended::Complete);
     assert!(taken(&seen).into_iter().eq(0..1_000));
@@ -264,7 +264,7 @@ fn a_push_before_the_start_or_after_the_close_gives_the_event_back() {
     sender.close();
     assert_eq!(sender.send(5), Err(SendError::Closed(5)));
     assert_eq!(sender.try_send(6).map_err(SendError::into_event), Err(Some(6)));
-    assert_eq!(running.wait().ended, Ended::Complete);
+    assert_eq!(ends(running).ended, Ended::Complete);
     assert_eq!(sender.send(7), Err(SendError::Closed(7)));
     assert_eq!(taken(&seen), [3, 4]);
 }
@@ -308,7 +308,7 @@ fn the_program_ends_when_all_handles_are_dropped() {
         })
         .collect();
     drop(sender);
-    let summary = running.wait();
+    let summary = ends(running);
     pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert_eq!(*sum.lock().unwrap(), 3 * 500_500);
@@ -421,7 +421,7 @@ fn an_asynchronous_push_waits_for_room_as_a_future() {
     }
     sender.close();
     assert_eq!(block_on(sender.send_async(7)), Err(SendError::Closed(7)));
-    let summary = running.wait();
+    let summary = ends(running);
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert!(taken(&seen).into_iter().eq(0..2_000));
 }
@@ -525,7 +525,7 @@ fn a_send_that_finds_no_room_in_time_is_cancelled_and_counted() {
     assert_eq!(sender.send_timeout(2, MS), Err(SendError::TimedOut));
     gate.open();
     drop(sender);
-    let summary = running.wait();
+    let summary = ends(running);
     let work = stage(&summary.snapshot, "work").counts;
     assert_eq!((work.handled, work.cancelled), (2, 1), "{summary}");
     assert!(summary.snapshot.adds_up(), "{summary}");
@@ -704,7 +704,7 @@ fn every_group_settles_at_the_end_of_a_stream_on_threads() {
     app.connect(numbers, work);
     app.connect(work, pair);
     let plan = Plan::new().threads(2).every(|s| s.capacity(5)).stage("work", |s| s.instances(3));
-    let summary = app.run(&plan).unwrap();
+    let summary = run(app, &plan);
     assert_eq!(summary.ended, Ended::Complete);
     let groups: Vec<_> = told(&heard).into_iter().map(|(group, ..)| group).collect();
     // Every fifth pull gave nothing, and there is nothing to tell of it.
@@ -725,7 +725,7 @@ fn what_an_iterator_has_given_is_handled_while_it_waits_for_more() {
             until(|| stage(&running.snapshot(), "end").counts.handled == round * burst);
         }
         drop(send);
-        assert_eq!(running.wait().ended, Ended::Complete);
+        assert_eq!(ends(running).ended, Ended::Complete);
     }
 }
 
@@ -764,7 +764,7 @@ fn lines_are_handed_on_before_more_are_waited_for() {
     let (running, gate) = piped(2);
     until(|| stage(&running.snapshot(), "window").counts.handled == 4);
     gate.open();
-    let summary = running.wait();
+    let summary = ends(running);
     assert_eq!(stage(&summary.snapshot, "end").counts.handled, 2);
 }
 

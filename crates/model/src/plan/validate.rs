@@ -22,6 +22,8 @@ pub struct StageSettings {
     pub instances_said: bool,
     /// Places in the queue.
     pub capacity: usize,
+    /// Whether the plan says how many. Otherwise a policy may choose.
+    pub capacity_said: bool,
     /// What happens when it is full.
     pub when_full: WhenFull,
     /// Its priority.
@@ -532,6 +534,7 @@ impl Plan {
             instances,
             instances_said: said.instances.is_some() || instances_allowed(spec, 2).is_err(),
             capacity,
+            capacity_said: said.capacity.is_some(),
             when_full: said.when_full.unwrap_or_default(),
             priority: said.priority.unwrap_or(0),
             batch,

@@ -2,9 +2,9 @@
 //! too long in it are shed. Meanwhile the newest are served first (adaptive LIFO), since the senders of the
 //! oldest have mostly given up.
 //!
-//! There are two ways to shed. That of servers (2015): while the queue stands, every event that waited twice the
-//! target is shed. That of routers (2012, `paced`): one event is shed, and the next after the interval divided by
-//! the square root of the number shed, which relies on senders that slow down.
+//! Two ways to shed. That of servers (2015): while the queue stands, everything that waited twice
+//! the target goes. That of routers (RFC 8289, `paced`): one event goes, then the next after the
+//! interval divided by the square root of how many went, which asks for senders who slow down.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ struct Standing {
     until: Time,
 }
 
-/// The control law of 2012.
+/// The control law of RFC 8289, section 5.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paced {
     /// When the wait will have been over the target for an interval.
@@ -52,8 +52,9 @@ pub(super) fn entry() -> Entry {
     let offer = Offer {
         name: "codel",
         aliases: &["adaptive-lifo"],
-        about: "sheds events that waited too long in a standing queue; serves the newest first meanwhile",
-        cites: "Nichols & Jacobson, Controlling Queue Delay, ACM Queue 2012; Maurer, Fail at Scale, ACM Queue 2015",
+        about: "sheds what waits too long in a queue that stands; newest first meanwhile",
+        cites: "Nichols & Jacobson, Controlling Queue Delay, ACM Queue 2012; Nichols et al., Controlled \
+                Delay Active Queue Management, RFC 8289, 2018; Maurer, Fail at Scale, ACM Queue 2015",
         params: &[
             ParamSpec {
                 name: "target",
@@ -148,7 +149,9 @@ impl Paced {
     }
 
     fn may_drop(&mut self, look: &Look, target: Duration, interval: Duration) -> bool {
-        if look.age < target || look.queued <= 1 {
+        // When these are taken, at most one is left: nobody would gain if some of them went.
+        let left = look.queued.saturating_sub(look.n);
+        if look.age < target || left <= 1 {
             self.above_at = None;
             return false;
         }
@@ -237,9 +240,14 @@ mod tests {
             assert_eq!(law.sheds(&look(now, 20), target, interval), 1);
             assert_eq!((law.count, law.began_with), (count, count), "{now}, {began_with}");
         }
-        let mut law = law;
-        let last = Look { queued: 1, ..look(1051, 20) };
-        assert!(!law.may_drop(&last, target, interval), "the last one is served");
+        // What counts is what is left when a batch is taken.
+        for (n, queued, may) in
+            [(1, 1, false), (1, 2, false), (1, 3, true), (4, 5, false), (4, 6, true)]
+        {
+            let last = Look { n, queued, ..look(1051, 20) };
+            let mut law = law;
+            assert_eq!(law.may_drop(&last, target, interval), may, "{n} of {queued}");
+        }
     }
 
     #[test]

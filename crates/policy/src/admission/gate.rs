@@ -13,6 +13,12 @@ use comporta_model::event::Time;
 /// counted as shed under its name, or returned to a sender that can take them back. An event that it admits
 /// still needs room in the queue.
 ///
+/// A thread that comes while another is in a call waits for it, but not for long: if the other does not
+/// return, or the system lets it wait for a processor, the events go on as if there were no controller,
+/// and it is not told of them. So what it hears through [`entered`](Self::entered) and
+/// [`settled`](Self::settled) may fall short of what happened: a controller that counts should go by
+/// what it is asked with ([`Ask::queued`], [`Ask::in_flight`]), not by its own sums.
+///
 /// ```
 /// use comporta_policy::admission::{Admission, Ask};
 ///

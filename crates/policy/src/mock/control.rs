@@ -1,6 +1,7 @@
 //! What a mock does when a policy calls it: the checks of `PolicyControl`, in the order of its groups. A
 //! program must answer alike: `crates/comporta/tests/it/control/alike.rs` compares them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -297,9 +298,12 @@ impl PolicyControl for Mock {
         })
     }
 
-    fn set_max_visits(&mut self, visits: usize) -> Result<(), Refused> {
-        self.change(format!("set_max_visits {visits}"), |mock| {
-            mock.only_per_stage("set_max_visits")?;
+    fn set_max_visits(&mut self, visits: Option<NonZeroUsize>) -> Result<(), Refused> {
+        let often = visits.map_or_else(|| "none".to_owned(), |visits| visits.to_string());
+        self.change(format!("set_max_visits {often}"), |mock| {
+            if visits.is_some() {
+                mock.only_per_stage("set_max_visits")?;
+            }
             mock.visits_max = visits;
             Ok(())
         })

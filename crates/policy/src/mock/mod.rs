@@ -51,6 +51,7 @@
 
 mod control;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -86,7 +87,7 @@ pub struct Mock {
     restart: Option<usize>,
     timers: Vec<Duration>,
     last_focused: bool,
-    visits_max: usize,
+    visits_max: Option<NonZeroUsize>,
     log: Vec<String>,
     explained: Vec<String>,
     refused: Vec<String>,
@@ -173,7 +174,7 @@ impl Mock {
             restart: None,
             timers: Vec::new(),
             last_focused: false,
-            visits_max: 0,
+            visits_max: None,
             log: Vec::new(),
             explained: Vec::new(),
             refused: Vec::new(),
@@ -248,7 +249,20 @@ impl Mock {
         self
     }
 
-    /// Makes a stage handle groups of `events` events, which its queue must be able to hold.
+    /// With this stage, which is there already, planned to have a queue of so many places.
+    ///
+    /// # Panics
+    /// If there is no stage of that name.
+    #[must_use]
+    pub fn planned_capacity(mut self, name: &str, capacity: usize) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].capacity_said = true;
+        self.stages[place].capacity = capacity;
+        self
+    }
+
+    /// With this stage, which is there already, handed so many events at once: its queue holds as
+    /// many at least.
     ///
     /// # Panics
     /// Panics if there is no stage with this name.
@@ -331,7 +345,7 @@ impl Mock {
     /// # Errors
     /// Returns the error of the policy.
     pub fn fire_max_visits(&mut self, policy: &mut dyn Policy) -> Result<(), Refused> {
-        if self.visits_max > 0 { policy.on_max_visits(self) } else { Ok(()) }
+        if self.visits_max.is_some() { policy.on_max_visits(self) } else { Ok(()) }
     }
 
     /// Moves the clock forward.

@@ -1,6 +1,8 @@
 //! Drum, buffer, rope: the bottleneck sets the pace, so it goes first. Threads visit the stage with
 //! the lowest service rate first, and return there after every visit that processed something.
 //! When one of them comes to the last place, rates are taken anew, and all begin at the first.
+//! Where queues block, rates are all alike, and the last stage whose queue is full comes first
+//! (`service_rate`), which is not as published.
 
 use comporta_model::graph::StageId;
 use comporta_model::plan::{Choice, Offer};
@@ -124,6 +126,23 @@ mod tests {
             mock.fire_last_focused(&mut *policy).unwrap();
             assert_eq!(mock.log().last().unwrap(), "set_visit_order s1 s2 s3");
         }
+    }
+
+    #[test]
+    fn of_stages_that_all_keep_up_the_last_that_is_full_goes_first() {
+        let (mut policy, mut mock) = started("dbr", three());
+        count(&mut mock, [(98, 100), (101, 100), (100, 100)]);
+        for (stage, queued, busy) in [("s1", 4, 1), ("s2", 2, 1), ("s3", 1, 1)] {
+            (mock.at_mut(stage).queued, mock.at_mut(stage).busy) = (queued, busy);
+            mock.at_mut(stage).capacity = 4;
+        }
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(mock.order(), ["s2", "s1", "s3"]);
+        assert_eq!(mock.explained(), ["service rates s2 101 % (full), s1 98 %, s3 100 %"]);
+        // A rate that is lower says more than a queue.
+        count(&mut mock, [(94, 100), (100, 100), (100, 100)]);
+        mock.fire_last_focused(&mut *policy).unwrap();
+        assert_eq!(mock.order(), ["s1", "s2", "s3"]);
     }
 
     #[test]

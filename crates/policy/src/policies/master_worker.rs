@@ -1,8 +1,8 @@
 //! Master and workers: the master divides the problem, workers do its parts, and the master combines
 //! their results. An event is a part of the problem, a thread a worker, and all workers take from one
 //! queue. The master has threads of its own for what divides, which is sources and inputs, and for what
-//! combines: the stateful stages behind all others, since results can be put together only where all of
-//! them are seen.
+//! combines: the stateful stages at the end, behind which nothing but such stages comes, since results
+//! can be put together only where all of them are seen.
 
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
@@ -46,8 +46,12 @@ impl Policy for MasterWorker {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = control.stages().to_vec();
         let last = stages.iter().map(|stage| stage.depth).max();
-        let combines =
-            |stage: &StageInfo| stage.has_queue() && stage.stateful && Some(stage.depth) == last;
+        let divided = stages.iter().filter(|stage| stage.has_queue() && !stage.stateful);
+        let divided_to = divided.map(|stage| stage.depth).max();
+        let combines = |stage: &StageInfo| {
+            let behind_all = Some(stage.depth) > divided_to || Some(stage.depth) == last;
+            stage.has_queue() && stage.stateful && behind_all
+        };
         let works = |stage: &StageInfo| stage.has_queue() && !combines(stage);
         let divides = stages.iter().filter(|stage| !stage.has_queue()).count();
         // Work brought from another cluster needs no master here, nor do masters without workers.
@@ -92,6 +96,18 @@ mod tests {
             "state alone, and the end alone, combine nothing"
         );
         assert_eq!(mock.explained(), ["1 divide the work, 3 do it, 2 combine"]);
+    }
+
+    #[test]
+    fn what_combines_may_take_several_steps() {
+        let mock = Mock::new().source("parts").stage("sort").stateful("sort").stage("solve");
+        let mock = mock.stage_at("count", 2).stateful("count"); // beside a worker
+        let mock = mock.stage("merge").stateful("merge").stage("rank").stateful("rank");
+        let (_, mock) = started("master-worker", mock);
+        assert_eq!(
+            mock.log()[1..],
+            ["set_pool pool1 parts", "set_pool pool1 merge", "set_pool pool1 rank"]
+        );
     }
 
     #[test]

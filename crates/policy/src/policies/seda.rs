@@ -1,7 +1,7 @@
 //! SEDA as first proposed: each stage has a bounded queue and a pool with a fixed number of
-//! threads, which no other stage takes away, and an instance for each thread. What happens at a full
-//! queue is the plan's to say; with `shed` every stage turns events away, as published.
-//! `shed` is off by default: trying a policy by its name must not lose events that another policy keeps.
+//! threads, which no other stage takes away, and an instance for each thread. What the plan says of a
+//! stage's instances and capacity holds. What happens at a full queue is the plan's to say too; with
+//! `shed` every stage turns events away, as published.
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
@@ -25,7 +25,7 @@ pub struct Seda {
 /// How many events wait at each stage at most.
 pub(super) const CAPACITY: ParamSpec = ParamSpec {
     name: "capacity",
-    about: "the most events that wait at each stage",
+    about: "events that wait at each stage at most, unless it is planned",
     kind: ParamKind::Count(1, usize::MAX),
     default: "100",
 };
@@ -33,7 +33,7 @@ pub(super) const CAPACITY: ParamSpec = ParamSpec {
 /// Whether events are turned away on entry.
 pub(super) const SHED: ParamSpec = ParamSpec {
     name: "shed",
-    about: "whether full stages shed events, whatever the plan says",
+    about: "whether stages shed what finds them full, whatever the plan says of their queues",
     kind: ParamKind::Flag,
     default: "false",
 };
@@ -75,7 +75,7 @@ impl Policy for Seda {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = pools::staged(control);
         pools::set_instances(control, self.instances, self.threads_max)?;
-        for stage in &stages {
+        for stage in stages.iter().filter(|stage| !stage.capacity_said) {
             control.set_queue_capacity(stage.id, self.capacity.max(stage.capacity_min))?;
         }
         if self.shed {
@@ -127,6 +127,13 @@ mod tests {
         let mock = server().handed_at_once("load", 500).handed_at_once("send", 5);
         let (_, mock) = started("seda", mock);
         assert_eq!(["parse", "load", "send"].map(|name| mock.at(name).capacity), [100, 500, 100]);
+    }
+
+    #[test]
+    fn a_queue_whose_capacity_is_planned_keeps_it() {
+        let mock = server().planned_capacity("parse", 7).planned_capacity("send", 5_000);
+        let (_, mock) = started("seda(capacity=50)", mock);
+        assert_eq!(["parse", "load", "send"].map(|name| mock.at(name).capacity), [7, 50, 5_000]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! handler for them, so it takes its threads. Each stage has a pool; every ten seconds the two
 //! stages with the lowest service rate take a thread each from the two with the highest, if the
 //! victim keeps one and the taker has an instance for it. So a stage has more instances than threads to
-//! begin with, unless the plan says otherwise.
+//! begin with, unless the plan says otherwise. Where queues block, rates are all alike, and the last
+//! stage whose queue is full counts as the slowest (`service_rate`), which is not as published.
 
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ impl Policy for ThreadStealing {
             let instances = control.instances(taker.stage.id)?;
             // Strictly slower, which the published code does not ask: equals gain nothing, and
             // of few stages the second pair may be one stage, or the first pair turned round.
-            if taker.rate < victim.rate && victims > 1 && instances > takers {
+            if taker.is_slower_than(victim) && victims > 1 && instances > takers {
                 control.explain(format!("service rate {taker} < {victim}"));
                 control.steal(taker.stage.id, victim.stage.id, 1)?;
             }
@@ -139,6 +140,22 @@ mod tests {
         assert_eq!(stolen(&mut *policy, &mut mock), ["steal b d 1", "steal e a 1"]);
         assert_eq!(mock.explained()[1], "service rate b 20 % < d 100 %");
         assert_eq!(mock.at("c").arrived, 0, "statistics begin anew");
+    }
+
+    #[test]
+    fn of_stages_that_all_keep_up_the_last_that_is_full_takes_one() {
+        // `a` waits for `b`, whose events are what holds up all others.
+        let (mut policy, mut mock) = started("thread-stealing", pipeline(&[98, 99, 101, 100]));
+        for (stage, queued, busy) in [("a", 4, 10), ("b", 0, 4), ("c", 0, 3), ("d", 0, 0)] {
+            (mock.at_mut(stage).queued, mock.at_mut(stage).busy) = (queued, busy);
+            mock.at_mut(stage).capacity = 4;
+        }
+        assert_eq!(stolen(&mut *policy, &mut mock), ["steal b d 1"]);
+        assert_eq!(mock.explained()[1], "service rate b 99 % (full) < d 100 %");
+        // A rate that is lower says more than a queue.
+        let (mut policy, mut mock) = started("thread-stealing", pipeline(&[100, 60, 100]));
+        (mock.at_mut("c").queued, mock.at_mut("c").capacity) = (4, 4);
+        assert_eq!(stolen(&mut *policy, &mut mock), ["steal b a 1"]);
     }
 
     #[test]

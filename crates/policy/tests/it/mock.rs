@@ -1,5 +1,6 @@
 //! The mock refuses what `PolicyControl` says is refused, and then nothing has changed.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_policy::mock::{Mock, Queues};
@@ -95,7 +96,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
              `use_per_stage_queues` in `start`",
         ),
         (
-            |m, _| m.set_max_visits(3),
+            |m, _| m.set_max_visits(NonZeroUsize::new(3)),
             "set_max_visits 3: `set_max_visits` needs per-stage queues: call `use_per_stage_queues` in `start`",
         ),
         (
@@ -181,7 +182,7 @@ impl Policy for Late {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
-        control.set_max_visits(2)?;
+        control.set_max_visits(NonZeroUsize::new(2))?;
         control.add_timer(Duration::from_secs(1)).map(|_| ())
     }
 
@@ -195,7 +196,7 @@ impl Policy for Late {
     }
 
     fn on_max_visits(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
-        control.set_max_visits(0)
+        control.set_max_visits(None)
     }
 }
 
@@ -210,7 +211,7 @@ fn queues_are_settled_in_start_and_callbacks_come_only_while_they_are_wanted() {
         mock.fire_last_focused(&mut Late).unwrap();
         mock.fire_max_visits(&mut Late).unwrap();
     }
-    assert_eq!(mock.log(), ["set_fire_last_focused false", "set_max_visits 0"]);
+    assert_eq!(mock.log(), ["set_fire_last_focused false", "set_max_visits none"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! the last place fires once for a round of all workers. A round without an event is over at once.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 use crate::sync::Arc;
 
@@ -30,8 +31,8 @@ pub(crate) struct VisitOrder {
     /// Sources: they never run out, and are visited for a batch.
     pub(crate) sources: Vec<u32>,
     pub(crate) fires_last_focused: bool,
-    /// After how many places come to it fires; 0 is never.
-    pub(crate) max_visits: usize,
+    /// After how many places come to it fires, if ever.
+    pub(crate) max_visits: Option<NonZeroUsize>,
 }
 
 impl VisitOrder {
@@ -227,9 +228,9 @@ impl OrderedTokens {
             None => visit_order.len(),
         };
         self.visits += passed;
-        if let Some(times) = self.visits.checked_div(visit_order.max_visits) {
-            self.visits %= visit_order.max_visits;
-            fired.max_visits += times;
+        if let Some(max_visits) = visit_order.max_visits {
+            fired.max_visits += self.visits / max_visits;
+            self.visits %= max_visits;
         }
         if from + passed > last {
             fired.last_focused |= visit_order.fires_last_focused && self.arrivals == 0;
@@ -352,15 +353,18 @@ mod tests {
     #[test]
     fn places_come_to_are_counted_empty_ones_too() {
         let mut alone =
-            Alone::new(&[1, 2, 3, 4], |visit_order| visit_order.max_visits = 5).with(&[(3, 1)]);
+            Alone::new(&[1, 2, 3, 4], |visit_order| visit_order.max_visits = NonZeroUsize::new(5))
+                .with(&[(3, 1)]);
         assert_eq!((alone.step(), alone.fired.max_visits), (Some(3), 0)); // 1, 2, 3
         assert_eq!((alone.step(), alone.fired.max_visits), (None, 1)); // and a round of 4
     }
 
     #[test]
     fn a_step_past_several_multiples_fires_for_each() {
-        let mut alone =
-            Alone::new(&[1, 2, 3, 4, 5], |visit_order| visit_order.max_visits = 2).with(&[(5, 1)]);
+        let mut alone = Alone::new(&[1, 2, 3, 4, 5], |visit_order| {
+            visit_order.max_visits = NonZeroUsize::new(2);
+        })
+        .with(&[(5, 1)]);
         assert_eq!((alone.step(), alone.fired.max_visits), (Some(5), 2)); // 1 2, 3 4, and 5
         assert_eq!((alone.step(), alone.fired.max_visits), (None, 3)); // 1, 2 3, 4 5
     }

@@ -1,6 +1,7 @@
 //! The mock against the runtime: whatever a policy calls in `start`, both take it or both refuse it,
 //! for the same reason, and both show the same afterwards. `check` relies on that.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ fn one(
             let order: Vec<StageId> = (0..dice.below(5)).map(|_| some(dice)).collect();
             control.set_visit_order(&order)
         }
-        16 => control.set_max_visits(few),
+        16 => control.set_max_visits(NonZeroUsize::new(few)),
         17 => control.set_restart_at(Some(dice.below(7))),
         18 => control.steal(stage, other, few),
         19 => control.set_priority(stage, 3),

@@ -3,6 +3,7 @@
 //!
 //! `COMPORTA_SEED=7` begins with another seed, `COMPORTA_CASES=1000` tries so many.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -84,7 +85,7 @@ fn mischief(dice: &mut Dice, control: &mut dyn PolicyControl, loses: bool) {
             let focus = if n == 1 { Focus::All } else { Focus::Stage(stage) };
             control.set_max_events_when_focused(focus, n)
         }
-        16 => control.set_max_visits(n.min(7)),
+        16 => control.set_max_visits(NonZeroUsize::new(n.min(7))),
         17 => {
             control.set_fire_last_focused(false).unwrap();
             control.set_fire_last_focused(true)
@@ -139,7 +140,7 @@ fn vandal(app: &App, seed: u64, loses: bool) {
             _ => {
                 control.use_per_stage_queues()?;
                 control.set_fire_last_focused(true)?;
-                control.set_max_visits(dice.below(9))?;
+                control.set_max_visits(NonZeroUsize::new(dice.below(9)))?;
             }
         }
         control.add_timer(Duration::from_millis(1 + dice.below(3) as u64))?;

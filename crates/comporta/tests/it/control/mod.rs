@@ -37,7 +37,7 @@ use comporta::policy::{
 use comporta::testing::TestRuntime;
 use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
 
-use crate::seen::stage;
+use crate::seen::{STALLED, stage};
 
 type Answer = Result<(), Refused>;
 type Act = Arc<dyn Fn(&mut dyn PolicyControl) -> Answer + Send + Sync>;
@@ -279,9 +279,6 @@ pub(crate) fn threads_of(runtime: &TestRuntime) -> Vec<usize> {
 pub(crate) fn threads(control: &dyn PolicyControl, pool: PoolId) -> usize {
     control.threads(pool).unwrap()
 }
-
-/// Longer than any of these programs takes on a machine that has much else to do.
-pub(crate) const STALLED: Duration = Duration::from_secs(30);
 
 /// Waits for the end, and says so if it does not come.
 pub(crate) fn ended(running: Running, what: &dyn std::fmt::Debug) -> Summary {

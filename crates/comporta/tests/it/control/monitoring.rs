@@ -1,5 +1,6 @@
 //! Methods of the third group: what a policy sees, and when it is called.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -256,7 +257,7 @@ fn counting(threads: usize) -> (Chain, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     Made::new(|control| {
         control.use_per_stage_queues()?;
         control.set_fire_last_focused(true)?;
-        control.set_max_visits(4)
+        control.set_max_visits(NonZeroUsize::new(4))
     })
     .on_last_focused(move |_| {
         at_last.fetch_add(1, SeqCst);
@@ -312,7 +313,7 @@ fn firing_can_be_ended_and_needs_private_queues() {
     let refused = chain.told(|control| {
         control.set_fire_last_focused(false).unwrap(); // there is nothing to end, which is no fault
         control.set_restart_at(None).unwrap();
-        [control.set_fire_last_focused(true), control.set_max_visits(3)]
+        [control.set_fire_last_focused(true), control.set_max_visits(NonZeroUsize::new(3))]
     });
     assert_eq!(refused[0], Err(Refused::NeedsPerStageQueues("set_fire_last_focused")));
     assert_eq!(refused[1], Err(Refused::NeedsPerStageQueues("set_max_visits")));

@@ -94,6 +94,7 @@ fn a_pool_whose_handlers_all_wait_keeps_no_other_from_its_threads() {
     let plan = Plan::new()
         .threads(1)
         .policy("apart")
+        .stuck_after(crate::seen::NOBODY_STANDS_IN)
         .every(|s| s.batch(1))
         .stage("stuck", |s| s.instances(5));
     let running = app.start(&plan).unwrap();

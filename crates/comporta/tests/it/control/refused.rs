@@ -1,5 +1,6 @@
 //! What must hold when a policy is unknown, will not start, is refused something, or panics.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -121,7 +122,7 @@ fn watching(control: &mut dyn PolicyControl) -> Result<(), Refused> {
     control.use_per_stage_queues()?;
     control.add_timer(Duration::from_millis(1))?;
     control.set_fire_last_focused(true)?;
-    control.set_max_visits(5)
+    control.set_max_visits(NonZeroUsize::new(5))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Methods of the fourth group: the visit order and its rules, stealing threads, priorities, colors.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use comporta::policy::{Focus, PolicyControl, Refused, StageId};
 use comporta::testing::TestRuntime;
 use comporta::{App, Plan, StageSet, batched};
 
-use super::{Chain, Log, Made, Puppet, all, ended, id, ids, threads, threads_of};
+use super::{Chain, Log, Made, Puppet, all, ended, handled, id, ids, threads, threads_of};
 
 /// Under per-stage queues, with this order.
 fn ordered(names: &'static [&'static str]) -> Chain {
@@ -150,11 +151,11 @@ fn visits_are_counted_and_zero_ends_it() {
     let app = App::new("visits");
     Made::new(|control| {
         control.use_per_stage_queues()?;
-        control.set_max_visits(3)
+        control.set_max_visits(NonZeroUsize::new(3))
     })
     .on_max_visits(move |control| {
         if called.fetch_add(1, SeqCst) == 4 {
-            control.set_max_visits(0)?;
+            control.set_max_visits(None)?;
         }
         Ok(())
     })
@@ -228,7 +229,7 @@ fn the_order_and_its_rules_need_private_queues() {
         [
             control.set_visit_order(&[a]),
             control.set_restart_at(Some(0)),
-            control.set_max_visits(1),
+            control.set_max_visits(NonZeroUsize::new(1)),
             control.set_fire_last_focused(true),
             control.set_max_events_when_focused(Focus::All, 1),
         ]
@@ -391,5 +392,70 @@ fn what_a_policy_did_is_shown_with_why() {
         })
         .unwrap();
     assert!(chain.runtime.control().decisions("main").unwrap().len() <= 256);
+    chain.ends();
+}
+
+/// What waits in a full pool goes on by the priorities that hold then, not by those it came with.
+#[test]
+fn a_priority_holds_for_what_waits_in_a_full_pool_already() {
+    let app = App::new("ranked");
+    Made::new(|control| {
+        let pool = control.new_pool(1)?;
+        for stage in ids(control, &["busy", "low", "high"]) {
+            control.set_pool(pool, stage)?;
+        }
+        Ok(())
+    })
+    .add(&app, "apart");
+    let (gate, log) = (crate::seen::Gate::default(), Log::default());
+    let at = gate.clone();
+    let sink = |name: &'static str| {
+        let (sender, port) = app.input::<u64>(format!("to_{name}"));
+        let log = log.clone();
+        app.connect(port, app.sink(name, move |n: u64| log.note(name, n)));
+        sender
+    };
+    let (low, high, main) = (sink("low"), sink("high"), sink("main"));
+    let (busy, port) = app.input::<u64>("to_busy");
+    app.connect(port, app.sink("busy", move |_: u64| at.pass()));
+    let plan = Plan::new().threads(1).policy("apart").every(|s| s.batch(1));
+    let running = app.start(&plan.stuck_after(crate::seen::NOBODY_STANDS_IN)).unwrap();
+    busy.send(0).unwrap();
+    gate.wait_for(1);
+    // The only other worker takes what comes in turn: both have come to the pool before the last.
+    low.send(0).unwrap();
+    high.send(0).unwrap();
+    main.send(0).unwrap();
+    crate::seen::until(|| handled(&running.snapshot(), "main") == 1);
+    running.control().set_priority("high", 5).unwrap();
+    gate.open();
+    drop((low, high, main, busy));
+    let summary = ended(running, &"apart");
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    assert_eq!(log.take(), "main0 high0 low0");
+}
+
+#[test]
+fn what_a_policy_did_is_told_in_its_own_numbers_and_by_stage() {
+    let chain = Chain::new(|control| {
+        control.use_per_stage_queues()?;
+        let (a, b) = (id(control, "a"), id(control, "b"));
+        control.set_max_events_when_focused(Focus::Stage(b), 3)?;
+        control.set_max_events_when_focused(Focus::All, 4)?;
+        control.set_color(a, Some(0))?;
+        control.set_color(b, None)?;
+        control.add_instances(a, 1)
+    });
+    let decisions = chain.runtime.control().decisions("main").unwrap();
+    let told: Vec<&str> = decisions.iter().map(|decision| decision.did.as_str()).collect();
+    for did in [
+        "a visit to `b` takes 3 events at most",
+        "a visit takes 4 events at most",
+        "`a` has color 0",
+        "`b` has no color",
+        "`a` has 2 instances: its events may overtake each other",
+    ] {
+        assert!(told.contains(&did), "{did}: {told:?}");
+    }
     chain.ends();
 }
