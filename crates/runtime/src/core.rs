@@ -273,7 +273,7 @@ impl Core {
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
         if self.priorities.set(stage, priority) {
             for (node, id) in self.nodes().iter().zip(0u32..) {
-                self.priorities.set_waiting(id, node.waiting_stages());
+                node.with_waiting(&mut |waiting| self.priorities.set_waiting(id, waiting));
             }
             // What stands in the queues of workers comes to where priorities count.
             for handle in self.worker_groups.iter().flat_map(|group| group.members().to_vec()) {

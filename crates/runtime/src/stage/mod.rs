@@ -302,7 +302,9 @@ impl<H: Handler> Stage<H> {
     /// As [`changed`](Self::changed), by whoever breaks a cycle that is stuck.
     fn refresh(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         state.permits.pass_on(state.queue.len(), effects);
-        core.waiting_changed(self.id, || state.permits.waiting_stages());
+        if state.permits.take_line_changed() {
+            core.waiting_changed(self.id, || state.permits.waiting_stages());
+        }
         self.note_group(core, state);
         self.claim(state, effects);
         self.room.publish(state.permits.hint(state.queue.len()));

@@ -126,6 +126,8 @@ pub(super) struct Permits {
     /// Those who wait and belong to the cycle of this queue, and the others.
     inside: Line,
     outside: Line,
+    /// Somebody has joined a line or left it since this was last asked.
+    line_changed: bool,
     cycle: Option<Arc<Cycle>>,
 }
 
@@ -162,6 +164,7 @@ impl Permits {
             grouped,
             inside: Line::default(),
             outside: Line::default(),
+            line_changed: false,
             cycle,
         }
     }
@@ -286,12 +289,14 @@ impl Permits {
         if inside && let Some(cycle) = &self.cycle {
             cycle.wait_inside(1);
         }
+        self.line_changed = true;
         let line = if inside { &mut self.inside } else { &mut self.outside };
         Standing { inside, number: line.join(place.clone(), want) }
     }
 
     /// Takes a sender out of the line; if it was granted room, that is free again.
     pub(super) fn leave(&mut self, place: &Place, standing: Standing) {
+        self.line_changed = true;
         let line = if standing.inside { &mut self.inside } else { &mut self.outside };
         if !line.leave(standing.number) {
             self.reserved -= place.take();
@@ -364,7 +369,9 @@ impl Permits {
         }
     }
 
+    /// Grants room to one that has been taken out of the line.
     fn grant(&mut self, waiter: &Waiter, room: usize, effects: &mut Effects) {
+        self.line_changed = true;
         self.reserved += room;
         waiter.place.grant_by(room, effects);
     }
@@ -385,6 +392,11 @@ impl Permits {
 
     pub(super) fn has_waiters_inside(&self) -> bool {
         !self.inside.is_empty()
+    }
+
+    /// Whether somebody has joined a line or left it since this was last asked.
+    pub(super) fn take_line_changed(&mut self) -> bool {
+        std::mem::take(&mut self.line_changed)
     }
 
     /// The stages that those who wait belong to, each as often as it waits.
