@@ -169,6 +169,7 @@ impl Permits {
         }
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -191,6 +192,7 @@ impl Permits {
     }
 
     /// Whether a sender belongs to the same cycle as this queue.
+    #[inline]
     pub(super) fn is_inside(&self, place: &Place) -> bool {
         match (&self.cycle, place.stage()) {
             (Some(cycle), Some(stage)) => cycle.stages.binary_search(&stage).is_ok(),
@@ -199,18 +201,21 @@ impl Permits {
     }
 
     /// Places free for a sender: one fewer for one that enters a cycle, so that a bubble remains.
+    #[inline]
     fn free(&self, queued: usize, inside: bool) -> usize {
         let bubble = usize::from(self.cycle.is_some() && !inside && self.capacity > 1);
         self.capacity.saturating_sub(queued + self.reserved + bubble)
     }
 
     /// Free to those who do not wait: nothing, while others do.
+    #[inline]
     fn free_now(&self, queued: usize, inside: bool) -> usize {
         let line = if inside { &self.inside } else { &self.outside };
         if line.is_empty() { self.free(queued, inside) } else { 0 }
     }
 
     /// What a sender that asks for no lock is told of the room there is.
+    #[inline]
     pub(super) fn hint(&self, queued: usize) -> usize {
         if self.disabled { usize::MAX } else { self.free_now(queued, false) }
     }
@@ -226,6 +231,7 @@ impl Permits {
     }
 
     /// Decides about `n` events, by the rule of the way they came, or of the queue.
+    #[inline]
     pub(super) fn admit(
         &self,
         queued: usize,
@@ -267,6 +273,7 @@ impl Permits {
     }
 
     /// Gives reserved or granted places back.
+    #[inline]
     pub(super) fn release(&mut self, places: usize) {
         self.reserved -= places;
     }
@@ -310,7 +317,14 @@ impl Permits {
     /// Grants free places to those who wait. Those outside a cycle are granted some only when a
     /// quarter of the queue is free, or all of it: to wake a sender for each place costs more than
     /// the events. What becomes free until then is kept for them.
+    #[inline]
     pub(super) fn pass_on(&mut self, queued: usize, effects: &mut Effects) {
+        if self.saved > 0 || self.has_waiters() {
+            self.pass_on_to_line(queued, effects);
+        }
+    }
+
+    fn pass_on_to_line(&mut self, queued: usize, effects: &mut Effects) {
         if self.disabled {
             self.call_in(effects);
             return;
@@ -386,6 +400,7 @@ impl Permits {
         waiting.map(|waiter| waiter.place).filter(|place| place.token().is_none()).collect()
     }
 
+    #[inline]
     pub(super) fn has_waiters(&self) -> bool {
         !self.inside.is_empty() || !self.outside.is_empty()
     }
@@ -395,6 +410,7 @@ impl Permits {
     }
 
     /// Whether somebody has joined a line or left it since this was last asked.
+    #[inline]
     pub(super) fn take_line_changed(&mut self) -> bool {
         std::mem::take(&mut self.line_changed)
     }
