@@ -243,6 +243,7 @@ impl Obligation {
     }
 
     /// Settles the obligation: the event has been handled.
+    #[inline]
     pub fn settle(mut self) {
         if let Some(group) = self.0.take() {
             group.settle(1, Fate::Handled);
@@ -263,6 +264,7 @@ impl Clone for Obligation {
 }
 
 impl Drop for Obligation {
+    #[inline]
     fn drop(&mut self) {
         if let Some(group) = self.0.take() {
             let fate = if group.is_stopped() { Fate::Cancelled } else { Fate::Failed };

@@ -46,12 +46,13 @@ impl<T> Chunk<T> {
     }
 
     /// A chunk of all that `slots` holds, with what each event carries of its own.
+    #[inline]
     #[must_use]
     pub fn with_columns(mut meta: Meta, columns: Columns, slots: Slots<T>) -> Self {
         if columns.duties().is_some() {
             meta.duty = Duty::default();
         }
-        Chunk { columns, ..Chunk::new(meta, slots) }
+        Chunk { meta, columns, slots, head: 0 }
     }
 
     /// What each event carries of its own.
@@ -146,8 +147,7 @@ impl<T> Chunk<T> {
     pub fn append(&mut self, meta: &Meta, mut columns: Columns, more: &mut Slots<T>) {
         let (len, n) = (self.len(), more.len());
         self.meta.absorb(meta);
-        let own = &mut self.meta.duty;
-        join(own, &mut self.columns, len, meta.duty.clone(), &mut columns, n);
+        join(&mut self.meta.duty, &mut self.columns, len, meta.duty.clone(), &mut columns, n);
         self.columns.append(len, columns, n);
         self.slots.append(more);
     }
@@ -171,6 +171,7 @@ impl<T> Chunk<T> {
 
     /// Its first `n` events as a chunk's storage, and what is owed for them. Slots that are empty stay
     /// so. The chunk keeps the rest.
+    #[inline]
     #[must_use]
     pub fn take_front(&mut self, n: usize) -> (Slots<T>, Duties) {
         let duties = Duties::new(self.meta.duty.clone(), self.columns.split_front(n), n);
@@ -187,7 +188,21 @@ impl<T> Chunk<T> {
         (front, duties)
     }
 
+    /// Takes the chunk, leaving an empty one without storage.
+    #[must_use]
+    pub fn take(&mut self) -> Chunk<T> {
+        std::mem::replace(self, Chunk::new(Meta::default(), Slots::new()))
+    }
+
+    /// Whether its storage is worth keeping.
+    #[inline]
+    #[must_use]
+    pub fn has_storage(&self) -> bool {
+        self.slots.capacity() > 0
+    }
+
     /// Its storage, emptied.
+    #[inline]
     #[must_use]
     pub fn into_storage(mut self) -> Slots<T> {
         self.slots.clear();
@@ -257,6 +272,7 @@ impl<T> ChunkQueue<T> {
     /// Adds events at the end: into the last chunk where few fit there (so that memory stays near
     /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with,
     /// from the free list if it is `short` of any.
+    #[inline]
     pub fn push(
         &mut self,
         meta: &Meta,
@@ -288,6 +304,7 @@ impl<T> ChunkQueue<T> {
     }
 
     /// Takes up to `max` events that share one `Meta`: a whole chunk when it is no longer than that.
+    #[inline]
     pub fn pop(&mut self, max: usize) -> Option<Chunk<T>> {
         let front = self.chunks.front_mut()?;
         if front.len() <= max {

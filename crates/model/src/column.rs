@@ -20,6 +20,7 @@ pub struct Duty {
 }
 
 impl PartialEq for Duty {
+    #[inline]
     fn eq(&self, other: &Duty) -> bool {
         let same_group = match (&self.ack, &other.ack) {
             (None, None) => true,
@@ -32,6 +33,7 @@ impl PartialEq for Duty {
 
 impl Duty {
     /// `n` events of it have come into being.
+    #[inline]
     pub fn join(&self, n: usize) {
         if let Some(group) = &self.ack {
             group.join(n as u64);
@@ -39,6 +41,7 @@ impl Duty {
     }
 
     /// `n` events of it have ended.
+    #[inline]
     pub fn settle(&self, n: usize, fate: Fate) {
         if let Some(group) = &self.ack {
             group.settle(n as u64, fate);
@@ -85,6 +88,7 @@ impl<V: Clone + Default + PartialEq> Column<V> {
     }
 
     /// Whether every event has the default.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -178,6 +182,7 @@ struct Table {
 
 impl Columns {
     /// What is owed for each event, where that differs from event to event.
+    #[inline]
     #[must_use]
     pub fn of_duties(duty: Column<Duty>) -> Self {
         if duty.is_empty() {
@@ -267,6 +272,11 @@ impl Columns {
     #[inline]
     #[must_use]
     pub fn split_front(&mut self, n: usize) -> Self {
+        if self.0.is_none() { Columns::default() } else { self.split_table(n) }
+    }
+
+    #[cold]
+    fn split_table(&mut self, n: usize) -> Self {
         let Some(table) = &mut self.0 else { return Columns::default() };
         Columns(Some(Box::new(Table {
             duty: table.duty.split_front(n),
@@ -334,6 +344,7 @@ pub struct Duties {
 }
 
 impl Duties {
+    #[inline]
     pub(crate) fn new(shared: Duty, columns: Columns, n: usize) -> Self {
         Duties { shared, columns, n }
     }
@@ -351,11 +362,16 @@ impl Duties {
     }
 
     /// Adds those of other events.
+    #[inline]
     pub fn append(&mut self, more: Duties) {
         if self.n == 0 {
             *self = more;
-            return;
+        } else {
+            self.append_to_some(more);
         }
+    }
+
+    fn append_to_some(&mut self, more: Duties) {
         let (mut columns, n) = (more.columns, more.n);
         join(&mut self.shared, &mut self.columns, self.n, more.shared, &mut columns, n);
         self.columns.append(self.n, columns, n);
@@ -363,21 +379,24 @@ impl Duties {
     }
 
     /// The events have ended.
+    #[inline]
     pub fn settle(&self, fate: Fate) {
         self.columns.for_duties(&self.shared, self.n, |duty, n| duty.settle(n, fate));
     }
 
     /// What is owed for each, if that differs from event to event.
+    #[inline]
     #[must_use]
     pub fn each(&self) -> Option<&Column<Duty>> {
         self.columns.duties()
     }
 
     /// As [`each`](Self::each), of those events alone that are `present`.
+    #[inline]
     #[must_use]
     pub fn each_present(&self, present: impl IntoIterator<Item = bool>) -> Option<Column<Duty>> {
-        let mut kept = Column::default();
         let each = self.each()?.runs().flat_map(|(duty, n)| std::iter::repeat_n(duty, n));
+        let mut kept = Column::default();
         for (duty, _) in each.zip(present).filter(|(_, present)| *present) {
             kept.extend(duty.clone(), 1);
         }

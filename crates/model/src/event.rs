@@ -43,6 +43,7 @@ impl Time {
     }
 
     /// Returns the time from `earlier` until this moment, or zero if `earlier` is later.
+    #[inline]
     #[must_use]
     pub const fn duration_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -73,6 +74,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    #[inline]
     pub(crate) fn set_duty(&self, duty: &Duty) {
         self.deadline.set(duty.deadline);
         let mut ack = self.ack.borrow_mut();

@@ -217,6 +217,7 @@ impl<T> Out<T> {
 
     /// Before a visit: `limit` events may be sent before the visit stops taking input, `room`
     /// before `try_send` refuses, `emit_max` by one event before it fails.
+    #[inline]
     pub fn allow(&mut self, limit: usize, room: usize, emit_max: usize) {
         self.limit = limit;
         self.room = room;
@@ -231,6 +232,7 @@ impl<T> Out<T> {
     }
 
     /// How many events may be sent before the visit stops.
+    #[inline]
     #[must_use]
     pub fn allowance(&self) -> usize {
         self.limit
@@ -300,6 +302,13 @@ impl<T> Out<T> {
     /// that some were sent for, to be dropped when the events have been handed on.
     #[inline]
     pub fn take_duties(&mut self, shared: &Duty) -> (Columns, Vec<(usize, Obligation)>) {
+        if self.duties.is_empty() && self.held.is_empty() {
+            return (Columns::default(), Vec::new());
+        }
+        self.take_each_duty(shared)
+    }
+
+    fn take_each_duty(&mut self, shared: &Duty) -> (Columns, Vec<(usize, Obligation)>) {
         // Where nobody waits for anything, it does not matter what was sent for whom.
         let nothing = || shared.ack.is_none() && self.held.iter().all(|(_, held)| !held.is_owed());
         let as_shared = self.duties.iter().all(|(_, duty)| duty == shared);
@@ -332,6 +341,14 @@ impl<T> Out<T> {
     /// Takes everything: the filled chunks, and the one being filled.
     #[must_use]
     pub fn take(&mut self) -> (Vec<Slots<T>>, Slots<T>) {
+        let (filled, filling) = self.lend();
+        (std::mem::take(filled), std::mem::take(filling))
+    }
+
+    /// As [`take`](Self::take), for one that takes the events and leaves their storage empty.
+    #[inline]
+    #[must_use]
+    pub fn lend(&mut self) -> (&mut Vec<Slots<T>>, &mut Slots<T>) {
         self.runs.clear();
         self.duties.clear();
         self.held.clear();
@@ -342,10 +359,11 @@ impl<T> Out<T> {
         }
         self.filled_len = 0;
         self.mark = 0;
-        (std::mem::take(&mut self.filled), std::mem::take(&mut self.filling))
+        (&mut self.filled, &mut self.filling)
     }
 
     /// Sends a chunk that is already made.
+    #[inline]
     pub fn give(&mut self, slots: Slots<T>) {
         if slots.is_empty() {
             return;
@@ -356,15 +374,6 @@ impl<T> Out<T> {
             // The chunk being filled may be short: chunks need not be full, only in order.
             self.filled_len += self.filling.len();
             self.filled.push(std::mem::replace(&mut self.filling, slots));
-        }
-    }
-
-    /// Empty storage to fill next.
-    pub fn refill(&mut self, filled: Vec<Slots<T>>, storage: Slots<T>) {
-        if self.is_empty() {
-            debug_assert!(filled.is_empty() && storage.is_empty(), "storage that holds events");
-            self.filled = filled;
-            self.filling = storage;
         }
     }
 
@@ -637,7 +646,7 @@ mod tests {
     fn storage_of_any_size_can_be_filled_further() {
         for capacity in 0..=300 {
             let mut out = Out::<u64>::default();
-            out.refill(Vec::new(), Vec::with_capacity(capacity));
+            *out.lend().1 = Vec::with_capacity(capacity);
             (0..1_000).for_each(|n| out.send(n));
             assert!(out.drain().eq(0..1_000));
         }

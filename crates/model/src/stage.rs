@@ -166,6 +166,7 @@ impl Cx {
     }
 
     /// Returns the number of the attempt at this event, from 1.
+    #[inline]
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt.get()
@@ -240,11 +241,13 @@ impl Cx {
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn set_attempt(&self, attempt: u32) {
         self.attempt.set(attempt);
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn set_origin(&self, ingress: Time, tier: u8) {
         self.origin.ingress.set(ingress);
         self.origin.tier.set(tier);
@@ -252,6 +255,7 @@ impl Cx {
 
     /// What is owed for the event, or the group of events, that is handled next.
     #[doc(hidden)]
+    #[inline]
     pub fn set_duty(&self, duty: &Duty) {
         self.origin.set_duty(duty);
     }

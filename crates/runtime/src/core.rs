@@ -259,6 +259,7 @@ impl Core {
     }
 
     /// A visit to a stage usually takes so long.
+    #[inline]
     pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
         let slow = visit > LONG;
         if self.is_slow(stage) != slow {
@@ -290,7 +291,7 @@ impl Core {
     pub(crate) fn set_priority(&self, stage: u32, priority: i32) {
         if self.priorities.set(stage, priority) {
             for (node, id) in self.nodes().iter().zip(0u32..) {
-                self.priorities.set_waiting(id, node.waiting_stages());
+                node.with_waiting(&mut |waiting| self.priorities.set_waiting(id, waiting));
             }
             // What stands in the queues of workers comes to where priorities count.
             for handle in self.worker_groups.iter().flat_map(|group| group.members().to_vec()) {
@@ -301,6 +302,7 @@ impl Core {
     }
 
     /// Those who wait for room in the queue of a stage have changed.
+    #[cold]
     pub(crate) fn waiting_changed(&self, stage: u32, waiting: impl FnOnce() -> Vec<u32>) {
         if self.priorities.are_used() {
             self.priorities.set_waiting(stage, waiting());
@@ -337,7 +339,15 @@ impl Core {
 
     /// A token's visit is to be made by a worker of `workers`. Returns in which pool, if there are several;
     /// nothing if it is not to be made now, and the token is where it will be found.
+    #[inline]
     pub(crate) fn enter_pool(&self, workers: &WorkerGroup, token: Token) -> Option<Option<&Pool>> {
+        if workers.is_pooled() || self.workers_of(token.stage) != workers.cluster {
+            return self.enter_pool_or_move(workers, token);
+        }
+        Some(None)
+    }
+
+    fn enter_pool_or_move(&self, workers: &WorkerGroup, token: Token) -> Option<Option<&Pool>> {
         while workers.is_pooled() {
             let pool = &self.pools[self.pool_of(token.stage)];
             if pool.cluster != workers.cluster {
@@ -376,7 +386,15 @@ impl Core {
     }
 
     /// Ends what is over and breaks what is stuck, until only tokens and callers are left.
+    #[inline]
     pub(crate) fn resolve(&self, effects: &mut Effects) {
+        if !effects.over.is_empty() || !effects.stuck.is_empty() {
+            self.resolve_some(effects);
+        }
+    }
+
+    #[cold]
+    fn resolve_some(&self, effects: &mut Effects) {
         loop {
             if let Some(stage) = effects.over.pop() {
                 match self.wiring.cycle(stage) {

@@ -51,9 +51,10 @@ pub(crate) trait Node: Send + Sync {
     }
     /// Its numbers.
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot;
-    /// Those whose instances wait for room in its queue.
-    fn waiting_stages(&self) -> Vec<u32> {
-        Vec::new()
+    /// Calls `tell` with those whose instances wait for room in its queue: under its lock, so that later
+    /// changes are told later.
+    fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {
+        tell(Vec::new());
     }
     fn set_capacity(&self, _: &Core, _: usize, _: &mut Effects) {}
     /// The least capacity it can have.

@@ -57,12 +57,12 @@ impl<T: Send + 'static> Link<T> {
             let _ = user::call(|| out.for_each(|event| tap(event)));
         }
         let (columns, held) = out.take_duties(&send.meta.duty);
-        let (mut filled, mut last) = out.take();
+        let (filled, last) = out.lend();
         let mut waits = false;
         match self.wires.as_slice() {
             [] => {
                 send.sent.unrouted += filled.iter().map(Vec::len).sum::<usize>() + last.len();
-                for slots in filled.iter_mut().chain([&mut last]) {
+                for slots in filled.iter_mut().chain([&mut *last]) {
                     send.visit.effects.discard_events(slots);
                 }
                 filled.clear();
@@ -71,21 +71,20 @@ impl<T: Send + 'static> Link<T> {
                 let End { outlet, rule } = ends[0];
                 let outlet = &mut outlets[outlet];
                 outlet.rule = rule;
-                outlet.swap(&mut filled, &mut last);
-                waits = outlet.deliver_with(columns, send);
-                outlet.swap(&mut filled, &mut last);
+                waits = outlet.deliver_from(filled, last, columns, send);
             }
             _ => {
-                let events = filled.drain(..).chain([std::mem::take(&mut last)]);
+                let events = filled.drain(..).chain([std::mem::take(last)]);
                 self.address(outlets, events.flatten().flatten(), &columns, send);
                 waits = deliver_all(outlets, send);
             }
         }
-        held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-        if send.fills && last.capacity() == 0 {
-            last = send.visit.cache.take();
+        if !held.is_empty() {
+            held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
         }
-        out.refill(filled, last);
+        if send.fills && last.capacity() == 0 {
+            *last = send.visit.cache.take();
+        }
         waits
     }
 

@@ -46,6 +46,7 @@ impl Place {
     }
 
     /// The stage it belongs to; none for a caller outside.
+    #[inline]
     pub(crate) fn stage(&self) -> Option<u32> {
         self.token.map(|token| token.stage)
     }
@@ -193,6 +194,7 @@ impl Line {
         self.waiters.len()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }

@@ -147,13 +147,6 @@ impl<T: Send + 'static> Outlet<T> {
         self.last.pop().flatten()
     }
 
-    /// Exchanges what is staged, and its storage, for the given.
-    #[inline]
-    pub(crate) fn swap(&mut self, filled: &mut Vec<Slots<T>>, last: &mut Slots<T>) {
-        std::mem::swap(&mut self.filled, filled);
-        std::mem::swap(&mut self.last, last);
-    }
-
     fn staged(&self) -> usize {
         self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
@@ -161,20 +154,31 @@ impl<T: Send + 'static> Outlet<T> {
     /// Hands over what is staged. Returns whether the sender now stands in line here.
     pub(crate) fn deliver(&mut self, send: &mut Sending<'_>) -> bool {
         let columns = Columns::of_duties(std::mem::take(&mut self.duties));
-        self.deliver_with(columns, send)
+        let (mut filled, mut last) =
+            (std::mem::take(&mut self.filled), std::mem::take(&mut self.last));
+        let stands = self.deliver_from(&mut filled, &mut last, columns, send);
+        (self.filled, self.last) = (filled, last);
+        stands
     }
 
-    /// As [`deliver`](Self::deliver), with what each event carries of its own.
-    pub(crate) fn deliver_with(&mut self, columns: Columns, send: &mut Sending<'_>) -> bool {
-        let staged = self.staged();
+    /// As [`deliver`](Self::deliver), of the events of these chunks, with what each carries of its own.
+    #[inline]
+    pub(crate) fn deliver_from(
+        &mut self,
+        filled: &mut Vec<Slots<T>>,
+        last: &mut Slots<T>,
+        columns: Columns,
+        send: &mut Sending<'_>,
+    ) -> bool {
+        let staged = filled.iter().map(Vec::len).sum::<usize>() + last.len();
         if staged == 0 {
             return false;
         }
         let parcel = Parcel {
             meta: send.meta,
             columns,
-            filled: &mut self.filled,
-            last: &mut self.last,
+            filled,
+            last,
             short: send.fills && send.visit.cache.is_empty::<T>(),
             reserved: self.reserved.take(),
             outbox: &mut self.outbox,
@@ -184,7 +188,7 @@ impl<T: Send + 'static> Outlet<T> {
         };
         let standing = self.inlet.offer(send.core, parcel, send.visit);
         self.sent.fetch_add(staged as u64, Relaxed);
-        debug_assert!(self.filled.is_empty() && self.last.is_empty(), "a parcel was not emptied");
+        debug_assert!(filled.is_empty() && last.is_empty(), "a parcel was not emptied");
         if standing.is_some() {
             self.standing = standing;
         }

@@ -34,29 +34,34 @@ pub(crate) struct Parcel<'a, T> {
 }
 
 impl<T: Send + 'static> Parcel<'_, T> {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
     }
 
     /// Its events belong to those who wait for them.
+    #[inline]
     pub(crate) fn join(&self) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
     }
 
     /// Moves the first `max` events out with `enter`, chunk by chunk.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         mut max: usize,
         mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>,
     ) {
-        let mut whole = 0;
-        while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
-            max -= chunk.len();
-            whole += 1;
-        }
-        for chunk in self.filled.drain(..whole) {
-            let columns = self.columns.split_front(chunk.len());
-            let _ = enter(chunk, columns);
+        if !self.filled.is_empty() {
+            let mut whole = 0;
+            while let Some(chunk) = self.filled.get(whole).filter(|chunk| chunk.len() <= max) {
+                max -= chunk.len();
+                whole += 1;
+            }
+            for chunk in self.filled.drain(..whole) {
+                let columns = self.columns.split_front(chunk.len());
+                let _ = enter(chunk, columns);
+            }
         }
         if max == 0 {
             return;

@@ -111,9 +111,8 @@ impl Progress {
     }
 }
 
-/// A visit that has run.
-pub(super) struct Ran<T> {
-    pub(super) batch: Batch<T>,
+/// What a visit that has run found out.
+pub(super) struct Ran {
     /// What is owed for what it sent, unless its ports say that of each event; and, where its events were
     /// handled as one group, on behalf of them all.
     pub(super) duty: Duty,
@@ -411,8 +410,8 @@ impl<H: Handler> Stage<H> {
         instance.kept.drain(..).for_each(user::discard);
         let (done, at) = (progress.done(), progress.at);
         batch.tally.handled += done - (batch.tally.failed - failed_before);
-        let ran = Ran { batch, duty, together, done, at, retry_after };
-        self.conclude(core, instance, ran, visit);
+        let ran = Ran { duty, together, done, at, retry_after };
+        self.conclude(core, instance, &mut batch, ran, visit);
     }
 
     /// Before the handler runs: what its events are, how much they may send, how long it may take.

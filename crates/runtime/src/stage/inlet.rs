@@ -107,7 +107,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         }
         let mut standing = None;
         if !outbox.is_empty() {
-            standing = Some(self.stand_in_line(core, state, place, outbox.len()));
+            standing = Some(state.permits.stand(place, outbox.len()));
         }
         self.changed(core, state, &mut visit.effects);
         standing
@@ -318,7 +318,7 @@ impl<H: Handler> Stage<H> {
                 state.outboxed += rest;
                 if !parcel.waits_elsewhere {
                     let want = parcel.outbox.len();
-                    standing = Some(self.stand_in_line(core, state, parcel.place, want));
+                    standing = Some(state.permits.stand(parcel.place, want));
                 }
             }
         }
@@ -355,19 +355,6 @@ impl<H: Handler> Stage<H> {
             chunk.settle(fate);
             effects.discard_events(&mut chunk.into_events());
         }
-    }
-
-    /// Puts a sender in line, lending the stage its priority.
-    fn stand_in_line(
-        &self,
-        core: &Core,
-        state: &mut State<H>,
-        place: &Arc<Place>,
-        want: usize,
-    ) -> Standing {
-        let standing = state.permits.stand(place, want);
-        core.waiting_changed(self.id, || state.permits.waiting_stages());
-        standing
     }
 }
 

@@ -72,6 +72,12 @@ impl<H: Handler> Instances<H> {
         self.claims
     }
 
+    /// Whether an idle instance is not ready yet.
+    #[inline]
+    pub(super) fn has_unclaimed(&self) -> bool {
+        self.idle.len() > self.claims
+    }
+
     /// Good tokens there should be and are not yet, if so many visits could be made.
     pub(super) fn claims_missing(&self, visits: usize) -> usize {
         visits.min(self.idle.len()).saturating_sub(self.claims)
@@ -118,9 +124,14 @@ impl<H: Handler> Instances<H> {
         self.parked.remove(&index)
     }
 
+    #[inline]
+    pub(super) fn are_more_than_wanted(&self) -> bool {
+        self.count > self.wanted
+    }
+
     /// Takes out an idle instance if there are more than wanted; it is to finish.
     pub(super) fn retire_one(&mut self) -> Option<Box<Instance<H>>> {
-        if self.count <= self.wanted {
+        if !self.are_more_than_wanted() {
             return None;
         }
         let instance = self.idle.pop()?;

@@ -162,6 +162,7 @@ struct RoomHint {
 }
 
 impl RoomHint {
+    #[inline]
     fn publish(&self, free: usize) {
         // Read by every sender at each of its visits, and mostly the same.
         if self.free.load(Relaxed) != free {
@@ -174,6 +175,7 @@ impl RoomHint {
         self.when_full.store(at.unwrap_or(0), Relaxed);
     }
 
+    #[inline]
     fn when_full(&self) -> WhenFull {
         WhenFull::ALL[self.when_full.load(Relaxed)].0
     }
@@ -233,10 +235,14 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Makes the tokens that are due: see [`instances`].
+    #[inline]
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
-        if state.phase != Phase::Open {
-            return;
+        if state.phase == Phase::Open && state.instances.has_unclaimed() {
+            self.claim_idle(state, effects);
         }
+    }
+
+    fn claim_idle(&self, state: &mut State<H>, effects: &mut Effects) {
         let visits = match self.group.get() {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
@@ -257,7 +263,7 @@ impl<H: Handler> Stage<H> {
         }
         state.instances.add_claims(missing);
         // Single events are taken in the exact order of their coming, wherever they are.
-        let oldest = state.queue.oldest().filter(|_| self.rules.batch > 1);
+        let oldest = if self.rules.batch > 1 { state.queue.oldest() } else { None };
         let home = oldest.map_or(0, |oldest| oldest.meta.home);
         for _ in 0..missing {
             if let Some(cycle) = &state.cycle {
@@ -284,20 +290,25 @@ impl<H: Handler> Stage<H> {
     /// whether the stage has seen its last event.
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
-        if state.permits.has_waiters()
-            && let Some(cycle) = state.cycle.as_ref().filter(|cycle| cycle.is_stuck())
+        if let Some(cycle) = &state.cycle
+            && state.permits.has_waiters()
+            && cycle.is_stuck()
         {
             effects.stuck.push(cycle.clone()); // what came from outside took the room
         }
     }
 
     /// As [`changed`](Self::changed), by whoever breaks a cycle that is stuck.
+    #[inline(always)] // each visit comes here three times
     fn refresh(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        state.permits.pass_on(state.queue.len(), effects);
-        core.waiting_changed(self.id, || state.permits.waiting_stages());
+        let queued = state.queue.len();
+        state.permits.pass_on(queued, effects);
+        if state.permits.take_line_changed() {
+            core.waiting_changed(self.id, || state.permits.waiting_stages());
+        }
         self.note_group(core, state);
         self.claim(state, effects);
-        self.room.publish(state.permits.hint(state.queue.len()));
+        self.room.publish(state.permits.hint(queued));
         if state.is_over() {
             effects.over.push(self.id);
         }

@@ -243,8 +243,8 @@ impl<H: Handler> Node for Stage<H> {
         }
     }
 
-    fn waiting_stages(&self) -> Vec<u32> {
-        self.state.lock().permits.waiting_stages()
+    fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {
+        tell(self.state.lock().permits.waiting_stages());
     }
 
     fn set_capacity(&self, core: &Core, capacity: usize, effects: &mut Effects) {

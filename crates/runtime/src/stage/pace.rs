@@ -32,6 +32,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// A visit spent so much time on so many events.
+    #[inline]
     pub(super) fn note(&mut self, taken: Duration, events: usize) {
         let taken = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns += taken;
@@ -42,17 +43,20 @@ impl Pace {
     }
 
     /// Time spent in visits since this was last asked.
+    #[inline]
     pub(super) fn take_busy_ns(&mut self) -> u64 {
         std::mem::take(&mut self.busy_ns)
     }
 
     /// The mean, the latest counting most; 0 before the first visit.
+    #[inline]
     pub(super) fn mean_ns(&self) -> u64 {
         self.mean_ns
     }
 
     /// The median of the last visits. A visit in which the machine ran something else for some
     /// milliseconds moves the mean a thousandfold, and says nothing about the next.
+    #[inline]
     pub(super) fn usual_ns(&self) -> u64 {
         let mut sorted = self.lately;
         sorted.sort_unstable();
@@ -77,6 +81,7 @@ impl StagePace {
     }
 
     /// Learns from a visit of an instance; visits take `batch` events at most.
+    #[inline]
     pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
         self.busy_ns += pace.take_busy_ns();
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
@@ -89,11 +94,13 @@ impl StagePace {
     /// Events per visit; of a stage whose events others could have (`shared`), one where that costs
     /// little against the handler, or its pace is not known: a handler that does not return then holds
     /// nothing back but its own event.
+    #[inline]
     pub(super) fn stride(&self, shared: bool) -> usize {
         let alone = self.usual_ns == 0 || self.usual_ns >= ALONE_NS;
         if shared && alone { 1 } else { self.stride }
     }
 
+    #[inline]
     pub(super) fn usual(&self) -> Duration {
         Duration::from_nanos(self.usual_ns)
     }
@@ -121,6 +128,7 @@ pub(super) struct QuantumCheck {
 }
 
 impl QuantumCheck {
+    #[inline]
     pub(super) fn new(start: Time, pace: &Pace) -> Self {
         let early = pace.mean_ns() > CHECK_EARLY_NS || pace.mean_ns() == 0;
         let next = if early { 1 } else { CHECK_LATE };

@@ -126,6 +126,8 @@ pub(super) struct Permits {
     /// Those who wait and belong to the cycle of this queue, and the others.
     inside: Line,
     outside: Line,
+    /// Somebody has joined a line or left it since this was last asked.
+    line_changed: bool,
     cycle: Option<Arc<Cycle>>,
 }
 
@@ -162,10 +164,12 @@ impl Permits {
             grouped,
             inside: Line::default(),
             outside: Line::default(),
+            line_changed: false,
             cycle,
         }
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -188,6 +192,7 @@ impl Permits {
     }
 
     /// Whether a sender belongs to the same cycle as this queue.
+    #[inline]
     pub(super) fn is_inside(&self, place: &Place) -> bool {
         match (&self.cycle, place.stage()) {
             (Some(cycle), Some(stage)) => cycle.stages.binary_search(&stage).is_ok(),
@@ -196,18 +201,21 @@ impl Permits {
     }
 
     /// Places free for a sender: one fewer for one that enters a cycle, so that a bubble remains.
+    #[inline]
     fn free(&self, queued: usize, inside: bool) -> usize {
         let bubble = usize::from(self.cycle.is_some() && !inside && self.capacity > 1);
         self.capacity.saturating_sub(queued + self.reserved + bubble)
     }
 
     /// Free to those who do not wait: nothing, while others do.
+    #[inline]
     fn free_now(&self, queued: usize, inside: bool) -> usize {
         let line = if inside { &self.inside } else { &self.outside };
         if line.is_empty() { self.free(queued, inside) } else { 0 }
     }
 
     /// What a sender that asks for no lock is told of the room there is.
+    #[inline]
     pub(super) fn hint(&self, queued: usize) -> usize {
         if self.disabled { usize::MAX } else { self.free_now(queued, false) }
     }
@@ -223,6 +231,7 @@ impl Permits {
     }
 
     /// Decides about `n` events, by the rule of the way they came, or of the queue.
+    #[inline]
     pub(super) fn admit(
         &self,
         queued: usize,
@@ -264,6 +273,7 @@ impl Permits {
     }
 
     /// Gives reserved or granted places back.
+    #[inline]
     pub(super) fn release(&mut self, places: usize) {
         self.reserved -= places;
     }
@@ -286,12 +296,14 @@ impl Permits {
         if inside && let Some(cycle) = &self.cycle {
             cycle.wait_inside(1);
         }
+        self.line_changed = true;
         let line = if inside { &mut self.inside } else { &mut self.outside };
         Standing { inside, number: line.join(place.clone(), want) }
     }
 
     /// Takes a sender out of the line; if it was granted room, that is free again.
     pub(super) fn leave(&mut self, place: &Place, standing: Standing) {
+        self.line_changed = true;
         let line = if standing.inside { &mut self.inside } else { &mut self.outside };
         if !line.leave(standing.number) {
             self.reserved -= place.take();
@@ -305,7 +317,14 @@ impl Permits {
     /// Grants free places to those who wait. Those outside a cycle are granted some only when a
     /// quarter of the queue is free, or all of it: to wake a sender for each place costs more than
     /// the events. What becomes free until then is kept for them.
+    #[inline]
     pub(super) fn pass_on(&mut self, queued: usize, effects: &mut Effects) {
+        if self.saved > 0 || self.has_waiters() {
+            self.pass_on_to_line(queued, effects);
+        }
+    }
+
+    fn pass_on_to_line(&mut self, queued: usize, effects: &mut Effects) {
         if self.disabled {
             self.call_in(effects);
             return;
@@ -364,7 +383,9 @@ impl Permits {
         }
     }
 
+    /// Grants room to one that has been taken out of the line.
     fn grant(&mut self, waiter: &Waiter, room: usize, effects: &mut Effects) {
+        self.line_changed = true;
         self.reserved += room;
         waiter.place.grant_by(room, effects);
     }
@@ -379,12 +400,19 @@ impl Permits {
         waiting.map(|waiter| waiter.place).filter(|place| place.token().is_none()).collect()
     }
 
+    #[inline]
     pub(super) fn has_waiters(&self) -> bool {
         !self.inside.is_empty() || !self.outside.is_empty()
     }
 
     pub(super) fn has_waiters_inside(&self) -> bool {
         !self.inside.is_empty()
+    }
+
+    /// Whether somebody has joined a line or left it since this was last asked.
+    #[inline]
+    pub(super) fn take_line_changed(&mut self) -> bool {
+        std::mem::take(&mut self.line_changed)
     }
 
     /// The stages that those who wait belong to, each as often as it waits.

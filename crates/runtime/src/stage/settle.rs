@@ -36,30 +36,33 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        ran: Ran<H::Item>,
+        batch: &mut Batch<H::Item>,
+        ran: Ran,
         visit: &mut Visit,
     ) {
-        let Ran { mut batch, done, at, retry_after, duty, together } = ran;
+        let Ran { done, at, retry_after, duty, together } = ran;
         visit.done = done;
         let end = core.clock.now();
         visit.end = Some(end);
         instance.pace.note(end.duration_since(visit.start), done);
-        let meta = Meta { home: visit.home, enqueued: end, duty, ..batch.chunk.meta.clone() };
-        let enqueued = batch.chunk.meta.enqueued;
+        let Meta { ingress, enqueued, tier, .. } = batch.chunk.meta;
+        let meta = Meta { ingress, enqueued: end, duty, tier, home: visit.home };
         let rest = batch.tray.take().and_then(|tray| {
             core.hide_tray(visit);
             tray.take_rest()
         });
-        instance.spend(&mut batch, at, &meta.duty);
+        instance.spend(batch, at, &meta.duty);
         let tally = batch.tally;
-        instance.pending = retry_after.map(|wait| batch.wait_to_retry::<H>(wait));
+        if let Some(wait) = retry_after {
+            instance.pending = Some(batch.wait_to_retry::<H>(wait));
+        }
         let Batch { chunk, ticket, from, spent, slots, .. } = batch;
-        let left = Left { in_hand: chunk, rest, from, slots };
+        let left = Left { in_hand: chunk, rest, from: *from, slots: *slots };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-                let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+                let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
                 self.settle(core, instance, left, settling, visit);
                 together.settle(); // what was sent carries it on
             }
@@ -71,8 +74,9 @@ impl<H: Handler> Stage<H> {
                 self.changed(core, &mut guard, &mut visit.effects);
             }
             Some(ticket) => {
+                let spent = std::mem::take(spent);
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                let leaves = self.deposit(&mut instance.ports, ticket, of);
+                let leaves = self.deposit(&mut instance.ports, *ticket, of);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.pace.learn(&mut instance.pace, self.rules.batch);
@@ -92,7 +96,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         mut instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        left: Left<'_, H::Item>,
         settling: Settling<'_>,
         visit: &mut Visit,
     ) {
@@ -113,6 +117,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Counts what a visit did.
+    #[inline]
     pub(super) fn count(
         &self,
         core: &Core,
@@ -136,6 +141,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Reports how events ended to those who want to know.
+    #[inline]
     pub(super) fn tell(
         &self,
         core: &Core,
@@ -143,37 +149,62 @@ impl<H: Handler> Stage<H> {
         service: Duration,
         visit: &mut Visit,
     ) {
-        let Settling { spent, enqueued, tally, .. } = settling;
-        spent.settle(Fate::Handled); // those that failed have been settled when they did
-        if self.gate.is_present() && tally.ended() > 0 {
-            visit.effects.hand_over(core);
-            let now = visit.end.unwrap_or_else(|| core.clock.now());
-            let response = now.duration_since(*enqueued);
-            self.gate.settled(&Done { now, n: tally.ended(), response, service });
+        settling.spent.settle(Fate::Handled); // those that failed have been settled when they did
+        if self.gate.is_present() && settling.tally.ended() > 0 {
+            self.tell_gate(core, settling, service, visit);
         }
     }
 
+    #[cold]
+    fn tell_gate(
+        &self,
+        core: &Core,
+        Settling { enqueued, tally, .. }: &Settling<'_>,
+        service: Duration,
+        visit: &mut Visit,
+    ) {
+        visit.effects.hand_over(core);
+        let now = visit.end.unwrap_or_else(|| core.clock.now());
+        let response = now.duration_since(*enqueued);
+        self.gate.settled(&Done { now, n: tally.ended(), response, service });
+    }
+
     /// What a visit did not come to is queued again, where it was taken.
-    fn put_back(&self, state: &mut State<H>, left: Left<H::Item>, visit: &mut Visit) {
+    fn put_back(&self, state: &mut State<H>, left: Left<'_, H::Item>, visit: &mut Visit) {
         let Left { in_hand, rest, from, slots } = left;
         state.flights.release(slots);
         // The last first: each goes before what is there.
-        for chunk in rest.into_iter().chain([in_hand]) {
-            let n = chunk.len();
-            if n == 0 {
-                if let Some(storage) = visit.cache.put(chunk.into_storage()) {
-                    state.queue.recycle(storage);
-                }
-                continue;
+        if let Some(mut rest) = rest {
+            self.put_chunk_back(state, &mut rest, from, visit);
+        }
+        self.put_chunk_back(state, in_hand, from, visit);
+    }
+
+    #[inline]
+    fn put_chunk_back(
+        &self,
+        state: &mut State<H>,
+        chunk: &mut Chunk<H::Item>,
+        from: Side,
+        visit: &mut Visit,
+    ) {
+        let n = chunk.len();
+        if n == 0 {
+            if chunk.has_storage()
+                && let Some(storage) = visit.cache.put(chunk.take().into_storage())
+            {
+                state.queue.recycle(storage);
             }
-            state.in_flight -= n;
-            if state.phase == Phase::Cancelled {
-                state.counts.cancelled += n as u64;
-                chunk.settle(Fate::Cancelled);
-                visit.effects.discard_events(&mut chunk.into_events());
-            } else {
-                state.queue.put_back(chunk, from);
-            }
+            return;
+        }
+        let chunk = chunk.take();
+        state.in_flight -= n;
+        if state.phase == Phase::Cancelled {
+            state.counts.cancelled += n as u64;
+            chunk.settle(Fate::Cancelled);
+            visit.effects.discard_events(&mut chunk.into_events());
+        } else {
+            state.queue.put_back(chunk, from);
         }
     }
 
@@ -183,13 +214,14 @@ impl<H: Handler> Stage<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let Some(rest) = tray.take_rest() else { return };
-        let in_hand = Chunk::new(rest.meta.clone(), Vec::new());
+        let in_hand = &mut Chunk::new(rest.meta.clone(), Vec::new());
         let left = Left { in_hand, rest: Some(rest), from: tray.from(), slots: 0 };
         self.put_back(state, left, visit);
         self.changed(core, state, &mut visit.effects);
     }
 
     /// Where an instance goes after a visit that is settled.
+    #[inline]
     pub(super) fn place(
         &self,
         core: &Core,
@@ -209,8 +241,10 @@ impl<H: Handler> Stage<H> {
             state.instances.park(instance);
         } else {
             self.free(state, instance, effects);
-            self.claim(state, effects); // what can act now is counted before what cannot any more
-            state.deactivate(effects);
+            if state.cycle.is_some() {
+                self.claim(state, effects); // what can act now is counted before what cannot any more
+                state.deactivate(effects);
+            }
         }
     }
 
@@ -234,6 +268,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// An instance has nothing to do: it is free for the next event, or goes.
+    #[inline]
     pub(super) fn free(
         &self,
         state: &mut State<H>,
@@ -247,7 +282,9 @@ impl<H: Handler> Stage<H> {
             return self.retire(state, instance, effects);
         }
         state.instances.put_idle(instance);
-        self.retire_surplus(state, effects);
+        if state.instances.are_more_than_wanted() {
+            self.retire_surplus(state, effects);
+        }
     }
 
     /// Lets idle instances go that are more than wanted.
@@ -375,6 +412,7 @@ impl<H: Handler> Stage<H> {
 impl<H: Handler> Instance<H> {
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
+    #[inline]
     fn spend(&mut self, batch: &mut Batch<H::Item>, at: usize, duty: &Duty) {
         if !H::IN_PLACE {
             return batch.spent.append(batch.chunk.spend(at));
@@ -409,8 +447,8 @@ pub(super) struct Settling<'a> {
 }
 
 /// What a visit did not come to.
-struct Left<T> {
-    in_hand: Chunk<T>,
+struct Left<'a, T> {
+    in_hand: &'a mut Chunk<T>,
     /// Of the tray.
     rest: Option<Chunk<T>>,
     /// Where it was taken.
