@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ack::{AckGroup, Fate, Obligation};
+use crate::ack::{AckGroup, Because, Fate, Obligation};
 use crate::event::Time;
 
 /// What is owed for an event: by when, and to whom.
@@ -36,6 +36,19 @@ impl Duty {
         if let Some(group) = &self.ack {
             group.join(n as u64);
         }
+    }
+
+    /// Tells whoever waits why an event of it is about to end badly.
+    pub fn because(&self, why: &Because<'_>) {
+        if let Some(group) = &self.ack {
+            group.each_waiting(|waiting| waiting.because(why));
+        }
+    }
+
+    /// Whether somebody waited for its events, and nobody does any more.
+    #[must_use]
+    pub fn is_over(&self, now: Time) -> bool {
+        self.ack.as_ref().is_some_and(|group| group.is_over(now))
     }
 
     /// `n` events of it have ended.

@@ -59,6 +59,8 @@ pub struct StageSpec {
     pub batched: Option<(usize, Duration)>,
     /// It does something to the world outside: what repeats a run must not repeat that unasked.
     pub effects: bool,
+    /// It is the input of a gateway: its events are requests, whose replies are waited for.
+    pub gateway: bool,
 }
 
 impl StageSpec {
@@ -81,6 +83,7 @@ impl StageSpec {
             retain: false,
             batched: None,
             effects: false,
+            gateway: false,
         }
     }
 }

@@ -103,6 +103,8 @@ pub struct StageSnapshot {
     pub priority: i32,
     /// Its admission controller and what that allows now, if it has one.
     pub admission: Option<AdmissionSnapshot>,
+    /// Of a gateway, and of its reply stage: what became of its requests.
+    pub gateway: Option<GatewaySnapshot>,
     /// Time spent in its handler, all instances together; of a source, in its pulls.
     pub busy: Duration,
     /// How long the events it handled had been in the program, if it is a stage that leads nowhere;
@@ -132,6 +134,7 @@ impl StageSnapshot {
             idle: 0,
             priority,
             admission: None,
+            gateway: None,
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,
@@ -169,6 +172,26 @@ pub struct AdmissionSnapshot {
     pub choice: Choice,
     /// What it allows now, in a few words for people.
     pub allows: String,
+}
+
+/// The requests of a gateway at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GatewaySnapshot {
+    /// Requests that were begun.
+    pub requests: u64,
+    /// Of these, those that have not ended.
+    pub in_flight: usize,
+    /// Those that were answered.
+    pub replied: u64,
+    /// Those that had no reply by their deadline.
+    pub expired: u64,
+    /// Those whose client went before their end.
+    pub abandoned: u64,
+    /// Requests given back: there was no room, too many were in flight, or the gateway was closed.
+    pub rejected: u64,
+    /// Replies that nobody waited for: another was first, or the request had ended.
+    pub unclaimed: u64,
 }
 
 /// One pool at one moment.

@@ -18,6 +18,7 @@
 //! | `test_runtime` | the test runtime |
 //! | `acks` | the fate of every event, reported once |
 //! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
+//! | `gateway` | requests from outside: one outcome each, and nothing left behind |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
@@ -39,6 +40,7 @@ mod stopping;
 mod test_runtime;
 mod acks;
 mod obligations;
+mod gateway;
 mod found;
 mod attacks;
 mod attacks_push;

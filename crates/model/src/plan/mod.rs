@@ -118,6 +118,9 @@ part! {
         /// Of a source or an input: within which time of entering the program what it sends, and
         /// all it leads to, should be done; without end by default.
         deadline: Duration,
+        /// Of a gateway: how many requests may wait for their replies at once; 10,000 by default. Others are
+        /// given back.
+        in_flight: usize,
     }
     chosen {
         /// Who is let into the queue; everybody for whom there is room by default.
