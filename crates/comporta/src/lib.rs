@@ -24,6 +24,7 @@
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
 //! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
+//! | answer requests from outside | [`App::gateway`], [`Client`], [`Refusal`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | control overload | [Admission](#admission), [`policy::admission`] |
@@ -419,9 +420,10 @@ pub use comporta_model::window as windows;
 #[cfg(feature = "json")]
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
-    AdmissionSnapshot, App, Control, ControlError, Counts, Decision, Ended, FailedEvent, Failure,
-    Latency, PolicyWarning, PoolSnapshot, Reason, Running, SendError, Sender, Shed, Snapshot,
-    StageFailures, StageOf, StageRef, StageSnapshot, StartError, Summary, sources, testing,
+    AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended, FailedEvent,
+    Failure, Gateway, GatewaySnapshot, Latency, PolicyWarning, PoolSnapshot, Reason, Refusal,
+    Running, SendError, Sender, Shed, Snapshot, StageFailures, StageOf, StageRef, StageSnapshot,
+    StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;
@@ -454,6 +456,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-policy.md")]
 struct WritingAPolicy;
+
+/// The code blocks of `docs/waiting.md`, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/waiting.md")]
+struct WaitingWithoutThreads;
 
 /// The code blocks of `docs/event-scheduler.md`, likewise.
 #[cfg(all(doctest, feature = "scheduler"))]

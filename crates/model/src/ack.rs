@@ -2,6 +2,7 @@
 //! counts the unsettled events of one pull of a source; an `Obligation` is one of them, held by a program.
 //! Invariant of a group: its count reaches zero once, after the last event it covers settled.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -10,6 +11,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use shuttle::sync::atomic::AtomicU64; // its interleavings are explored with the runtime's
 #[cfg(not(shuttle))]
 use std::sync::atomic::AtomicU64;
+
+use crate::event::Time;
 
 /// How the events of a group ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,34 @@ pub enum Fate {
     Cancelled,
 }
 
+/// Why an event failed or was shed, for whoever waits for it.
+#[derive(Clone, Copy)]
+pub enum Because<'a> {
+    /// Its handler failed for good.
+    Failed {
+        /// The stage.
+        stage: &'a str,
+        /// What the handler returned, or panicked with.
+        reason: &'a dyn fmt::Display,
+    },
+    /// It was shed.
+    Shed {
+        /// The stage.
+        stage: &'a str,
+        /// The word for the reason.
+        reason: &'static str,
+    },
+}
+
+impl fmt::Debug for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Because::Failed { stage, reason } => write!(f, "failed in `{stage}`: {reason}"),
+            Because::Shed { stage, reason } => write!(f, "shed by `{stage}`: {reason}"),
+        }
+    }
+}
+
 /// The owner of a group, which is notified when it has settled.
 pub trait Awaits: Send + Sync {
     /// Called once, when everything that the group led to has ended; possibly under locks of the runtime.
@@ -61,6 +92,20 @@ pub trait Awaits: Send + Sync {
     /// Returns `true` if the program was stopped: obligations dropped from then on count as cancelled.
     fn is_stopped(&self) -> bool {
         false
+    }
+
+    /// An event of the group failed, or was shed, for this reason. Called before the event settles, under
+    /// locks of the runtime perhaps.
+    fn because(&self, _: &Because<'_>) {}
+
+    /// Whether nobody waits any more at this time: then the events of the group are shed where they are taken.
+    fn is_over(&self, _now: Time) -> bool {
+        false
+    }
+
+    /// What it is, for a stage that has something to say to it.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 }
 
@@ -142,6 +187,29 @@ impl AckGroup {
                     group.settle(1, Fate::Handled);
                 }
             }
+        }
+    }
+
+    /// Shows everybody who waits.
+    pub fn each_waiting(&self, mut see: impl FnMut(&dyn Awaits)) {
+        match &self.waiting {
+            Waiting::One(waiting) => see(&**waiting),
+            Waiting::All(groups) => {
+                for group in groups {
+                    if let Waiting::One(waiting) = &group.waiting {
+                        see(&**waiting);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nobody waits any more at this time.
+    #[must_use]
+    pub fn is_over(&self, now: Time) -> bool {
+        match &self.waiting {
+            Waiting::One(waiting) => waiting.is_over(now),
+            Waiting::All(groups) => groups.iter().all(|group| group.is_over(now)),
         }
     }
 
@@ -384,6 +452,27 @@ mod tests {
         assert!(told.lock().unwrap().is_empty());
         made.into_iter().for_each(Obligation::settle);
         assert_eq!(told.lock().unwrap().iter().map(|told| told.failed).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn what_is_made_of_several_is_over_when_nobody_waits_for_any_of_them() {
+        struct Until(Time);
+        impl Awaits for Until {
+            fn settled(&self, _: Settled) {}
+            fn is_over(&self, now: Time) -> bool {
+                now >= self.0
+            }
+        }
+        let groups = [3, 5].map(|at| AckGroup::open(at, Until(Time::from_nanos(at))));
+        let owed = groups.iter().map(|group| Obligation::of(Some(group)));
+        let both = Obligation::all(owed);
+        let joined = both.group().unwrap();
+        let over = [2, 3, 5].map(|now| joined.is_over(Time::from_nanos(now)));
+        assert_eq!(over, [false, false, true]);
+        let mut waiting = 0;
+        joined.each_waiting(|_| waiting += 1);
+        assert_eq!(waiting, 2);
+        both.settle();
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! Each slot is an `Option`, so that a handler is lent the event in place and may take it.
 //! Invariants: slots before `head` are spent; those from `head` on hold events, and a row of each column
 //! each. Where a column tells what is owed for each event, what `meta` tells of it does not hold.
+//! Long because of its tests.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
 use std::ops::Range;
 
-use crate::ack::Fate;
-use crate::column::{Columns, Duties, Duty, join};
+use crate::ack::{Because, Fate};
+use crate::column::{Columns, Cursor, Duties, Duty, join};
 use crate::event::Meta;
 
 /// The storage of a chunk, used again and again.
@@ -71,6 +72,52 @@ impl<T> Chunk<T> {
     /// All of its events have ended.
     pub fn settle(&self, fate: Fate) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
+    }
+
+    /// Whether somebody waits for any of its events.
+    #[inline]
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.meta.duty.ack.is_some() || self.columns.duties().is_some()
+    }
+
+    /// Tells whoever waits why all of its events are about to end badly.
+    pub fn because(&self, why: &Because<'_>) {
+        self.columns.for_duties(&self.meta.duty, self.len(), |duty, _| duty.because(why));
+    }
+
+    /// As [`because`](Self::because), of these events.
+    pub fn because_of(&self, events: Range<usize>, why: &Because<'_>) {
+        let Some(duties) = self.columns.duties() else { return self.meta.duty.because(why) };
+        let (mut at, mut cursor) = (events.start, Cursor::default());
+        while at < events.end
+            && let Some((duty, end)) = duties.at(at, &mut cursor)
+        {
+            duty.because(why);
+            at = end;
+        }
+    }
+
+    /// Takes out the events of whose duty `gone` is true; none if it is of none.
+    pub fn remove_where(&mut self, mut gone: impl FnMut(&Duty) -> bool) -> Option<Chunk<T>> {
+        let Some(duties) = self.columns.duties() else {
+            let rest = Chunk::new(self.meta.clone(), Slots::new());
+            return gone(&self.meta.duty).then(|| std::mem::replace(self, rest));
+        };
+        let runs: Vec<_> = duties.runs().map(|(duty, n)| (gone(duty), n)).collect();
+        if runs.iter().all(|(gone, _)| !gone) {
+            return None;
+        }
+        let empty =
+            || Chunk::new(Meta { duty: Duty::default(), ..self.meta.clone() }, Slots::new());
+        let (mut removed, mut kept) = (empty(), empty());
+        for (gone, n) in runs {
+            let (meta, columns, mut slots) = self.split_front(n, Slots::new()).into_parts();
+            let into = if gone { &mut removed } else { &mut kept };
+            into.append(&meta, columns, &mut slots);
+        }
+        *self = kept;
+        Some(removed)
     }
 
     /// These events have ended, before the others.
@@ -496,5 +543,27 @@ mod tests {
         let chunk = queue.pop(9).unwrap();
         assert!(chunk.columns().is_none());
         assert_eq!((chunk.len(), deadlines(&chunk)), (2, vec![5, 5]));
+    }
+
+    #[test]
+    fn events_are_taken_out_by_what_is_owed_for_them_and_the_rest_keep_their_rows() {
+        use crate::column::Column;
+        let duty = |ns| Duty { deadline: Some(Time::from_nanos(ns)), ack: None };
+        let mut duties = Column::default();
+        for (ns, n) in [(1, 2), (2, 1), (1, 1), (3, 2)] {
+            duties.extend(duty(ns), n);
+        }
+        let slots = (0..6).map(Some).collect();
+        let mut chunk = Chunk::with_columns(Meta::default(), Columns::of_duties(duties), slots);
+        assert!(chunk.remove_where(|duty| duty.deadline.is_none()).is_none());
+        let removed = chunk.remove_where(|owed| *owed == duty(1)).unwrap();
+        assert_eq!(removed.into_events(), [Some(0), Some(1), Some(3)]);
+        let rows: Vec<_> =
+            chunk.columns().duties().unwrap().runs().map(|(d, n)| (d.clone(), n)).collect();
+        assert_eq!(rows, [(duty(2), 1), (duty(3), 2)]);
+        assert_eq!(chunk.into_events(), [Some(2), Some(4), Some(5)]);
+        let mut alike = Chunk::new(Meta { duty: duty(1), ..Meta::default() }, vec![Some(7)]);
+        assert_eq!(alike.remove_where(|owed| *owed == duty(1)).unwrap().len(), 1);
+        assert!(alike.is_empty());
     }
 }

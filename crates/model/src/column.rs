@@ -2,12 +2,13 @@
 //! none: data that all their events share stands in their `Meta`.
 //! Invariant: a column is empty, which means the default for every event, or as long as its chunk.
 //! Chunks are cut and joined in many places: `Columns` cuts and joins all columns of a chunk at once.
+//! Long because of its tests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ack::{AckGroup, Fate, Obligation};
+use crate::ack::{AckGroup, Because, Fate, Obligation};
 use crate::event::Time;
 
 /// The deadline of an event, and the acknowledgement group that waits for it.
@@ -38,6 +39,19 @@ impl Duty {
         if let Some(group) = &self.ack {
             group.join(n as u64);
         }
+    }
+
+    /// Tells whoever waits why an event of it is about to end badly.
+    pub fn because(&self, why: &Because<'_>) {
+        if let Some(group) = &self.ack {
+            group.each_waiting(|waiting| waiting.because(why));
+        }
+    }
+
+    /// Whether somebody waited for its events, and nobody does any more.
+    #[must_use]
+    pub fn is_over(&self, now: Time) -> bool {
+        self.ack.as_ref().is_some_and(|group| group.is_over(now))
     }
 
     /// `n` events of it have ended.

@@ -63,6 +63,8 @@ pub struct StageSpec {
     pub waits: bool,
     /// It sends before it has handled an event.
     pub flushes: bool,
+    /// It is the input of a gateway: its events are requests, whose replies are waited for.
+    pub gateway: bool,
 }
 
 impl StageSpec {
@@ -87,6 +89,7 @@ impl StageSpec {
             effects: false,
             waits: false,
             flushes: false,
+            gateway: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use comporta_model::graph::{Graph, Kind};
+use comporta_model::graph::{Graph, Kind, StageSpec};
 use comporta_model::plan::{Plan, Settings, StagePlan, StageSet};
 
 use crate::report::Span;
@@ -210,7 +210,7 @@ impl Lister<'_> {
         let clusters = (0..self.settings.clusters.len()).map(|number| self.cluster(number));
         sections.extend(clusters);
         for (spec, number) in self.graph.stages.iter().zip(0..) {
-            sections.extend(self.stage(spec.kind, &spec.name, number));
+            sections.extend(self.stage(spec, number));
         }
         sections.extend(self.connectors());
         let mut own = Vec::new();
@@ -251,13 +251,15 @@ impl Lister<'_> {
         Section { header, rows, note: Some(note) }
     }
 
-    fn stage(&self, kind: Kind, name: &str, number: usize) -> Option<Section> {
+    fn stage(&self, spec: &StageSpec, number: usize) -> Option<Section> {
+        let name = &*spec.name;
         let own = self.plan.stages.get(name).cloned().unwrap_or_default();
-        let applies = |field: &&Field<StagePlan, _>| match kind {
-            Kind::Stage => !matches!(field.key, "rate" | "tier" | "deadline"),
+        let applies = |field: &&Field<StagePlan, _>| match spec.kind {
+            Kind::Stage => !matches!(field.key, "rate" | "tier" | "deadline" | "in_flight"),
             Kind::Source => {
                 matches!(field.key, "batch" | "priority" | "rate" | "tier" | "deadline")
             }
+            Kind::Input if field.key == "in_flight" => spec.gateway,
             Kind::Input => matches!(field.key, "tier" | "deadline"),
         };
         let list: Vec<_> = schema::STAGE.iter().filter(applies).collect();

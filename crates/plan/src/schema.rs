@@ -483,6 +483,7 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         said: |part| part.deadline.is_some(),
         show: |validated| validated.deadline.as_ref().map(Setting::show).unwrap_or_default(),
     },
+    field!("in_flight", in_flight from in_flight, "of a gateway: the most requests that wait for their replies at once"),
     Field {
         key: "admission",
         about: "the admission controller: a name, or { name = \"...\", parameters }",

@@ -183,6 +183,10 @@ impl<T, P: Ports> AsInput<T> for StageRef<'_, T, P> {
 }
 
 impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
+    pub(crate) fn id(&self) -> u32 {
+        self.key.stage.0
+    }
+
     fn say(self, say: impl FnOnce(&mut StageSpec)) -> Self {
         say(&mut self.app.inner.borrow_mut().graph.stages[self.key.stage.index()]);
         self
@@ -339,11 +343,27 @@ impl App {
 
     /// Adds an input: events sent through the returned [`Sender`] leave through the returned port.
     pub fn input<T: Send + 'static>(&self, name: impl Into<String>) -> (Sender<T>, Port<T>) {
-        let id = StageId(u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX));
-        let node = InputNode::new(id.0);
+        self.add_input(name.into(), InputNode::new(self.next_id(), None))
+    }
+
+    pub(crate) fn add_input<T: Send + 'static>(
+        &self,
+        name: String,
+        node: Arc<InputNode>,
+    ) -> (Sender<T>, Port<T>) {
         let sender = Sender::new(node.clone());
-        let key = self.add(name.into(), Kind::Input, "()", &["out"], move |_| node);
+        let key = self.add(name, Kind::Input, "()", &["out"], move |_| node);
         (sender, Port::of(key, 0))
+    }
+
+    /// The number of the stage that is declared next.
+    pub(crate) fn next_id(&self) -> u32 {
+        u32::try_from(self.inner.borrow().entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// An input is that of a gateway.
+    pub(crate) fn mark_gateway<T>(&self, input: Port<T>) {
+        self.inner.borrow_mut().graph.stages[input.of.stage.index()].gateway = true;
     }
 
     /// Connects a port to a stage. The event type can be copied and serialised, so that a plan may

@@ -375,6 +375,7 @@ impl Core {
                 self.policy_hosts[cluster].timer_due(self, timer, epoch);
             }
             Alarm::Wakers => self.wake_timers.ring(self),
+            Alarm::Gateway(input) => self.node(input).alarm(self),
             Alarm::Leave => self.leave_sources(),
         }
     }
@@ -435,6 +436,7 @@ impl Core {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let stages = self.graph.stages.iter().zip(self.nodes()).zip(0u32..);
+        let gateways: Vec<_> = self.nodes().iter().filter_map(|node| node.gateway()).collect();
         Snapshot {
             app: self.graph.name.to_string(),
             elapsed: self.clock.now().duration_since(Time::ZERO),
@@ -444,6 +446,7 @@ impl Core {
                     let name = |to: StageId| self.graph.stages[to.index()].name.to_string();
                     let sent = self.wiring.sent_by(id).into_iter();
                     stage.sent = sent.map(|(to, events)| (name(to), events)).collect();
+                    stage.gateway = gateways.iter().find_map(|requests| requests.snapshot(id));
                     stage
                 })
                 .collect(),

@@ -3,6 +3,7 @@
 //! | part | where |
 //! |---|---|
 //! | what a program is made of | [`App`], `app`; a stage from a closure, `verbs` |
+//! | requests from outside, and their replies | [`App::gateway`], `gateway` |
 //! | one event's walk, a hop per file | `path`, and in the middle `stage` |
 //! | the one way into user code, and what is handed over before | `user`, `effects` |
 //! | what all parts share; how stages are joined; the end of a run | `core`, `node`, `wiring`, `run_state` |
@@ -25,6 +26,7 @@ mod env;
 mod log;
 mod app;
 mod verbs;
+mod gateway;
 mod start_error;
 mod core;
 mod node;
@@ -70,6 +72,7 @@ pub use control::{Control, ControlError};
 pub use coroutine::CoroutineStage;
 pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
+pub use gateway::{Client, Gateway, Refusal};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
@@ -77,6 +80,8 @@ pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
 pub use running::{Ended, Running, StageFailures, Summary};
-pub use snapshot::{AdmissionSnapshot, Counts, PoolSnapshot, Snapshot, StageSnapshot};
+pub use snapshot::{
+    AdmissionSnapshot, Counts, GatewaySnapshot, PoolSnapshot, Snapshot, StageSnapshot,
+};
 pub use stage::permits::Shed;
 pub use start_error::StartError;

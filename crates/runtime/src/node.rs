@@ -7,6 +7,7 @@ use comporta_model::plan::WhenFull;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
+use crate::gateway::Requests;
 use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
 use crate::stage::flight::FlightId;
@@ -79,6 +80,12 @@ pub(crate) trait Node: Send + Sync {
         0
     }
     fn inject(&self, _: Fault) {}
+    /// An alarm that it has set.
+    fn alarm(&self, _: &Core) {}
+    /// The open requests, if it is the input of a gateway.
+    fn gateway(&self) -> Option<&Arc<Requests>> {
+        None
+    }
 }
 
 /// The numbers of a stage that policies look at.

@@ -103,6 +103,8 @@ pub struct StageSnapshot {
     pub priority: i32,
     /// Its admission controller, if it has one.
     pub admission: Option<AdmissionSnapshot>,
+    /// For a gateway and its reply stage, what became of its requests.
+    pub gateway: Option<GatewaySnapshot>,
     /// Events in flight whose handlers wait: for a socket, a timer, another try.
     pub waiting: usize,
     /// How long events have waited in its handlers, all together.
@@ -138,6 +140,7 @@ impl StageSnapshot {
             admission: None,
             waiting: 0,
             waited: Duration::ZERO,
+            gateway: None,
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,
@@ -175,6 +178,26 @@ pub struct AdmissionSnapshot {
     pub choice: Choice,
     /// What it admits now, in a few words.
     pub allows: String,
+}
+
+/// The requests of a gateway at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GatewaySnapshot {
+    /// Requests that were begun.
+    pub requests: u64,
+    /// Of these, those that have not ended.
+    pub in_flight: usize,
+    /// Those that were answered.
+    pub replied: u64,
+    /// Those that had no reply by their deadline.
+    pub expired: u64,
+    /// Those whose client went before their end.
+    pub abandoned: u64,
+    /// Requests given back: there was no room, too many were in flight, or the gateway was closed.
+    pub rejected: u64,
+    /// Replies that nobody waited for: another was first, or the request had ended.
+    pub unclaimed: u64,
 }
 
 /// A pool at one moment.

@@ -6,6 +6,8 @@
 
 use std::any::Any;
 use std::fmt;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use comporta_model::event::{Ev, Time};
@@ -282,6 +284,46 @@ impl TestRuntime {
             self.core.clock.advance(next.duration_since(self.core.clock.now()));
         }
         false
+    }
+
+    /// Runs until a future is ready that the program brings on, such as a request of a gateway, jumping over
+    /// time in which nothing happens. Returns what it is ready with; nothing if the program comes to rest, or
+    /// to its end, before.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
+    /// use comporta::{App, Plan, testing::TestRuntime};
+    ///
+    /// let app = App::new("doubles");
+    /// let doubles = app.gateway::<u64, u64>("doubles");
+    /// let double = app.map("double", |n: u64| 2 * n);
+    /// app.connect(doubles.requests, double);
+    /// app.connect(double, doubles.replies);
+    /// let client = doubles.client;
+    ///
+    /// let mut runtime = TestRuntime::new(app, &Plan::new())?;
+    /// assert_eq!(runtime.complete(client.request(21)), Some(Ok(42)));
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn complete<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut in_vain = 0;
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+                return Some(output);
+            }
+            if self.step() {
+                in_vain = 0;
+            } else if self.core.is_stopped() || in_vain == TIMERS_IN_VAIN {
+                return None;
+            } else {
+                in_vain += 1;
+                let next = self.core.timers.next()?;
+                self.core.clock.advance(next.duration_since(self.core.clock.now()));
+                self.fire_timers();
+            }
+        }
     }
 
     /// Closes all sources and inputs.

@@ -19,6 +19,8 @@ pub(crate) enum Alarm {
     Policy(PolicyTimer),
     /// Wakers are called that handlers asked for.
     Wakers,
+    /// A request of a gateway is late, or those who wait for replies are to be woken.
+    Gateway(u32),
     /// A drain has waited long enough for sources that do not return.
     Leave,
 }
@@ -148,6 +150,12 @@ impl Timers {
         }
     }
 
+    /// Sets an alarm in place of an equal one.
+    pub(crate) fn set(&self, due: Time, alarm: Alarm) {
+        self.state.lock().heap.retain(|Reverse(entry)| entry.alarm != alarm);
+        self.add(due, alarm);
+    }
+
     /// Takes what is due.
     pub(crate) fn due(&self, now: Time, into: &mut Vec<Alarm>) {
         let mut state = self.state.lock();
@@ -226,5 +234,10 @@ mod tests {
         timers.due(Time::from_nanos(10), &mut out);
         assert_eq!(out, [token(1).into(), token(2).into()]);
         assert_eq!(timers.next(), Some(Time::from_nanos(30)));
+        for due in [40, 20] {
+            timers.set(Time::from_nanos(due), Alarm::Gateway(7));
+        }
+        timers.due(Time::from_nanos(50), &mut out);
+        assert_eq!(out[2..], [Alarm::Gateway(7), token(3).into()]);
     }
 }

@@ -125,12 +125,13 @@ struct Stage<'a> {
 }
 
 /// On entry: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`; by
-/// its name, an admission controller that shed any, on entry or later.
+/// its name, an admission controller that shed any, on entry or later; `abandoned`, if any were, later.
 struct ShedBy<'a>(&'a Counts);
 
 impl Serialize for ShedBy<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let told = |reason: &Shed| !reason.is_admission() || self.0.shed(*reason) > 0;
+        let rare = |reason: &Shed| reason.is_admission() || *reason == Shed::Abandoned;
+        let told = |reason: &Shed| !rare(reason) || self.0.shed(*reason) > 0;
         let reasons = Shed::ALL.into_iter().filter(told);
         serializer.collect_map(
             reasons.map(|reason| (reason.name().replace('-', "_"), self.0.shed(reason))),

@@ -13,6 +13,8 @@ pub const CAPACITY: usize = 1_024;
 pub const BATCH: usize = 512;
 /// Events one event may emit.
 pub const EMIT_MAX: usize = 1 << 20;
+/// Requests of a gateway in flight: far above what a machine has under way at once, and some megabytes.
+pub const IN_FLIGHT: usize = 10_000;
 /// Failed events kept per stage.
 pub const FAILURES_MAX: usize = 1_000;
 /// The time limit of a drain.

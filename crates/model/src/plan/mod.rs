@@ -120,6 +120,9 @@ part! {
         /// For a source or an input, the time, from entering, within which an event and everything that it
         /// leads to should be handled; unlimited by default.
         deadline: Duration,
+        /// Of a gateway: how many requests may wait for their replies at once; 10,000 by default. Others are
+        /// given back.
+        in_flight: usize,
     }
     chosen {
         /// The admission controller of the queue; none by default.

@@ -44,6 +44,8 @@ pub struct StageSettings {
     pub timeout: Option<Duration>,
     /// The time within which these should be handled.
     pub deadline: Option<Duration>,
+    /// The most requests in flight, if it is a gateway.
+    pub in_flight: usize,
     /// The admission controller of its queue, if it has one.
     pub admission: Option<Choice>,
     /// The most events per second of a source; infinite if there is no bound.
@@ -151,6 +153,7 @@ fn not_for_kind(stage: &StageSpec, what: &'static str) -> PlanFault {
     let kind = match stage.kind {
         Kind::Stage => "a stage",
         Kind::Source => "a source",
+        Kind::Input if stage.gateway => "a gateway",
         Kind::Input => "an input",
     };
     PlanFault::NotForKind { name: stage.name.to_string(), kind, what }
@@ -189,6 +192,7 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
         (&mut every.capacity, "the queue capacity", "queue.capacity", usize::MAX),
         (&mut every.batch, "the batch", "batch", usize::MAX),
         (&mut every.emit_max, "emit_max", "emit_max", usize::MAX),
+        (&mut every.in_flight, "the number of requests in flight", "in_flight", usize::MAX),
     ];
     for (said, name, key, max) in numbers {
         if let Some(value) = said.take_if(|value| *value == 0 || *value > max) {
@@ -465,10 +469,14 @@ impl Plan {
                 deadline: every.deadline,
                 ..StagePlan::default()
             },
-            Kind::Input => {
-                StagePlan { tier: every.tier, deadline: every.deadline, ..StagePlan::default() }
-            }
+            Kind::Input => StagePlan {
+                tier: every.tier,
+                deadline: every.deadline,
+                in_flight: every.in_flight,
+                ..StagePlan::default()
+            },
         };
+        every.in_flight = every.in_flight.filter(|_| spec.gateway);
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let said = own.clone().over(&every);
@@ -489,6 +497,9 @@ impl Plan {
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
         let emit_max = said.emit_max.map_or(defaults::EMIT_MAX, unlimited);
         let emit_max = note(number("emit_max", "emit_max", emit_max));
+        let in_flight = said.in_flight.map_or(defaults::IN_FLIGHT, unlimited);
+        let what = "the number of requests in flight";
+        let in_flight = note(number(what, "in_flight", in_flight));
         let once = Retry::default();
         let retry = Retry {
             tries: said.tries.unwrap_or(once.tries),
@@ -508,6 +519,9 @@ impl Plan {
             if said && spec.kind == Kind::Stage {
                 faults.push(not_for_kind(spec, what));
             }
+        }
+        if own.in_flight.is_some() && !spec.gateway {
+            faults.push(not_for_kind(spec, "in_flight"));
         }
         if said.deadline.is_some_and(|deadline| deadline.is_zero()) {
             faults.push(PlanFault::OutOfRange {
@@ -545,6 +559,7 @@ impl Plan {
             timeout: said.timeout,
             tier: said.tier.unwrap_or(0),
             deadline: said.deadline,
+            in_flight,
             admission,
             rate: rate.unwrap_or_else(|fault| {
                 faults.push(fault);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use comporta_model::plan::{OnPanic, WhenFull};
+use comporta_model::plan::{OnPanic, Plan, WhenFull};
 use proptest::prelude::*;
 
-use crate::program::validate;
+use crate::program::{catalogue, graph, validate};
 
 const ALL: &str = r#"
 drain = "1m 30s"
@@ -345,4 +345,19 @@ proptest! {
         prop_assert_eq!(again.settings(), first.settings());
         prop_assert!(first.differences(&again).is_empty());
     }
+}
+
+#[test]
+fn a_gateway_bounds_the_requests_in_flight_and_other_stages_have_no_such_setting() {
+    let mut graph = graph();
+    graph.stages[1].gateway = true; // `push`
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("gateway.toml", "[every]\nin_flight = 7");
+    let effective = spec.validate(&graph, &Plan::new(), &catalogue(), 2).unwrap();
+    assert_eq!(effective.settings().stages[1].in_flight, 7);
+    let text = effective.to_string();
+    assert_eq!(text.matches("in_flight").count(), 1, "{text}");
+    let none = comporta_plan::PlanSpec::new();
+    let default = none.validate(&graph, &Plan::new(), &catalogue(), 2).unwrap();
+    assert_eq!(default.settings().stages[1].in_flight, 10_000);
 }

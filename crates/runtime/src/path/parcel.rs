@@ -1,7 +1,7 @@
 //! What a sender hands over at once: chunks for one queue, with what each event carries. Made by `outlet`, taken
 //! apart by the inlet it is offered to.
 
-use comporta_model::ack::Fate;
+use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::column::Columns;
 use comporta_model::event::Meta;
@@ -104,15 +104,27 @@ impl<T: Send + 'static> Parcel<'_, T> {
     }
 
     /// Sheds all but the first `n` events, which have not come in yet. Returns how many that were.
-    pub(crate) fn shed_all_but(&mut self, n: usize, effects: &mut Effects) -> usize {
+    pub(crate) fn shed_all_but(
+        &mut self,
+        n: usize,
+        because: &Because<'_>,
+        effects: &mut Effects,
+    ) -> usize {
         let shed = self.len() - n;
         self.meta.duty.join(shed);
+        self.meta.duty.because(because);
         self.meta.duty.settle(shed, Fate::Shed);
         let (kept, columns) = self.take_apart(n);
         self.discard(effects);
         *self.filled = kept;
         self.columns = columns;
         shed
+    }
+
+    /// Its events are shed here.
+    pub(crate) fn shed(&mut self, because: &Because<'_>, effects: &mut Effects) {
+        self.columns.for_duties(&self.meta.duty, self.len(), |duty, _| duty.because(because));
+        self.end(Fate::Shed, effects);
     }
 
     /// Its events end here.

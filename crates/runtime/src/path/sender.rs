@@ -3,6 +3,7 @@
 //! in line it is served like everybody else, first in first out.
 //! Invariant: an input ends when it is closed (or its last handle is gone) and no send is under way.
 //! A send is under way for as long as its [`SendGuard`] lives, however it ends.
+//! Long because the four ways to send are documented beside what they share.
 
 use std::any::Any;
 use std::fmt;
@@ -17,6 +18,7 @@ use comporta_model::port::{Out, Ports};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
+use crate::gateway::Requests;
 use crate::node::{Node, Reading};
 use crate::path::emit::{InLine, Links};
 use crate::path::line::Place;
@@ -133,19 +135,22 @@ pub(crate) struct InputNode {
     sending: AtomicUsize,
     handles: AtomicUsize,
     counts: Mutex<Counts>,
+    /// What waits for replies, if it is a gateway.
+    requests: Option<Arc<Requests>>,
 }
 
 const CLOSED: usize = 1 << 62;
 const ENDED: usize = 1 << 63;
 
 impl InputNode {
-    pub(crate) fn new(id: u32) -> Arc<Self> {
+    pub(crate) fn new(id: u32, requests: Option<Arc<Requests>>) -> Arc<Self> {
         Arc::new(InputNode {
             id,
             core: OnceLock::new(),
             sending: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             counts: Mutex::default(),
+            requests,
         })
     }
 
@@ -183,14 +188,14 @@ impl InputNode {
 }
 
 /// A send that is under way: while there is one, its input does not end.
-struct SendGuard {
-    core: Arc<Core>,
+pub(crate) struct SendGuard {
+    pub(crate) core: Arc<Core>,
     input: Arc<InputNode>,
 }
 
 impl SendGuard {
     /// Begins a send; gives the event back if that is too early or too late.
-    fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), SendError<T>> {
+    pub(crate) fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), SendError<T>> {
         let Some(core) = input.core.get() else { return Err(SendError::NotStarted(event)) };
         let Some(core) = core.upgrade() else { return Err(SendError::Closed(event)) };
         let before = input.sending.fetch_add(1, AcqRel);
@@ -264,7 +269,8 @@ impl<T: Send + 'static> Sender<T> {
     /// The event, when a queue it goes to is full or the input is closed.
     pub fn try_send(&self, event: T) -> Result<(), SendError<T>> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
-        self.enter(sending, event, Full::GivenBack).map(drop)
+        let meta = self.meta(&sending.core);
+        self.enter(sending, event, Full::GivenBack, &meta).map(drop)
     }
 
     /// Sends an event, waiting for room on this thread. In a handler, which must not hold its worker, it
@@ -276,7 +282,8 @@ impl<T: Send + 'static> Sender<T> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
         let may_wait = !work::is_worker() && !sending.core.is_tested();
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
-        let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
+        let meta = self.meta(&sending.core);
+        let Some(mut waiting) = self.enter(sending, event, full, &meta)? else { return Ok(()) };
         while !waiting.is_done() {
             if !waiting.links.place().wait() || !waiting.go_on() {
                 return Err(SendError::Cancelled);
@@ -299,7 +306,8 @@ impl<T: Send + 'static> Sender<T> {
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
         let core = sending.core.clone();
         let due = core.clock.now() + timeout;
-        let Some(mut waiting) = self.enter(sending, event, full)? else { return Ok(()) };
+        let meta = self.meta(&core);
+        let Some(mut waiting) = self.enter(sending, event, full, &meta)? else { return Ok(()) };
         while !waiting.is_done() {
             let granted = waiting.links.place().wait_until(&core.clock, due);
             match granted {
@@ -318,7 +326,10 @@ impl<T: Send + 'static> Sender<T> {
     /// The event, when the input is closed or a `reject` queue is full.
     pub async fn send_async(&self, event: T) -> Result<(), SendError<T>> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
-        let Some(mut waiting) = self.enter(sending, event, Full::Waits)? else { return Ok(()) };
+        let meta = self.meta(&sending.core);
+        let entered = self.enter(sending, event, Full::Waits, &meta)?;
+        drop(meta);
+        let Some(mut waiting) = entered else { return Ok(()) };
         let place = waiting.links.place().clone();
         while !waiting.is_done() {
             if !poll_fn(|cx| place.poll(cx.waker())).await || !waiting.go_on() {
@@ -335,21 +346,21 @@ impl<T: Send + 'static> Sender<T> {
     }
 
     /// Hands the event over if every queue it goes to has room; if not, does as `full` says.
-    fn enter(
+    pub(crate) fn enter(
         &self,
         sending: SendGuard,
         event: T,
         full: Full,
+        meta: &Meta,
     ) -> Result<Option<Waiting>, SendError<T>> {
         let core = &sending.core;
-        let meta = self.input.meta(core, self.tier, self.within);
         let spare = self.spare.lock().pop();
         let mut links = spare.unwrap_or_else(|| self.input.links::<T>(core));
         let counts_a_panic = CountsPanic(&self.input);
         links.address(event);
         std::mem::forget(counts_a_panic);
         let mut visit = Visit::new(0, None);
-        if let Err(refused) = links.reserve::<T>(core, &meta, &mut visit)
+        if let Err(refused) = links.reserve::<T>(core, meta, &mut visit)
             && (refused.refusal != Refusal::Full || full != Full::Waits)
         {
             let event = links.take_back::<T>(&refused, &mut visit.effects);
@@ -361,7 +372,7 @@ impl<T: Send + 'static> Sender<T> {
                 Refusal::Full | Refusal::Rejected => SendError::Full(event),
             });
         }
-        let sent = links.send::<T>(core, &meta, &mut visit);
+        let sent = links.send::<T>(core, meta, &mut visit);
         core.dispatch(visit.effects);
         sending.count(sent);
         if links.in_line() == InLine::No {
@@ -375,8 +386,17 @@ impl<T: Send + 'static> Sender<T> {
         Err(SendError::Cancelled)
     }
 
+    pub(crate) fn input(&self) -> &Arc<InputNode> {
+        &self.input
+    }
+
+    /// What travels with an event that is sent now.
+    pub(crate) fn meta(&self, core: &Core) -> Meta {
+        self.input.meta(core, self.tier, self.within)
+    }
+
     /// Keeps links for the next send.
-    fn keep(&self, links: Links) {
+    pub(crate) fn keep(&self, links: Links) {
         let mut spare = self.spare.lock();
         let surplus = if spare.len() < SPARE_MAX {
             spare.push(links);
@@ -400,7 +420,7 @@ impl Drop for CountsPanic<'_> {
 
 /// What becomes of an event that finds no room.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Full {
+pub(crate) enum Full {
     GivenBack,
     /// It is given back, and would have had to wait.
     WouldBlock,
@@ -409,19 +429,19 @@ enum Full {
 
 /// A send that waits for room. Dropped while it waits, it leaves the line and its event counts as
 /// cancelled; then the send is over.
-struct Waiting {
-    links: Links,
+pub(crate) struct Waiting {
+    pub(crate) links: Links,
     sending: SendGuard,
 }
 
 impl Waiting {
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.links.in_line() == InLine::No
     }
 
     /// Goes on with the room that was granted. Returns `false` if the program was stopped meanwhile.
     #[must_use]
-    fn go_on(&mut self) -> bool {
+    pub(crate) fn go_on(&mut self) -> bool {
         let mut visit = Visit::new(0, None);
         self.links.resume(&self.sending.core, &mut visit);
         self.sending.core.dispatch(visit.effects);
@@ -456,6 +476,7 @@ impl Node for InputNode {
 
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
         let _ = self.core.set(Arc::downgrade(core));
+        self.requests.iter().for_each(|requests| requests.start(core));
         // Closed, or every handle dropped, before the start.
         if self.sending.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
             core.stage_ended(self.id, effects);
@@ -467,8 +488,17 @@ impl Node for InputNode {
         self.shut();
     }
 
-    fn cancel(&self, _: &mut Effects) {
+    fn cancel(&self, effects: &mut Effects) {
         self.sending.fetch_or(CLOSED | ENDED, AcqRel);
+        self.requests.iter().for_each(|requests| requests.cancel(effects));
+    }
+
+    fn alarm(&self, core: &Core) {
+        self.requests.iter().for_each(|requests| requests.alarm(core));
+    }
+
+    fn gateway(&self) -> Option<&Arc<Requests>> {
+        self.requests.as_ref()
     }
 
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {

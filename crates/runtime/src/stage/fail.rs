@@ -2,7 +2,7 @@
 //! Before: `handle`. After: `handle`, with the next event or another try, or `settle`.
 //! Invariant: what a failed event sent is withdrawn before anything is decided.
 
-use comporta_model::ack::Fate;
+use comporta_model::ack::{Because, Fate};
 use comporta_model::column::Columns;
 use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
@@ -73,6 +73,7 @@ impl<H: Handler> Stage<H> {
         }
         let attempt = instance.cx.attempt();
         let meta = batch.chunk.meta.clone();
+        let awaited = batch.chunk.is_awaited();
         let (slots, columns) = batch.chunk.parts_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
@@ -95,9 +96,14 @@ impl<H: Handler> Stage<H> {
         }
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
+        let told = awaited.then(|| reason.clone());
         let rows = (*at..end).map(|at| columns.row(at));
         let of = Failing { reason, attempts: attempt, partial };
         self.set_aside(core, failed.iter_mut().zip(rows), of, &meta);
+        if let Some(reason) = &told {
+            let because = Because::Failed { stage: &self.rules.name, reason };
+            batch.chunk.because_of(*at..end, &because);
+        }
         batch.chunk.settle_some(*at..end, Fate::Failed);
         *at = end;
         // A flood took the allowance of the visit with it.

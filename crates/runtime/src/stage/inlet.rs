@@ -1,7 +1,7 @@
 //! Hop 2 as senders see it: the way into the queue of a stage.
 //! Before: `outlet` of the sender. After: `permits`, `queue`, and a token.
 
-use comporta_model::ack::Fate;
+use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{Meta, Time};
 use comporta_model::plan::WhenFull;
@@ -56,7 +56,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         let standing = match state.phase {
             Phase::Open => self.let_in(core, state, &mut parcel, effects),
             phase => {
-                turn_away(state, phase, &mut parcel, effects);
+                self.turn_away(state, phase, &mut parcel, effects);
                 None
             }
         };
@@ -193,7 +193,8 @@ impl<H: Handler> Stage<H> {
         visit.effects.hand_over(core);
         let (allowed, reason) = self.gate.admit(&ask)?;
         if allowed < n {
-            let shed = parcel.shed_all_but(allowed, &mut visit.effects) as u64;
+            let because = self.sheds(reason);
+            let shed = parcel.shed_all_but(allowed, &because, &mut visit.effects) as u64;
             let mut state = self.state.lock();
             state.counts.offered += shed;
             state.counts.shed[reason as usize] += shed;
@@ -293,7 +294,8 @@ impl<H: Handler> Stage<H> {
         match verdict.rest {
             Rest::Oldest => {
                 let surplus = state.permits.surplus(state.queue.len());
-                let gone = state.shed_queued(Shed::Oldest, surplus, Side::Oldest, effects);
+                let name = &self.rules.name;
+                let gone = state.shed_queued(name, Shed::Oldest, surplus, Side::Oldest, effects);
                 state.counts.arrived += n as u64; // before the cycle hears of those that are gone
                 arrived = 0;
                 if let Some(cycle) = &state.cycle {
@@ -304,13 +306,13 @@ impl<H: Handler> Stage<H> {
             _ if rest == 0 => {}
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
-                parcel.end(Fate::Shed, effects);
+                parcel.shed(&self.sheds(reason), effects);
                 state.counts.shed[reason as usize] += rest as u64;
             }
             // It asked for places when none were needed: the queue was shut, and is not any more.
             Rest::Waits if reserves => {
                 arrived = verdict.enter;
-                parcel.end(Fate::Shed, effects);
+                parcel.shed(&self.sheds(Shed::Disabled), effects);
                 state.counts.shed[Shed::Disabled as usize] += rest as u64;
             }
             Rest::Waits => {
@@ -352,31 +354,40 @@ impl<H: Handler> Stage<H> {
                 }
             }
             self.cycle_ended(state, n, effects);
+            if fate == Fate::Shed {
+                chunk.because(&self.sheds(Shed::Disabled));
+            }
             chunk.settle(fate);
             effects.discard_events(&mut chunk.into_events());
         }
     }
-}
 
-/// The stage has ended, or the program was stopped: what comes still is counted.
-fn turn_away<H: Handler>(
-    state: &mut State<H>,
-    phase: Phase,
-    parcel: &mut Parcel<'_, H::Item>,
-    effects: &mut Effects,
-) {
-    let n = parcel.len();
-    if let Some(Reserved(places)) = parcel.reserved.take() {
-        state.permits.release(places);
+    /// Why it sheds, for whoever waits for the events.
+    fn sheds(&self, reason: Shed) -> Because<'_> {
+        Because::Shed { stage: &self.rules.name, reason: reason.name() }
     }
-    state.counts.offered += n as u64;
-    if phase == Phase::Cancelled {
-        parcel.end(Fate::Cancelled, effects);
-        state.counts.arrived += n as u64;
-        state.counts.cancelled += n as u64;
-    } else {
-        parcel.end(Fate::Shed, effects);
-        state.counts.shed[Shed::Ended as usize] += n as u64;
+
+    /// The stage has ended, or the program was stopped: what comes still is counted.
+    fn turn_away(
+        &self,
+        state: &mut State<H>,
+        phase: Phase,
+        parcel: &mut Parcel<'_, H::Item>,
+        effects: &mut Effects,
+    ) {
+        let n = parcel.len();
+        if let Some(Reserved(places)) = parcel.reserved.take() {
+            state.permits.release(places);
+        }
+        state.counts.offered += n as u64;
+        if phase == Phase::Cancelled {
+            parcel.end(Fate::Cancelled, effects);
+            state.counts.arrived += n as u64;
+            state.counts.cancelled += n as u64;
+        } else {
+            parcel.shed(&self.sheds(Shed::Ended), effects);
+            state.counts.shed[Shed::Ended as usize] += n as u64;
+        }
     }
 }
 

@@ -31,7 +31,8 @@ mod settle;
 mod order;
 mod node;
 
-use comporta_model::ack::Fate;
+use comporta_model::ack::{Because, Fate};
+use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::stage::{Cx, Handler};
@@ -360,19 +361,33 @@ impl<H: Handler> State<H> {
         }
     }
 
-    /// Sheds up to `n` queued events from one end. Returns how many there were.
-    fn shed_queued(&mut self, reason: Shed, n: usize, from: Side, effects: &mut Effects) -> usize {
+    /// Sheds up to `n` queued events of the stage `name` from one end. Returns how many there were.
+    fn shed_queued(
+        &mut self,
+        name: &str,
+        reason: Shed,
+        n: usize,
+        from: Side,
+        effects: &mut Effects,
+    ) -> usize {
         let mut shed = 0;
         while shed < n
             && let Some(chunk) = self.queue.remove(n - shed, from)
         {
             shed += chunk.len();
-            chunk.settle(Fate::Shed);
-            effects.discard_events(&mut chunk.into_events());
+            self.shed(name, reason, chunk, effects);
         }
-        self.counts.shed_late += shed as u64;
-        self.counts.shed[reason as usize] += shed as u64;
         shed
+    }
+
+    /// Sheds events that had come to the queue of the stage `name`.
+    fn shed(&mut self, name: &str, reason: Shed, chunk: Chunk<H::Item>, effects: &mut Effects) {
+        let n = chunk.len() as u64;
+        chunk.because(&Because::Shed { stage: name, reason: reason.name() });
+        chunk.settle(Fate::Shed);
+        effects.discard_events(&mut chunk.into_events());
+        self.counts.shed_late += n;
+        self.counts.shed[reason as usize] += n;
     }
 }
 

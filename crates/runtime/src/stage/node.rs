@@ -207,7 +207,7 @@ impl<H: Handler> Node for Stage<H> {
         // Until one of the waiters can go on: places may be promised to a sender outside.
         let waiting = state.permits.waiting_stages().len();
         while state.permits.waiting_stages().len() == waiting
-            && state.shed_queued(Shed::Cycle, 1, Side::Newest, effects) > 0
+            && state.shed_queued(&self.rules.name, Shed::Cycle, 1, Side::Newest, effects) > 0
         {
             self.cycle_ended(state, 1, effects);
             state.permits.pass_on(state.queue.len(), effects);

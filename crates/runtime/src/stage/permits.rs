@@ -35,6 +35,8 @@ pub enum Shed {
     Cycle,
     /// The stage had ended: sent by a `finish` inside a cycle.
     Ended,
+    /// Nobody waits for it any more: the request that it belongs to was dropped, or its deadline passed.
+    Abandoned,
     /// By the admission controller `capacity`: too many waited.
     Capacity,
     /// By `token-bucket`: they came too fast.
@@ -57,13 +59,14 @@ pub enum Shed {
 
 impl Shed {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Shed; 15] = [
+    pub const ALL: [Shed; 16] = [
         Shed::Rejected,
         Shed::Newest,
         Shed::Oldest,
         Shed::Disabled,
         Shed::Cycle,
         Shed::Ended,
+        Shed::Abandoned,
         Shed::Capacity,
         Shed::TokenBucket,
         Shed::Codel,
@@ -85,6 +88,7 @@ impl Shed {
             Shed::Disabled => "disabled",
             Shed::Cycle => "cycle",
             Shed::Ended => "ended",
+            Shed::Abandoned => "abandoned",
             Shed::Capacity => "capacity",
             Shed::TokenBucket => "token-bucket",
             Shed::Codel => "codel",
@@ -102,6 +106,11 @@ impl Shed {
     #[must_use]
     pub fn is_admission(self) -> bool {
         self as usize >= Shed::Capacity as usize
+    }
+
+    /// The reason of that name.
+    pub(crate) fn named(name: &str) -> Option<Shed> {
+        Shed::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
     /// By the admission controller of that name.

@@ -334,7 +334,8 @@ impl<H: Handler> Stage<H> {
     pub(super) fn retry(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
         let unparked = self.state.lock().instances.unpark(index);
         let Some(mut instance) = unparked else { return };
-        if let Some(Pending { batch, .. }) = instance.pending.take() {
+        if let Some(Pending { mut batch, .. }) = instance.pending.take() {
+            self.shed_over_retry(core, &instance, &mut batch, visit);
             self.run(core, instance, batch, visit);
         }
     }

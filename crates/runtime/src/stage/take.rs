@@ -2,7 +2,7 @@
 //! Before: `work`, with a token. After: `handle`.
 
 use comporta_model::chunk::Chunk;
-use comporta_model::column::Duties;
+use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Time;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
@@ -14,7 +14,7 @@ use super::queue::{EventQueue, Oldest, Side, Taken};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
-use crate::effects::Visit;
+use crate::effects::{Effects, Visit};
 use crate::sync::Arc;
 
 /// What an instance has in hand in a visit.
@@ -111,6 +111,7 @@ impl<H: Handler> Stage<H> {
                 take_group(&mut *state.queue, size.events)
             }
         };
+        let taken = taken.and_then(|taken| self.shed_over(state, taken, visit.start, effects));
         let Some(Taken { chunk, turn }) = taken else {
             state.instances.put_idle(instance);
             self.claim(state, effects);
@@ -134,6 +135,53 @@ impl<H: Handler> Stage<H> {
         };
         let batch = Batch { tray, ticket, from, slots, ..Batch::of(chunk) };
         Some(Begun { instance, with: With::Events(batch) })
+    }
+
+    /// Sheds, of what was taken, what nobody waits for any more. Returns the rest, if there is any.
+    fn shed_over(
+        &self,
+        state: &mut State<H>,
+        mut taken: Taken<H::Item>,
+        now: Time,
+        effects: &mut Effects,
+    ) -> Option<Taken<H::Item>> {
+        if taken.chunk.is_awaited()
+            && let Some(over) = taken.chunk.remove_where(|duty| duty.is_over(now))
+        {
+            let n = over.len();
+            state.shed(&self.rules.name, Shed::Abandoned, over, effects);
+            self.cycle_ended(state, n, effects);
+            if taken.chunk.is_empty() {
+                state.queue.done(taken.turn);
+                return None;
+            }
+        }
+        Some(taken)
+    }
+
+    /// As [`shed_over`](Self::shed_over), of a batch one of whose events is to be tried again.
+    pub(super) fn shed_over_retry(
+        &self,
+        core: &Core,
+        instance: &Instance<H>,
+        batch: &mut Batch<H::Item>,
+        visit: &mut Visit,
+    ) {
+        if !batch.chunk.is_awaited() {
+            return;
+        }
+        let is_over = |duty: &Duty| duty.is_over(visit.start);
+        if is_over(batch.chunk.first_duty().0) {
+            instance.cx.set_attempt(1); // of those after it
+        }
+        let Some(over) = batch.chunk.remove_where(is_over) else { return };
+        let n = over.len();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.in_flight -= n;
+        state.shed(&self.rules.name, Shed::Abandoned, over, &mut visit.effects);
+        self.cycle_ended(state, n, &mut visit.effects);
+        self.changed(core, state, &mut visit.effects);
     }
 
     /// Asks the admission controller, outside of the lock, whom to take, and sheds those that it says
@@ -165,7 +213,7 @@ impl<H: Handler> Stage<H> {
         let state = &mut *guard;
         if state.queue.oldest().is_some_and(|oldest| oldest.meta.enqueued == enqueued) {
             let effects = &mut visit.effects;
-            let shed = state.shed_queued(reason, n, Side::Oldest, effects);
+            let shed = state.shed_queued(&self.rules.name, reason, n, Side::Oldest, effects);
             self.cycle_ended(state, shed, effects);
             self.changed(core, state, effects);
         }
