@@ -32,6 +32,7 @@
 //! | pools | `pools` |
 //! | policies: visit orders, pools made and given up, threads that move, colors | `policy_host` |
 //! | order | `ordered` |
+//! | events in flight | `flight` |
 //! | senders | `sender` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
 //! | visits that take long, and the clock that looks after them | `stuck` |
@@ -47,6 +48,7 @@ mod park;
 mod pools;
 mod policy_host;
 mod ordered;
+mod flight;
 mod sender;
 mod end;
 mod stuck;
