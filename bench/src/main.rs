@@ -7,11 +7,11 @@
 //! 4. `rounds`   peers taken in turn, so that noise hits all alike; `stalls`, runs in which the
 //!    machine itself was away, made again
 //! 5. `stats`    medians, paired ratios, confidence intervals
-//! 6. `cpu`, `alloc`  what the machine and the allocator say about a run
+//! 6. `cpu`, `alloc`, `instructions`  what the machine, the allocator and valgrind say about a run
 //! 7. `report`   tables, verdicts, bars and JSON; `against`, one build against another
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table;
-//!    `coroutine`, the event scheduler
+//!    `coroutine`, the event scheduler; `waiting`, handlers that wait (`async`)
 //! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
 //! 10. `peers`    one file per peer; `peers::mod` is the list
 
@@ -24,6 +24,7 @@ mod stalls;
 mod stats;
 mod cpu;
 mod alloc;
+mod instructions;
 mod report;
 mod against;
 mod pipeline;
@@ -35,6 +36,7 @@ mod cep;
 mod images;
 mod overload;
 mod coroutine;
+mod waiting;
 mod placement;
 mod saturation;
 mod peers;
@@ -53,7 +55,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 11] = [
+const BENCHES: [Bench; 12] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -63,6 +65,7 @@ const BENCHES: [Bench; 11] = [
     Bench { name: "images", about: images::ABOUT, run: images::run },
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
     Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
+    Bench { name: "async", about: waiting::ABOUT, run: waiting::run },
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
     Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];

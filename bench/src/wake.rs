@@ -83,8 +83,8 @@ pub(crate) trait Program {
     fn push(&mut self, pushed_ns: u64);
 }
 
-struct Wakes {
-    p50_us: f64,
+pub(crate) struct Wakes {
+    pub(crate) p50_us: f64,
     p99_us: f64,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Report {
     report
 }
 
-fn wakes(peer: &WakePeer, pushes: u64, options: &Options) -> Wakes {
+pub(crate) fn wakes(peer: &WakePeer, pushes: u64, options: &Options) -> Wakes {
     let probe = Probe::new();
     let mut program = (peer.up)(options.threads, Arc::clone(&probe));
     let mut dice = Dice::new(options.seed);

@@ -1,6 +1,7 @@
 //! Single operations in nanoseconds, each with a loop that can be run any number of times. The loops
 //! are also what `instructions` counts.
 
+use crate::instructions::Operation;
 use crate::options::Options;
 use crate::report::{Report, Table, show_ratio};
 use crate::rounds::interleave_unwatched;
@@ -15,14 +16,6 @@ use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-
-/// An operation, and what it is set against.
-pub(super) struct Operation {
-    pub(super) name: &'static str,
-    about: &'static str,
-    /// Does it so many times.
-    pub(super) run: fn(u64),
-}
 
 pub(super) const OPERATIONS: [Operation; 7] = [
     Operation { name: "write", about: "what makes a descriptor ready: a write", run: write },

@@ -11,6 +11,7 @@ mod instructions;
 mod memory;
 mod echo;
 
+use crate::instructions::is_counted_process;
 use crate::options::Options;
 use crate::report::{Bar, Limit, Report};
 
@@ -36,7 +37,7 @@ const BARS: &[Bar] = &[
 
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("coroutine", options, BARS);
-    if instructions::is_counted_process() {
+    if is_counted_process(&micro::OPERATIONS) {
         return report;
     }
     if options.takes_case("memory") {

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -116,6 +117,8 @@ pub trait Host: Send + Sync {
 pub(crate) struct CxShared {
     pub(crate) stage: Arc<str>,
     pub(crate) host: Arc<dyn Host>,
+    /// A handler that waits has ended the program.
+    pub(crate) quitting: AtomicBool,
 }
 
 /// The context of a handler: where and when it runs.
@@ -136,7 +139,7 @@ impl Cx {
     #[must_use]
     pub fn new(stage: Arc<str>, instance: usize, host: Arc<dyn Host>) -> Self {
         Cx {
-            shared: Arc::new(CxShared { stage, host }),
+            shared: Arc::new(CxShared { stage, host, quitting: AtomicBool::new(false) }),
             instance,
             attempt: Cell::new(1),
             origin: Origin::default(),
@@ -202,6 +205,11 @@ impl Cx {
     #[must_use]
     pub fn is_quitting(&self) -> bool {
         self.quitting.get()
+    }
+
+    /// Notes whether the handler, which waits, has ended the program.
+    pub(crate) fn note_quit(&self) {
+        self.quitting.set(self.shared.quitting.load(Relaxed));
     }
 
     pub(crate) fn shared(&self) -> &Arc<CxShared> {

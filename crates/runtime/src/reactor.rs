@@ -1,6 +1,7 @@
 //! tokio's reactor, for handlers that wait with tokio's sockets and timers. Their futures are polled by our
-//! workers; the reactor only wakes them. A program that is started inside of a tokio runtime uses that one;
-//! any other gets one of its own when a stage with such handlers is started.
+//! workers; the reactor only wakes them. A program that is started inside of a tokio runtime of several threads
+//! uses that one; any other gets one of its own, until it has ended. (A runtime of one thread drives its timers
+//! only while that thread waits for it, which may be what starts the program.)
 
 #[cfg(feature = "tokio")]
 pub(crate) use with_tokio::{Entered, Reactor};
@@ -9,7 +10,9 @@ pub(crate) use with_tokio::{Entered, Reactor};
 mod with_tokio {
     use std::sync::OnceLock;
 
-    use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+    use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
+
+    use crate::sync::Mutex;
 
     /// While it lives, futures on this thread find the reactor.
     pub(crate) type Entered<'a> = EnterGuard<'a>;
@@ -17,7 +20,7 @@ mod with_tokio {
     #[derive(Default)]
     pub(crate) struct Reactor {
         handle: OnceLock<Handle>,
-        own: OnceLock<Option<Runtime>>,
+        own: Mutex<Option<Runtime>>,
     }
 
     impl Reactor {
@@ -29,7 +32,9 @@ mod with_tokio {
             if self.handle.get().is_some() {
                 return Ok(());
             }
-            if let Ok(current) = Handle::try_current() {
+            let current = Handle::try_current().ok();
+            let lasting = |handle: &Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+            if let Some(current) = current.filter(lasting) {
                 let _ = self.handle.set(current);
                 return Ok(());
             }
@@ -42,7 +47,7 @@ mod with_tokio {
             let runtime =
                 built.map_err(|error| format!("tokio's reactor cannot be started: {error}"))?;
             let _ = self.handle.set(runtime.handle().clone());
-            let _ = self.own.set(Some(runtime));
+            *self.own.lock() = Some(runtime);
             Ok(())
         }
 
@@ -51,11 +56,19 @@ mod with_tokio {
         }
     }
 
-    impl Drop for Reactor {
-        fn drop(&mut self) {
-            if let Some(runtime) = self.own.take().flatten() {
+    impl Reactor {
+        /// The program has ended.
+        pub(crate) fn stop(&self) {
+            let own = self.own.lock().take();
+            if let Some(runtime) = own {
                 runtime.shutdown_background(); // this may be a thread of another runtime, which must not wait
             }
+        }
+    }
+
+    impl Drop for Reactor {
+        fn drop(&mut self) {
+            self.stop();
         }
     }
 }
@@ -74,6 +87,8 @@ mod without_tokio {
         pub(crate) fn start(&self, _: &str) -> Result<(), String> {
             Ok(())
         }
+
+        pub(crate) fn stop(&self) {}
 
         pub(crate) fn enter(&self) -> Option<Entered<'_>> {
             None

@@ -325,6 +325,7 @@ impl Running {
         }
         self.core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
         self.core.farewell();
+        self.core.reactor.stop();
     }
 
     fn summarise(self, ended: Ended) -> Summary {

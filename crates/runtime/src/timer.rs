@@ -89,6 +89,28 @@ impl From<Token> for Alarm {
     }
 }
 
+/// For which times the clock was asked on behalf of many that wait: the earliest comes last. It is asked again
+/// only for an earlier one, so that what has been asked for is as many as there are here.
+#[derive(Default)]
+pub(crate) struct Armed(Vec<Time>);
+
+impl Armed {
+    /// The first of those that wait is due then. Returns the time for which the clock is to be asked, if any.
+    #[must_use]
+    pub(crate) fn arm(&mut self, first: Time) -> Option<Time> {
+        if self.0.last().is_some_and(|armed| *armed <= first) {
+            return None;
+        }
+        self.0.push(first);
+        Some(first)
+    }
+
+    /// The clock has told.
+    pub(crate) fn ring(&mut self, now: Time) {
+        while self.0.pop_if(|armed| *armed <= now).is_some() {}
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Timers {
     state: Mutex<TimerState>,
@@ -166,9 +188,10 @@ impl Timers {
         }
     }
 
-    /// Whether a token is to be made ready at some time.
+    /// Whether a token is to be made ready at some time, or a handler to be woken.
     pub(crate) fn awaits_token(&self) -> bool {
-        self.state.lock().heap.iter().any(|Reverse(entry)| matches!(entry.alarm, Alarm::Ready(_)))
+        let awaited = |alarm| matches!(alarm, Alarm::Ready(_) | Alarm::Wakers);
+        self.state.lock().heap.iter().any(|Reverse(entry)| awaited(entry.alarm))
     }
 
     /// Takes back all alarms of the policies of a cluster.

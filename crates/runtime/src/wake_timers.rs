@@ -9,7 +9,7 @@ use comporta_model::event::Time;
 
 use crate::core::Core;
 use crate::sync::Mutex;
-use crate::timer::Alarm;
+use crate::timer::{Alarm, Armed};
 use crate::user;
 
 #[derive(Default)]
@@ -19,18 +19,14 @@ pub(crate) struct WakeTimers(Mutex<State>);
 struct State {
     timers: BTreeMap<(Time, u64), Waker>,
     made: u64,
-    armed: Option<Time>,
+    armed: Armed,
 }
 
 impl State {
     /// The time for which the clock is to be asked, if it was not.
     fn arm(&mut self) -> Option<Time> {
         let (&(first, _), _) = self.timers.first_key_value()?;
-        if self.armed.is_some_and(|armed| armed <= first) {
-            return None;
-        }
-        self.armed = Some(first);
-        self.armed
+        self.armed.arm(first)
     }
 }
 
@@ -59,7 +55,7 @@ impl WakeTimers {
     pub(crate) fn ring(&self, core: &Core) {
         let now = core.clock.now();
         let mut state = self.0.lock();
-        state.armed = None;
+        state.armed.ring(now);
         let later = state.timers.split_off(&(Time::from_nanos(now.as_nanos() + 1), 0));
         let due = std::mem::replace(&mut state.timers, later);
         let armed = state.arm();

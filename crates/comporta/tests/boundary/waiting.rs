@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, AsyncCx, AsyncStage, AsyncStageMut, Cx, Demand, Emissions, Ended, Error, Out, Plan, Ports,
-    Pull, Reason, Result, Running, Settled, Source,
+    App, AsyncCx, AsyncStage, AsyncStageMut, Cx, Demand, Emissions, Ended, Error, OnPanic, Out,
+    Plan, Ports, Pull, Reason, Result, Running, Settled, Source,
 };
 
 use crate::bounded::{ends, handled, stage, under_every_policy, until, watched};
@@ -36,7 +36,7 @@ impl World {
         poll_fn(|cx| {
             let mut waiting = self.0.lock().unwrap();
             let thread = std::thread::current();
-            let ours = thread.name().is_some_and(|name| name.starts_with("waiting-"));
+            let ours = thread.name().is_some_and(|name| name.starts_with("waiting-main-"));
             waiting.polled_elsewhere += usize::from(!ours);
             if waiting.all_ready || waiting.ready.contains(&n) {
                 waiting.wakers.remove(&n);
@@ -346,14 +346,19 @@ fn a_hundred_thousand_wait_while_a_sibling_works_at_full_speed() {
                 answer.await;
             }
         });
-        let others = app.source("others", || 0..1_000_000_u64);
+        let (sender, begin) = app.input::<()>("begin");
+        let others = app.flat_map("others", |(): ()| 0..1_000_000_u64);
         let work = app.sink("work", |_: u64| ());
         app.connect(numbers, wait);
+        app.connect(begin, others);
         app.connect(others, work);
         let plan = Plan::new().threads(2).stage("wait", |wait| wait.instances(MANY));
         let running = app.start(&plan).unwrap();
-        until("the sibling is done", || handled(&running, "work") == 1_000_000);
         until("all wait", || world.waiting() == MANY);
+        sender.send(()).unwrap();
+        until("the sibling is done", || handled(&running, "work") == 1_000_000);
+        assert_eq!(world.waiting(), MANY);
+        drop(sender);
         world.let_all_go();
         let summary = ends("many", running);
         assert_eq!(stage(&summary.snapshot, "wait").counts.handled, MANY as u64);
@@ -726,25 +731,26 @@ fn a_stop_and_a_drain_in_vain_cancel_what_is_in_flight_and_its_source_hears_of_i
 #[test]
 fn the_number_in_flight_can_be_changed_while_it_runs() {
     watched("live", || {
+        const NUMBERS: u64 = 100;
         let world = World::default();
-        let (app, seen) = asking(100, false, &world);
+        let (app, seen) = asking(NUMBERS, false, &world);
         let running = app.start(&Plan::new().threads(2)).unwrap();
         let control = running.control();
-        for most in [1, 30, 7, 50] {
-            control.set_instances("ask", most).unwrap();
-            until("as many as were in flight may still be", || world.waiting() >= most);
-            until("no more than may be, once they have ended", || {
-                (0..100).for_each(|n| world.let_go(n));
-                world.waiting() <= most
-            });
-            world.0.lock().unwrap().ready.clear();
-            if seen.lock().unwrap().len() > 20 {
-                break;
-            }
-        }
+        until("one waits", || world.waiting() == 1);
+        control.set_instances("ask", 30).unwrap();
+        until("thirty wait", || world.waiting() == 30);
+        control.set_instances("ask", 7).unwrap();
+        // Those in flight stay; none is begun until fewer than seven are left.
+        (0..23).for_each(|n| world.let_go(n));
+        until("they have ended", || seen.lock().unwrap().len() == 23);
+        assert_eq!(world.waiting(), 7);
+        world.let_go(23);
+        until("one is begun for each that ends", || seen.lock().unwrap().len() == 24);
+        until("seven wait", || world.waiting() == 7);
+        assert_eq!(stage(&running.snapshot(), "ask").in_flight, 7);
         world.let_all_go();
         let summary = ends("live", running);
-        assert_eq!(seen.lock().unwrap().len(), 100, "{summary}");
+        assert_eq!(seen.lock().unwrap().len(), NUMBERS as usize, "{summary}");
     });
 }
 
@@ -770,4 +776,241 @@ fn a_waker_that_outlives_its_program_does_nothing() {
         std::mem::take(&mut *kept.lock().unwrap()).into_iter().for_each(Waker::wake);
         assert_eq!(polls.load(SeqCst), before);
     });
+}
+
+// --- what a review found
+
+/// Flushes four times, inside of a cycle whose queues hold one event each.
+struct Around;
+
+impl AsyncStage for Around {
+    type In = u64;
+    type Ports = Out<u64>;
+    const FLUSHES: bool = true;
+    async fn handle(&self, n: u64, out: &mut Emissions<Out<u64>>, _: &AsyncCx) -> Result {
+        for _ in 0..n {
+            out.send(0);
+            out.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_flush_inside_of_a_full_cycle_is_broken_as_every_cycle_is() {
+    fn case(plan: Plan, label: &str) {
+        let app = App::new("waiting");
+        let around = app.stage("around", Around).autostart(8);
+        let back = app.map("back", |n: u64| n);
+        app.connect(around, back);
+        app.connect(back, around);
+        let plan = plan.every(|stage| stage.capacity(1));
+        let summary = ends(label, app.start(&plan).unwrap());
+        assert!(summary.snapshot.adds_up(), "{label}: {summary}");
+    }
+    under_every_policy(case);
+}
+
+/// Begins a flush and gives it up, then flushes again.
+struct Hasty;
+
+impl AsyncStage for Hasty {
+    type In = u64;
+    type Ports = Out<u64>;
+    const FLUSHES: bool = true;
+    async fn handle(&self, n: u64, out: &mut Emissions<Out<u64>>, _: &AsyncCx) -> Result {
+        out.send(n);
+        {
+            let mut flush = Box::pin(out.flush());
+            poll_fn(|cx| {
+                let _ = flush.as_mut().poll(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+        out.send(n + 1);
+        out.flush().await?;
+        out.send(n + 2);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_flush_that_was_given_up_loses_nothing() {
+    let app = App::new("waiting");
+    let numbers = app.source("numbers", || 0..1_u64);
+    let hasty = app.stage("hasty", Hasty);
+    app.connect(numbers, hasty);
+    let seen = record(&app, hasty);
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert!(runtime.run());
+    assert_eq!(seen.take(), [0, 1, 2]);
+}
+
+struct Attempts(Seen<(u64, u32)>);
+
+impl AsyncStage for Attempts {
+    type In = u64;
+    type Ports = ();
+    async fn handle(&self, n: u64, _: &mut Emissions<()>, cx: &AsyncCx) -> Result {
+        self.0.lock().unwrap().push((n, cx.attempt()));
+        if n == 0 {
+            cx.sleep(SECOND).await;
+            return Err(Error::msg("the first"));
+        }
+        if n == 1 && cx.attempt() == 1 { Err(Error::msg("once")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_second_try_of_one_event_is_the_first_of_the_next() {
+    let seen = Seen::<(u64, u32)>::default();
+    let app = App::new("waiting");
+    let (sender, numbers) = app.input::<u64>("numbers");
+    app.connect(numbers, app.stage("tries", Attempts(seen.clone())));
+    let plan = Plan::new()
+        .stage("tries", |tries| tries.instances(2).tries(2).backoff(SECOND).jitter(false));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    sender.try_send(0).unwrap();
+    runtime.advance(2 * SECOND); // its second try waits
+    sender.try_send(1).unwrap();
+    runtime.advance(10 * SECOND);
+    assert_eq!(*seen.lock().unwrap(), [(0, 1), (0, 2), (1, 1), (1, 2)]);
+    let counts = runtime.snapshot().stage("tries").unwrap().counts;
+    assert_eq!((counts.handled, counts.failed, counts.retried), (1, 1, 2));
+}
+
+#[test]
+fn a_poll_that_does_not_return_holds_no_other_event_that_was_woken() {
+    watched("held", || {
+        let world = World::default();
+        let app = App::new("waiting");
+        let numbers = app.source("numbers", || 0..40_u64);
+        let (of, others) = (world.clone(), Arc::new(AtomicUsize::new(0)));
+        let count = others.clone();
+        let wait = app.sink_async("wait", move |n: u64| {
+            let (answer, count) = (of.clone().answer(n), count.clone());
+            async move {
+                answer.await;
+                if n == 0 {
+                    // It blocks its thread until all others have ended.
+                    until("the others have ended", || count.load(SeqCst) == 39);
+                }
+                count.fetch_add(1, SeqCst);
+            }
+        });
+        app.connect(numbers, wait);
+        let plan = Plan::new().threads(2).stage("wait", |wait| wait.instances(40));
+        let running = app.start(&plan).unwrap();
+        until("all wait", || world.waiting() == 40);
+        world.let_all_go();
+        let _ = ends("held", running);
+    });
+}
+
+#[test]
+fn events_that_come_are_begun_beside_those_that_wake_themselves() {
+    watched("alternate", || {
+        let app = App::new("waiting");
+        let (sender, numbers) = app.input::<u64>("numbers");
+        let done = Arc::new(AtomicBool::new(false));
+        let busy = Arc::new(AtomicBool::new(false));
+        let (is_done, is_busy) = (done.clone(), busy.clone());
+        let wait = app.sink_async("wait", move |n: u64| {
+            let (done, busy) = (is_done.clone(), is_busy.clone());
+            async move {
+                busy.store(true, SeqCst);
+                if n == 1 {
+                    done.store(true, SeqCst);
+                }
+                while !done.load(SeqCst) {
+                    yields(1).await;
+                }
+            }
+        });
+        app.connect(numbers, wait);
+        let plan = Plan::new().threads(1).stage("wait", |wait| wait.instances(2));
+        let running = app.start(&plan).unwrap();
+        sender.send(0).unwrap();
+        until("it yields", || busy.load(SeqCst));
+        sender.send(1).unwrap();
+        drop(sender);
+        let _ = ends("alternate", running);
+    });
+}
+
+struct Quits;
+
+impl AsyncStage for Quits {
+    type In = u64;
+    type Ports = ();
+    async fn handle(&self, n: u64, _: &mut Emissions<()>, cx: &AsyncCx) -> Result {
+        cx.quit(n);
+        Ok(())
+    }
+}
+
+#[test]
+fn no_event_is_handled_after_a_handler_that_waits_has_quit() {
+    let app = App::new("waiting");
+    let numbers = app.source("numbers", || 0..100_u64);
+    app.connect(numbers, app.stage("quits", Quits));
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.run();
+    assert_eq!(runtime.quit_with::<u64>(), Some(0));
+    assert_eq!(runtime.snapshot().stage("quits").unwrap().counts.handled, 1);
+}
+
+#[test]
+fn a_handler_that_panics_with_events_that_panic_when_dropped_costs_one_event() {
+    struct Bombs;
+    impl AsyncStage for Bombs {
+        type In = u64;
+        type Ports = Out<Armed>;
+        async fn handle(&self, n: u64, out: &mut Emissions<Out<Armed>>, _: &AsyncCx) -> Result {
+            out.send(Armed);
+            out.send(Armed);
+            if n == 1 {
+                yields(1).await;
+            }
+            panic!("with two of them sent");
+        }
+    }
+    struct Armed;
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            panic!("armed");
+        }
+    }
+    watched("bombs", || {
+        let app = App::new("waiting");
+        let numbers = app.source("numbers", || 0..2_u64);
+        let bombs = app.stage("bombs", Bombs);
+        app.connect(numbers, bombs);
+        app.connect_local(bombs, app.sink("end", |armed: Armed| std::mem::forget(armed)));
+        let summary = ends("bombs", app.start(&Plan::new()).unwrap());
+        assert_eq!(stage(&summary.snapshot, "bombs").counts.failed, 2, "{summary}");
+    });
+}
+
+#[test]
+fn faults_are_injected_into_every_try() {
+    let app = sleepers(vec![1, 1]);
+    let plan = Plan::new().stage("wait", |wait| wait.tries(3).backoff(SECOND));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.fail_next("wait", "one");
+    runtime.fail_next("wait", "two");
+    runtime.advance(60 * SECOND);
+    let counts = runtime.snapshot().stage("wait").unwrap().counts;
+    assert_eq!((counts.handled, counts.retried, counts.failed), (2, 2, 0));
+}
+
+#[test]
+fn a_stage_that_waits_cannot_be_reset() {
+    let app = sleepers(vec![1]);
+    let plan = Plan::new().stage("wait", |wait| wait.on_panic(OnPanic::Reset));
+    let refused = app.rehearse(&plan).unwrap_err();
+    assert!(refused[0].to_string().contains("cannot be reset"), "{}", refused[0]);
+    let every = Plan::new().every(|stage| stage.on_panic(OnPanic::Reset));
+    assert!(app.rehearse(&every).is_ok(), "what is said of all holds where it can");
 }

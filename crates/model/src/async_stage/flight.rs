@@ -25,7 +25,7 @@ pub trait Flight<T, P>: Send {
 }
 
 /// The one kind of [`Flight`]: `make` begins the future.
-struct FlightOf<M, F, P> {
+struct FlightOf<M, F, P: Ports> {
     make: M,
     /// Boxed, so that it does not move; kept for the next event.
     future: Pin<Box<Option<F>>>,
@@ -43,7 +43,7 @@ where
     fn begin(&mut self, event: T, cx: AsyncCx) {
         let mut emissions = self.emissions.take().unwrap_or_else(|| {
             let new = Emissions::new(self.flushes);
-            self.exchange = new.exchange.clone();
+            self.exchange = new.0.exchange.clone();
             new
         });
         emissions.allow(cx.emit_max);
@@ -63,7 +63,7 @@ where
         if let Some(mut flushed) = flushed {
             out.append(&mut flushed);
         }
-        out.append(&mut emissions.ports);
+        out.append(&mut emissions.0.ports);
         self.emissions = Some(emissions);
         Poll::Ready(result)
     }
@@ -85,7 +85,7 @@ where
     F: Future<Output = (Emissions<P>, Result)> + Send + 'static,
 {
     let emissions = Emissions::new(flushes);
-    let exchange = emissions.exchange.clone();
+    let exchange = emissions.0.exchange.clone();
     let future = Box::pin(None);
     Box::new(FlightOf { make, future, emissions: Some(emissions), exchange, flushes })
 }
@@ -264,6 +264,7 @@ impl<W: Waits> Handler for Waiting<W> {
         match cx.with_waker(|waker| flight.poll(waker, out)) {
             Poll::Ready(result) => {
                 self.put_by(flight);
+                cx.note_quit();
                 result
             }
             Poll::Pending => {

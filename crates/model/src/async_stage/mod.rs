@@ -13,6 +13,8 @@ mod flight;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -202,6 +204,7 @@ impl AsyncCx {
 
     /// Ends the program, as [`Cx::quit`] does.
     pub fn quit<R: std::any::Any + Send>(&self, result: R) {
+        self.shared.quitting.store(true, Relaxed);
         self.shared.host.quit(Box::new(result));
     }
 }
@@ -218,7 +221,9 @@ impl fmt::Debug for AsyncCx {
 /// The ports of a handler that waits, and what it sent through them: `out.send(event)`, or
 /// `out.good.send(event)` of a struct of ports. It is kept until the handler returns; a failure withdraws
 /// it.
-pub struct Emissions<P> {
+pub struct Emissions<P: Ports>(Box<Kept<P>>); // boxed: it moves into the future and back with each event
+
+struct Kept<P: Ports> {
     ports: P,
     emit_max: usize,
     exchange: Arc<Exchange<P>>,
@@ -252,58 +257,104 @@ impl<P: Ports> Emissions<P> {
     fn new(flushes: bool) -> Self {
         let flushed = Flushed { ports: None, refused: !flushes };
         let exchange = Arc::new(Exchange(Mutex::new(flushed)));
-        Emissions { ports: P::new(), emit_max: usize::MAX, exchange }
+        Emissions(Box::new(Kept { ports: P::new(), emit_max: usize::MAX, exchange }))
     }
 
     /// The next event may send so many.
     fn allow(&mut self, emit_max: usize) {
-        if self.emit_max != emit_max {
-            self.emit_max = emit_max;
-            self.ports.each(&mut Allow(emit_max));
+        if self.0.emit_max != emit_max {
+            self.0.emit_max = emit_max;
+            self.0.ports.each(&mut Allow(emit_max));
         }
     }
 
-    /// Commits what was sent so far: it moves on at once, and this waits until it has found room. A
-    /// failure afterwards does not withdraw it; the failure is marked
-    /// `partial`, and a retry may send it again.
+    /// Commits what was sent so far: it moves on at once, and this waits until it has found room. A failure
+    /// afterwards does not withdraw it; the failure is marked `partial`, and a retry may send it again.
+    ///
+    /// While it waits for room it occupies one of the instances that poll the stage, as every sender does;
+    /// neither the stage's `timeout` nor the event's deadline ends that wait.
     ///
     /// # Errors
-    /// The stage does not say that it flushes ([`AsyncStage::FLUSHES`]).
+    /// The stage does not say that it flushes ([`AsyncStage::FLUSHES`]), or the event has sent more than
+    /// `emit_max` allows.
     pub async fn flush(&mut self) -> Result {
         {
-            let mut flushed = self.exchange.lock();
+            let Kept { ports, emit_max, exchange } = &mut *self.0;
+            let mut flushed = exchange.lock();
             if flushed.refused {
                 let said = "a stage that flushes says so: `const FLUSHES: bool = true`";
                 return Err(crate::error::Error::msg(said));
             }
-            let mut fresh = P::new();
-            fresh.each(&mut Allow(self.emit_max));
-            flushed.ports = Some(std::mem::replace(&mut self.ports, fresh));
+            let mut flooded = Flooded(false);
+            ports.each(&mut flooded);
+            if flooded.0 {
+                return Err(crate::error::Error::msg("emitted more than `emit_max` events"));
+            }
+            match &mut flushed.ports {
+                // Of a flush before this that was not waited for.
+                Some(before) => before.append(ports),
+                None => {
+                    let mut fresh = P::new();
+                    fresh.each(&mut Allow(*emit_max));
+                    flushed.ports = Some(std::mem::replace(ports, fresh));
+                }
+            }
         }
         // The runtime polls the handler again when all of it has found room, and not before.
         let mut polled = false;
-        poll_fn(
-            |_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending },
-        )
+        poll_fn(|cx| {
+            if std::mem::replace(&mut polled, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
         .await;
         Ok(())
     }
 }
 
-impl<P> Deref for Emissions<P> {
+/// Whether one event sent more than it may.
+struct Flooded(bool);
+impl PortVisitor for Flooded {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 |= out.is_flooded();
+    }
+}
+
+/// Drops what was sent one by one: of two events whose `Drop` panics, the second would abort the process, and
+/// so would the first, if the handler has panicked.
+struct Discard;
+impl PortVisitor for Discard {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        if std::mem::needs_drop::<T>() {
+            for event in out.drain() {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(event)));
+            }
+        }
+    }
+}
+
+impl<P: Ports> Drop for Emissions<P> {
+    fn drop(&mut self) {
+        self.0.ports.each(&mut Discard);
+    }
+}
+
+impl<P: Ports> Deref for Emissions<P> {
     type Target = P;
     fn deref(&self) -> &P {
-        &self.ports
+        &self.0.ports
     }
 }
 
-impl<P> DerefMut for Emissions<P> {
+impl<P: Ports> DerefMut for Emissions<P> {
     fn deref_mut(&mut self) -> &mut P {
-        &mut self.ports
+        &mut self.0.ports
     }
 }
 
-impl<P> fmt::Debug for Emissions<P> {
+impl<P: Ports> fmt::Debug for Emissions<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Emissions")
     }

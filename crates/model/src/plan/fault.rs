@@ -17,6 +17,14 @@ pub enum PlanFault {
         /// The key that names it.
         key: String,
     },
+    /// A handler that waits is shared by its events, and cannot be made anew for one that panicked.
+    #[error("`{name}` cannot be reset after a panic: other events wait in its handler")]
+    NoReset {
+        /// The stage.
+        name: String,
+        /// The key that says it.
+        key: String,
+    },
     /// A time limit for a handler that cannot be interrupted.
     #[error(
         "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"
@@ -206,6 +214,7 @@ impl PlanFault {
         match self {
             PlanFault::NoStage { key, .. }
             | PlanFault::NoTimeout { key, .. }
+            | PlanFault::NoReset { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }

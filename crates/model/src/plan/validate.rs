@@ -459,6 +459,7 @@ impl Plan {
                 tier: None,
                 deadline: None,
                 timeout: every.timeout.filter(|_| spec.waits),
+                on_panic: every.on_panic.filter(|_| !spec.waits),
                 ..every.clone()
             },
             Kind::Source => StagePlan {
@@ -532,6 +533,10 @@ impl Plan {
             });
         }
         faults.extend(timeout_refused(spec, own.timeout));
+        if spec.waits && own.on_panic == Some(OnPanic::Reset) {
+            let key = format!("stage.{}.on_panic", spec.name);
+            faults.push(PlanFault::NoReset { name: spec.name.to_string(), key });
+        }
         if own.admission.is_some() && spec.kind != Kind::Stage {
             faults.push(not_for_kind(spec, "admission"));
         }

@@ -475,8 +475,8 @@ impl Node for InputNode {
     fn visit(&self, _: &Arc<Core>, _: Task, _: &mut Visit) {}
 
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
+        self.requests.iter().for_each(|requests| requests.start(core)); // before requests are taken
         let _ = self.core.set(Arc::downgrade(core));
-        self.requests.iter().for_each(|requests| requests.start(core));
         // Closed, or every handle dropped, before the start.
         if self.sending.compare_exchange(CLOSED, CLOSED | ENDED, AcqRel, Acquire).is_ok() {
             core.stage_ended(self.id, effects);

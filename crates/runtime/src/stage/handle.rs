@@ -52,6 +52,8 @@ pub(super) struct Instance<H: Handler> {
     /// find room.
     wakeup: Option<Arc<Wakeup>>,
     pub(super) flushed: Vec<InFlight<H>>,
+    /// These wait for room inside of a cycle, and count as unable to act.
+    pub(super) flushed_inside: bool,
 }
 
 /// A batch that waits until one of its events may be tried again.
@@ -79,6 +81,16 @@ impl Tally {
 pub(crate) enum Fault {
     Error(String),
     Panic(String),
+}
+
+impl Fault {
+    /// It happens.
+    pub(super) fn strike(self) -> Stop {
+        match self {
+            Fault::Error(message) => Stop::Failed(Error::msg(message)),
+            Fault::Panic(message) => std::panic::panic_any(message),
+        }
+    }
 }
 
 /// Failures asked for by a test, in the order in which they are to come.
@@ -145,6 +157,7 @@ impl<H: Handler> Instance<H> {
             finishing: false,
             wakeup: None,
             flushed: Vec::new(),
+            flushed_inside: false,
         };
         if H::WAITS {
             instance.cx.set_emit_max(stage.emit_max());
@@ -338,7 +351,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// The failure that a test has asked for next, if there is an event to fail.
-    fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
+    pub(super) fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
         if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
     }
 
@@ -368,8 +381,7 @@ impl<H: Handler> Stage<H> {
             let user = visit.effects.hand_over(core);
             let stop = user.call(|| match fault {
                 None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
-                Some(Fault::Error(message)) => Stop::Failed(Error::msg(message)),
-                Some(Fault::Panic(message)) => std::panic::panic_any(message),
+                Some(fault) => fault.strike(),
             });
             let why = match stop {
                 Ok(Stop::Failed(error)) => Why::of(error),

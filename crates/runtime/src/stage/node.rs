@@ -189,8 +189,8 @@ impl<H: Handler> Node for Stage<H> {
         }
         state.counts.cancelled += cancelled as u64;
         state.cancel_flights(effects);
-        for instance in state.instances.cancel() {
-            state.cancel_held(&instance);
+        for mut instance in state.instances.cancel() {
+            state.cancel_held(&mut instance, effects);
             effects.discard(instance);
         }
         let callers = state.permits.send_away();

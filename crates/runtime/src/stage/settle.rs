@@ -231,7 +231,8 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         if state.phase == Phase::Cancelled {
-            state.cancel_held(&instance);
+            let mut instance = instance;
+            state.cancel_held(&mut instance, effects);
             effects.discard(instance);
         } else if in_line != InLine::No {
             self.park(state, instance, in_line, effects);
@@ -257,13 +258,18 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         let place = instance.links.place().clone();
+        let flushed = instance.flushed.len();
+        let mut instance = instance;
+        instance.flushed_inside = in_line == InLine::Inside;
         state.instances.park(instance);
         if place.park() {
             effects.tokens.extend(place.token()); // room was granted meanwhile
         }
         if in_line == InLine::Inside {
             self.claim(state, effects);
-            state.deactivate(effects);
+            for _ in 0..=flushed {
+                state.deactivate(effects);
+            }
         }
     }
 
@@ -477,8 +483,8 @@ impl<T> Batch<T> {
 
 impl<H: Handler> State<H> {
     /// The program was stopped: what an instance has in hand is cancelled.
-    pub(super) fn cancel_held(&mut self, instance: &Instance<H>) {
-        self.cancel_flushed(instance);
+    pub(super) fn cancel_held(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
+        self.cancel_flushed(instance, effects);
         let held = instance.held();
         self.in_flight -= held;
         self.counts.cancelled += held as u64;

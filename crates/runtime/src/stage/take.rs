@@ -59,7 +59,7 @@ struct Begun<H: Handler> {
 /// What a visit has to do.
 enum With<H: Handler> {
     Events(Batch<H::Item>),
-    Flights(Vec<InFlight<H>>),
+    Flight(InFlight<H>),
 }
 
 impl<H: Handler> Stage<H> {
@@ -71,8 +71,8 @@ impl<H: Handler> Stage<H> {
             Some(Begun { instance, with: With::Events(batch) }) => {
                 self.run(core, instance, batch, visit);
             }
-            Some(Begun { instance, with: With::Flights(flights) }) => {
-                self.fly_on(core, instance, flights, visit);
+            Some(Begun { instance, with: With::Flight(first) }) => {
+                self.fly_on(core, instance, first, visit);
             }
         }
     }
@@ -85,13 +85,12 @@ impl<H: Handler> Stage<H> {
         }
         let mut instance = state.instances.take_idle()?;
         let effects = &mut visit.effects;
-        if H::WAITS {
-            let flights = state.take_woken(visit.start);
-            if !flights.is_empty() {
-                state.counts.visits += 1;
-                self.changed(core, state, effects);
-                return Some(Begun { instance, with: With::Flights(flights) });
-            }
+        if H::WAITS
+            && let Some(first) = state.take_woken(visit.start)
+        {
+            state.counts.visits += 1;
+            self.changed(core, state, effects);
+            return Some(Begun { instance, with: With::Flight(first) });
         }
         let queued = state.queue.len();
         let taken = match self.group.get() {

@@ -24,6 +24,8 @@ pub(super) use slots::{Flights, InFlight, Wakeup};
 use super::fail::{Next, Why};
 use super::handle::{Instance, Progress, Stop, Tally};
 use super::order::Deposited;
+use super::pace::QUANTUM;
+use super::permits::Shed;
 use super::ports::{Flooded, Mark, Owes, Unbounded};
 use super::settle::Settling;
 use super::take::Batch;
@@ -40,11 +42,12 @@ use crate::user;
 const WOKEN_MAX: usize = if cfg!(shuttle) { 2 } else { 32 };
 
 impl<H: Handler> State<H> {
-    /// Flights for a visit to poll: a share of those that were woken.
-    pub(super) fn take_woken(&mut self, now: Time) -> Vec<InFlight<H>> {
-        let share = self.flights.woken().div_ceil(self.instances.count().max(1));
-        let n = share.clamp(1, WOKEN_MAX);
-        std::iter::from_fn(|| self.flights.take_woken(now)).take(n).collect()
+    /// The first flight for a visit to poll. Visits that poll and visits that begin events take turns.
+    pub(super) fn take_woken(&mut self, now: Time) -> Option<InFlight<H>> {
+        let begins = self.queue.len() > 0 && self.flights.room() > 0 && self.flights.polled_last;
+        let woken = if begins { None } else { self.flights.take_woken(now) };
+        self.flights.polled_last = woken.is_some();
+        woken
     }
 
     /// The program was stopped.
@@ -52,17 +55,18 @@ impl<H: Handler> State<H> {
         self.flights.release(1);
         self.in_flight -= 1;
         self.counts.cancelled += 1;
-        flight.batch.chunk.settle(Fate::Cancelled);
-        effects.discard(flight);
+        // One by one: of two values that panic together, the second would abort the process.
+        let Flying { future, kept, batch, .. } = *flight;
+        batch.chunk.settle(Fate::Cancelled);
+        effects.discard(future);
+        kept.into_iter().for_each(|kept| effects.discard(kept));
+        effects.discard_events(&mut batch.chunk.into_events());
     }
 
     /// What an instance that is dropped holds of them.
-    pub(super) fn cancel_flushed(&mut self, instance: &Instance<H>) {
-        for flight in &instance.flushed {
-            self.flights.release(1);
-            self.in_flight -= 1;
-            self.counts.cancelled += 1;
-            flight.batch.chunk.settle(Fate::Cancelled);
+    pub(super) fn cancel_flushed(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
+        for flight in std::mem::take(&mut instance.flushed) {
+            self.cancel_flight(flight, effects);
         }
     }
 
@@ -176,37 +180,37 @@ impl<H: Handler> Stage<H> {
         self.claim(state, effects);
     }
 
-    /// A visit of flights that were woken.
+    /// A visit of flights that were woken: they are taken one by one, so that a poll that does not return holds
+    /// no other.
     pub(super) fn fly_on(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        flights: Vec<InFlight<H>>,
+        first: InFlight<H>,
         visit: &mut Visit,
     ) {
         let _reactor = core.enter_reactor();
-        let polled = flights.len();
-        let mut flights = flights.into_iter();
-        let mut in_line = InLine::No;
-        for flight in flights.by_ref() {
+        let most = visit.at_most(WOKEN_MAX);
+        let (mut next, mut polled) = (Some(first), 0);
+        while let Some(flight) = next.take() {
             self.poll(core, &mut instance, flight, visit);
-            in_line = instance.links.in_line();
-            if in_line != InLine::No {
-                break; // it waits for room: others poll the rest
+            polled += 1;
+            let now = core.clock.now();
+            visit.end = Some(now);
+            let late = now.duration_since(visit.start) > QUANTUM;
+            let waits = instance.links.in_line() != InLine::No;
+            if polled < most && !late && !waits && !core.is_stopped() {
+                next = self.state.lock().flights.take_woken(now);
             }
         }
-        let end = core.clock.now();
-        visit.end = Some(end);
+        let in_line = instance.links.in_line();
+        let end = visit.end.unwrap_or(visit.start);
         visit.done = polled;
         instance.pace.note(end.duration_since(visit.start), polled);
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.pace.learn(&mut instance.pace, self.rules.batch);
         core.set_pace(self.id, state.pace.usual());
-        for mut flight in flights {
-            flight.be_looked_at(end);
-            self.park_flight(core, state, flight, end, &mut visit.effects);
-        }
         self.place(core, state, instance, in_line, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
     }
@@ -227,8 +231,16 @@ impl<H: Handler> Stage<H> {
         instance.cx.set_attempt(flight.attempt);
         instance.kept = std::mem::take(&mut flight.kept);
         instance.ports.each(&mut Unbounded(self.emit_max()));
+        if flight.batch.ticket.is_some() && duty != Duty::default() {
+            instance.ports.each(&mut Owes(&duty)); // its results may leave after another's
+        }
         instance.ports.each(&mut Mark);
+        if flight.future.is_none() && self.shed_over_flight(core, &mut flight, now, visit) {
+            instance.cx.set_attempt(1);
+            return;
+        }
         let stop = self.poll_once(core, instance, &mut flight, now, visit);
+        instance.cx.set_attempt(1); // of what comes next
         let mut flooded = Flooded(false);
         instance.ports.each(&mut flooded);
         let why = match stop {
@@ -242,6 +254,7 @@ impl<H: Handler> Stage<H> {
             }
         };
         let why = Why { partial: flight.partial, ..why };
+        instance.cx.set_attempt(flight.attempt);
         match self.failed(core, instance, &mut flight.batch, &mut 0, why) {
             Next::On | Next::Stop => self.land(core, instance, flight, visit),
             Next::Wait(wait) => {
@@ -297,10 +310,16 @@ impl<H: Handler> Stage<H> {
                 }
             }
             // It is tried again.
+            (None, _) if instance.cx.deadline().is_some_and(|deadline| deadline <= now) => {
+                Err(Reason::Deadline)
+            }
             (None, _) => {
                 flight.limit = self.limit(now, instance.cx.deadline());
-                let retain = self.rules.retain;
-                let tried = user.call(|| instance.try_one(&mut flight.batch.chunk, retain));
+                let (retain, fault) = (self.rules.retain, self.next_fault(core, true));
+                let tried = user.call(|| match fault {
+                    None => instance.try_one(&mut flight.batch.chunk, retain),
+                    Some(fault) => fault.strike(),
+                });
                 if let Ok(Stop::Waits) = tried {
                     flight.future = instance.handler.as_mut().and_then(Handler::take_flight);
                     flight.wakeup = instance.renew_wakeup(core, self.id);
@@ -308,6 +327,28 @@ impl<H: Handler> Stage<H> {
                 tried
             }
         }
+    }
+
+    /// Sheds an event that is to be tried again, if nobody wants it any more. Returns whether it did.
+    fn shed_over_flight(
+        &self,
+        core: &Core,
+        flight: &mut Flying<H>,
+        now: Time,
+        visit: &mut Visit,
+    ) -> bool {
+        let chunk = &mut flight.batch.chunk;
+        if !chunk.is_awaited() || !chunk.first_duty().0.is_over(now) {
+            return false;
+        }
+        let over = chunk.split_front(1, Vec::new());
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.in_flight -= 1;
+        state.shed(&self.rules.name, Shed::Abandoned, over, &mut visit.effects);
+        let shed = Tally { failed: 1, ..Tally::default() };
+        self.landed(core, state, flight.id, shed, &mut visit.effects);
+        true
     }
 
     /// A flight still waits. What it flushed goes on its way; it is polled again when that found room.
@@ -364,8 +405,12 @@ impl<H: Handler> Stage<H> {
             return;
         }
         let now = core.clock.now();
+        let inactive = std::mem::take(&mut instance.flushed_inside);
         let mut guard = self.state.lock();
         for mut flight in instance.flushed.drain(..) {
+            if let Some(cycle) = guard.cycle.as_ref().filter(|_| inactive) {
+                cycle.activate();
+            }
             flight.be_looked_at(now);
             self.park_flight(core, &mut guard, flight, now, &mut visit.effects);
         }
@@ -403,9 +448,6 @@ impl<H: Handler> Stage<H> {
                 false
             }
             Some(ticket) => {
-                if meta.duty != Duty::default() {
-                    instance.ports.each(&mut Owes(&meta.duty)); // it may leave after another's results
-                }
                 let together = Obligation::default();
                 let of = Deposited { tally, meta, spent, together, enqueued };
                 let leaves = self.deposit(&mut instance.ports, ticket, of);

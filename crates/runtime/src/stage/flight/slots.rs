@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::effects::Effects;
 use crate::failure::Reason;
 use crate::sync::{AcqRel, Acquire, Arc, AtomicU32, AtomicU64, Relaxed, SeqCst};
+use crate::timer::Armed;
 
 /// The future of an event.
 type AnyFlight<H> = Box<dyn Flight<<H as Handler>::Item, <H as Handler>::Ports>>;
@@ -50,8 +51,9 @@ pub(in crate::stage) struct Flights<H: Handler> {
     woken: VecDeque<FlightId>,
     /// When a flight that stands in its slot is to be looked at, whether or not it was woken.
     alarms: BTreeSet<(Time, FlightId)>,
-    /// The earliest time for which the clock was asked.
-    armed: Option<Time>,
+    armed: Armed,
+    /// The last visit polled flights: the next begins events, if there are and may be.
+    pub(super) polled_last: bool,
     /// Nanoseconds for which flights that have landed had waited.
     waited_ns: u64,
 }
@@ -67,7 +69,7 @@ pub(in crate::stage) type InFlight<H> = Box<Flying<H>>;
 
 /// An event in flight.
 pub(in crate::stage) struct Flying<H: Handler> {
-    /// None once it has a slot.
+    /// None until it has a slot.
     pub(super) id: Option<FlightId>,
     /// Its one event: an empty slot while its future has it.
     pub(super) batch: Batch<H::Item>,
@@ -158,7 +160,8 @@ impl<H: Handler> Flights<H> {
             free: Vec::new(),
             woken: VecDeque::new(),
             alarms: BTreeSet::new(),
-            armed: None,
+            armed: Armed::default(),
+            polled_last: false,
             waited_ns: 0,
         }
     }
@@ -228,16 +231,12 @@ impl<H: Handler> Flights<H> {
     /// The time for which the clock is to be asked, if it is another than before.
     pub(super) fn arm(&mut self) -> Option<Time> {
         let (first, _) = self.alarms.first()?;
-        if self.armed.is_some_and(|armed| armed <= *first) {
-            return None;
-        }
-        self.armed = Some(*first);
-        self.armed
+        self.armed.arm(*first)
     }
 
     /// Those whose time has come are to be looked at.
     pub(super) fn ring(&mut self, now: Time) {
-        self.armed = None;
+        self.armed.ring(now);
         while let Some((due, id)) = self.alarms.pop_first() {
             if due > now {
                 self.alarms.insert((due, id));
