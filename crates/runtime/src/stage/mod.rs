@@ -247,7 +247,7 @@ impl<H: Handler> Stage<H> {
     /// Makes the tokens that are due: see [`instances`].
     #[inline]
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
-        if state.phase == Phase::Open && state.instances.has_unclaimed() {
+        if matches!(state.phase, Phase::Open) && state.instances.has_unclaimed() {
             self.claim_idle(state, effects);
         }
     }

@@ -228,7 +228,7 @@ impl<H: Handler> Stage<H> {
         in_line: InLine,
         effects: &mut Effects,
     ) {
-        if state.phase == Phase::Cancelled {
+        if matches!(state.phase, Phase::Cancelled) {
             state.cancel_held(&instance);
             effects.discard(instance);
         } else if in_line != InLine::No {
