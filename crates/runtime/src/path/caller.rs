@@ -55,7 +55,9 @@ impl Links {
         let mut send =
             Sending { core, meta, place: &place, visit, fills: true, waits: false, sent };
         deliver_all(outlets, &mut send);
-        send.sent
+        let Sending { waits, sent, .. } = send;
+        self.may_stand |= waits;
+        sent
     }
 
     /// Takes the event back; copies are dropped later. The queue that refused it counts that.

@@ -215,6 +215,8 @@ pub(crate) struct Links {
     bundles: Vec<Box<dyn AnyBundle>>,
     /// Two ports lead to one queue: what they send must leave in the order sent.
     in_turn: bool,
+    /// The sender may stand in line; if not, no outlet needs to be asked.
+    pub(super) may_stand: bool,
 }
 
 impl Links {
@@ -248,7 +250,8 @@ impl Links {
         ports.each(&mut join);
         let in_turn = P::NAMES.len() > 1 && (exact || core.wiring.ports_share_a_queue(stage));
         let bundles = join.bundles.into_iter().map(|(_, bundle)| bundle).collect();
-        Links { core: Arc::downgrade(core), place, links: join.links, bundles, in_turn }
+        let (core, links) = (Arc::downgrade(core), join.links);
+        Links { core, place, links, bundles, in_turn, may_stand: false }
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {
@@ -311,18 +314,25 @@ impl Links {
                 self.send.waits |= link.flush(outlets, out, &mut self.send);
             }
         }
-        let Links { place, links, bundles, in_turn, .. } = self;
+        let Links { place, links, bundles, in_turn, may_stand, .. } = self;
         let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
-        if *in_turn {
-            return flush_in_turn(links, bundles, ports, send);
-        }
-        let mut flush = Flush { links, bundles, send };
-        ports.each(&mut flush);
-        flush.send.sent
+        let send = if *in_turn {
+            flush_in_turn(links, bundles, ports, send)
+        } else {
+            let mut flush = Flush { links, bundles, send };
+            ports.each(&mut flush);
+            flush.send
+        };
+        *may_stand |= send.waits;
+        send.sent
     }
 
     /// Whether the sender stands in line.
     pub(crate) fn in_line(&self) -> InLine {
+        if !self.may_stand {
+            debug_assert!(self.bundles.iter().all(|bundle| bundle.standing().is_none()));
+            return InLine::No;
+        }
         match self.bundles.iter().find_map(|bundle| bundle.standing()) {
             None => InLine::No,
             Some((_, true)) => InLine::Inside,
@@ -358,17 +368,18 @@ impl Links {
             let mut holding = self.bundles.iter().enumerate();
             next = holding.find_map(|(b, bundle)| Some((b, bundle.holding()?)));
         }
+        self.may_stand = false;
         InLine::No
     }
 }
 
 /// Sends what several ports hold in the order in which it was sent.
-fn flush_in_turn<P: Ports>(
+fn flush_in_turn<'a, P: Ports>(
     links: &mut [Box<dyn Any + Send>],
     bundles: &mut [Box<dyn AnyBundle>],
     ports: &mut P,
-    mut send: Sending<'_>,
-) -> Sent {
+    mut send: Sending<'a>,
+) -> Sending<'a> {
     /// So many events in a row were sent through one port.
     struct Run {
         turn: u32,
@@ -416,7 +427,7 @@ fn flush_in_turn<P: Ports>(
         ports.each(&mut SendRun { links, bundles, send: &mut send, run });
     }
     held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-    send.sent
+    send
 }
 
 impl<T: Send + 'static> Link<T> {

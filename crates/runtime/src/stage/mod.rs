@@ -236,14 +236,11 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Makes the tokens that are due: see [`instances`].
-    #[inline]
+    #[inline(always)] // a part of `refresh`
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
-        if state.phase == Phase::Open && state.instances.has_unclaimed() {
-            self.claim_idle(state, effects);
+        if !matches!(state.phase, Phase::Open) || !state.instances.has_unclaimed() {
+            return;
         }
-    }
-
-    fn claim_idle(&self, state: &mut State<H>, effects: &mut Effects) {
         let visits = match self.group.get() {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),

@@ -19,7 +19,8 @@ pub(crate) trait EventQueue<T>: Send {
 
     /// Visits that could be made now, of `stride` events each: fewer where some events wait for others.
     fn visits(&self, stride: usize) -> usize {
-        self.len().div_ceil(stride)
+        let len = self.len();
+        if len <= stride { usize::from(len > 0) } else { len.div_ceil(stride) }
     }
 
     /// Adds events, with what each carries of its own. Returns storage for the giver to go on with, from a
