@@ -27,8 +27,8 @@ pub enum PolicyWarning {
         /// Instances it has under the policy.
         instances: usize,
     },
-    /// A stage has a pool to itself with more threads than it has instances: what is more has nothing
-    /// to do.
+    /// A stage has a pool to itself with more threads than it has instances, of which it could have more
+    /// without giving up an order that it keeps: what is more has nothing to do.
     IdleThreads {
         /// The stage.
         stage: String,
@@ -115,7 +115,8 @@ fn idle_threads(policy: &str, mock: &Mock) -> impl Iterator<Item = PolicyWarning
         let threads = mock.threads(pool_of(info)).unwrap_or(0);
         let (stage, policy) = (info.name.clone(), policy.to_owned());
         let idle = PolicyWarning::IdleThreads { stage, policy, threads, instances };
-        (threads > instances).then_some(idle)
+        // One instance and no more is what keeps the order of a stage that is not `ordered`.
+        (threads > instances && (instances > 1 || info.ordered)).then_some(idle)
     })
 }
 
