@@ -2,6 +2,7 @@
 //! ready. How stages are joined is in `wiring`, how a run ends in `run_state`, its threads in `threads`.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
-use crate::color::{self, Colors};
+use crate::color::Colors;
 use crate::effects::{Effects, Visit};
 use crate::env::{Clock, cpus};
 use crate::node::Node;
@@ -31,6 +32,7 @@ use crate::workers::{AnyTray, WorkerGroup};
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
     pool: AtomicUsize,
+    /// 0: none.
     color: AtomicU32,
     is_source: bool,
     /// Its visits take long.
@@ -101,7 +103,7 @@ impl Core {
         let assignments =
             settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Assignment {
                 pool: AtomicUsize::new(stage.cluster),
-                color: AtomicU32::new(color::NONE),
+                color: AtomicU32::new(0),
                 is_source: spec.kind == Kind::Source,
                 slow: AtomicBool::new(false),
                 base: Mutex::new(Base {
@@ -225,11 +227,12 @@ impl Core {
 
     /// Stages of one color never run at once.
     #[inline]
-    pub(crate) fn color(&self, stage: u32) -> u32 {
-        self.assignments[stage as usize].color.load(Relaxed)
+    pub(crate) fn color(&self, stage: u32) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.assignments[stage as usize].color.load(Relaxed))
     }
 
-    pub(crate) fn set_color(&self, stage: u32, color: u32) {
+    pub(crate) fn set_color(&self, stage: u32, color: Option<NonZeroU32>) {
+        let color = color.map_or(0, NonZeroU32::get);
         self.assignments[stage as usize].color.store(color, Relaxed);
     }
 

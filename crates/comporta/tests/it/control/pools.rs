@@ -178,7 +178,7 @@ fn killing_more_threads_than_there_are_or_the_last_of_a_pool_with_stages_is_refu
         refused,
         [
             "the number of threads to go from `main` is 3: use at most 2",
-            "pool 0 has 2 threads and stages to run: 2 cannot go",
+            "pool `main` has 2 threads and stages to run: 2 cannot go",
             "there is no pool 7 in this cluster",
             "there is no pool 7 in this cluster",
             "there is no pool 7 in this cluster",
