@@ -23,7 +23,7 @@ pub(crate) struct ClusterState {
     /// Which policy this is of; timers of an earlier one fire no more.
     pub(crate) epoch: u32,
     pub(super) stages: Vec<StageInfo>,
-    /// Pools made by the policy, and made before and free to use again.
+    /// Pools made by the policy, and made before and free to use again: the last of these first.
     pub(super) pools: Vec<usize>,
     pub(super) spare: Vec<usize>,
     /// Threads that were asked for and cannot go yet.
@@ -126,6 +126,7 @@ impl ClusterState {
             core.cut_threads(pool, pool.threads());
         }
         self.spare.extend(own);
+        self.spare.sort_unstable_by(|a, b| b.cmp(a)); // the first is used first
         set
     }
 

@@ -82,6 +82,14 @@ impl Drop for Taken<'_> {
     }
 }
 
+impl Drop for PolicyHost {
+    /// The policy that was installed last goes with the program.
+    fn drop(&mut self) {
+        let installed = self.installed.lock().take();
+        user::discard(installed);
+    }
+}
+
 /// Why a policy was not installed.
 #[derive(Debug)]
 pub(crate) enum InstallError {

@@ -147,7 +147,11 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize)
 fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
     let entry = registry.find(&cluster.policy.name);
     let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
-    match user::call(|| mock.start(&mut *entry.make(&cluster.policy))) {
+    let made = user::call(|| entry.make(&cluster.policy));
+    let mut policy = made.map_err(|panic| panic.to_string())?;
+    let started = user::call(|| mock.start(&mut *policy));
+    user::discard(policy);
+    match started {
         Ok(started) => started.map_err(|refused| refused.to_string()),
         Err(panic) => Err(panic.to_string()),
     }

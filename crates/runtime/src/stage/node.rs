@@ -281,20 +281,24 @@ impl<H: Handler> Node for Stage<H> {
         wanted: usize,
         effects: &mut Effects,
     ) -> Result<(), String> {
-        let missing = {
-            let state = self.state.lock();
+        let (before, missing) = {
+            let mut state = self.state.lock();
             if state.phase != Phase::Open {
                 return Err("the stage has ended".to_owned());
             }
-            wanted.saturating_sub(state.instances.count())
+            // None that is there may leave, as one too many, while others are made.
+            let before = state.instances.wanted();
+            state.instances.set_wanted(wanted.max(before));
+            (before, wanted.saturating_sub(state.instances.count()))
         };
-        self.add_instances(core, missing, effects)?;
+        let added = self.add_instances(core, missing, effects);
+        let wanted = if added.is_ok() { wanted } else { before };
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.instances.set_wanted(wanted);
         self.retire_surplus(state, effects);
         self.changed(core, state, effects);
-        Ok(())
+        added
     }
 
     fn failures(&self) -> Vec<Failure> {

@@ -206,6 +206,9 @@ fn pools_are_bounded_and_used_again_by_the_next_policy() {
     for _ in 0..50 {
         chain.runtime.control().set_policy("main", "seda").unwrap();
         assert_eq!(threads_of(&chain.runtime), [1, 2, 2, 2]);
+        let pools = chain.runtime.snapshot().pools;
+        let stages: Vec<_> = pools.iter().map(|pool| pool.stages.join(" ")).collect();
+        assert_eq!(stages, ["in", "a", "b", "c"], "each as before");
     }
     chain.ends();
 }
