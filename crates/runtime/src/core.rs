@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
-use comporta_model::plan::{Settings, WhenFull};
+use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::Colors;
@@ -40,6 +40,27 @@ pub(crate) struct Assignment {
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
+}
+
+impl Assignment {
+    fn new(stage: &StageSettings, kind: Kind) -> Self {
+        Assignment {
+            pool: AtomicUsize::new(stage.cluster),
+            color: AtomicU32::new(0),
+            is_source: kind == Kind::Source,
+            slow: AtomicBool::new(false),
+            base: Mutex::new(Base {
+                cluster: stage.cluster,
+                priority: stage.priority,
+                capacity: stage.capacity,
+                capacity_said: stage.capacity_said,
+                when_full: stage.when_full,
+                enabled: true,
+                instances: stage.instances,
+                instances_said: stage.instances_said,
+            }),
+        }
+    }
 }
 
 /// How a stage runs where no policy says otherwise.
@@ -100,24 +121,8 @@ impl Core {
         clock: Clock,
         tested: bool,
     ) -> Self {
-        let assignments =
-            settings.stages.iter().zip(&graph.stages).map(|(stage, spec)| Assignment {
-                pool: AtomicUsize::new(stage.cluster),
-                color: AtomicU32::new(0),
-                is_source: spec.kind == Kind::Source,
-                slow: AtomicBool::new(false),
-                base: Mutex::new(Base {
-                    cluster: stage.cluster,
-                    priority: stage.priority,
-                    capacity: stage.capacity,
-                    capacity_said: stage.capacity_said,
-                    when_full: stage.when_full,
-                    enabled: true,
-                    instances: stage.instances,
-                    instances_said: stage.instances_said,
-                }),
-            });
-        let assignments = assignments.collect();
+        let stages = settings.stages.iter().zip(&graph.stages);
+        let assignments = stages.map(|(stage, spec)| Assignment::new(stage, spec.kind)).collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
