@@ -123,10 +123,10 @@ pub enum Refused {
         expected: String,
     },
     /// A pool with stages keeps a thread.
-    #[error("pool {pool} has {threads} threads and stages to run: {less} cannot go")]
+    #[error("pool `{pool}` has {threads} threads and stages to run: {less} cannot go")]
     NoThreadLeft {
-        /// The pool.
-        pool: u32,
+        /// The name of the pool.
+        pool: String,
         /// Threads it has.
         threads: usize,
         /// The number of threads to be removed.

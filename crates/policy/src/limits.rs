@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comporta_model::plan::defaults;
 
-use crate::control::{PoolId, Refused, StageInfo};
+use crate::control::{Refused, StageInfo};
 
 /// The shortest time between two calls of a timer.
 const TIMER_MIN: Duration = Duration::from_millis(1);
@@ -43,14 +43,14 @@ pub fn more_threads(cluster: &str, threads: usize, more: usize) -> Result<(), Re
 /// # Errors
 /// Refused if they cannot.
 pub fn fewer_threads(
-    (pool, name): (PoolId, &str),
+    pool: &str,
     threads: usize,
     less: usize,
     has_stages: bool,
 ) -> Result<(), Refused> {
-    at_most(threads, less, || format!("the number of threads to go from `{name}`"))?;
+    at_most(threads, less, || format!("the number of threads to go from `{pool}`"))?;
     if has_stages && less == threads {
-        return Err(Refused::NoThreadLeft { pool: pool.0, threads, less });
+        return Err(Refused::NoThreadLeft { pool: pool.to_owned(), threads, less });
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! checked first; what it changes holds from the next event each thread takes.
 //! Long because every method of the interface is here.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -12,8 +12,7 @@ use comporta_policy::{
     Focus, PolicyControl, PoolId, Refused, StageInfo, Stolen, TimerId, limits, sealed,
 };
 
-use crate::cluster_state::{ClusterState, counts};
-use crate::color;
+use crate::cluster_state::{Act, ClusterState, Since};
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::node::Reading;
@@ -32,8 +31,8 @@ pub(crate) struct ClusterControl<'a> {
     state: &'a mut ClusterState,
     /// `start` is running.
     starting: bool,
-    /// Which queues are used has been said.
-    queues_said: bool,
+    /// Which queues are used is fixed.
+    queues_fixed: bool,
     /// What it does now is remembered.
     noted: bool,
     why: Option<String>,
@@ -51,8 +50,8 @@ impl<'a> ClusterControl<'a> {
         let now = core.clock.now();
         let lately = state.acted.is_some_and(|acted| now.duration_since(acted) < ACTS_EVERY);
         let noted = starting || !lately || core.is_tested();
-        let (queues_said, why, new_order) = (false, None, false);
-        ClusterControl { core, cluster, state, starting, queues_said, noted, why, new_order }
+        let (queues_fixed, why, new_order) = (false, None, false);
+        ClusterControl { core, cluster, state, starting, queues_fixed, noted, why, new_order }
     }
 
     /// The call is over: what it changed together is reported together.
@@ -68,9 +67,9 @@ impl<'a> ClusterControl<'a> {
 
     fn did(&mut self, what: impl FnOnce(&Self) -> String) {
         if self.noted {
-            let text = what(self);
+            let did = what(self);
             let why = self.why.take();
-            self.state.acts.push((why, text));
+            self.state.acts.push(Act { why, did });
         }
     }
 
@@ -111,11 +110,11 @@ impl<'a> ClusterControl<'a> {
         if self.state.per_stage { Ok(()) } else { Err(Refused::NeedsPerStageQueues(method)) }
     }
 
-    fn settle_queues(&mut self) -> Result<(), Refused> {
-        if !self.starting || self.queues_said {
+    fn fix_queues(&mut self) -> Result<(), Refused> {
+        if !self.starting || self.queues_fixed {
             return Err(Refused::Started);
         }
-        self.queues_said = true;
+        self.queues_fixed = true;
         Ok(())
     }
 
@@ -177,8 +176,7 @@ impl<'a> ClusterControl<'a> {
 
     /// Whether a pool can do without so many threads.
     fn fewer_threads(&self, pool: &Pool, less: usize) -> Result<(), Refused> {
-        let id = PoolId(pool.index as u32);
-        limits::fewer_threads((id, &pool.name), pool.threads(), less, self.has_stages(pool))
+        limits::fewer_threads(&pool.name, pool.threads(), less, self.has_stages(pool))
     }
 
     fn set_enabled(&self, stage: StageId, enabled: bool) {
@@ -234,7 +232,7 @@ impl PolicyControl for ClusterControl<'_> {
     // --- 1. queues
 
     fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
-        self.settle_queues()?;
+        self.fix_queues()?;
         self.state.per_stage = true;
         let sources = self.visited().filter(|stage| stage.kind == Kind::Source);
         let sources = sources.map(|stage| stage.id.0).collect();
@@ -247,7 +245,7 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn use_per_worker_queues(&mut self) -> Result<(), Refused> {
-        self.settle_queues()?;
+        self.fix_queues()?;
         self.core.worker_groups[self.cluster].set_per_worker_queues(true);
         Ok(())
     }
@@ -384,18 +382,18 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn processed_count(&self, stage: StageId) -> Result<u64, Refused> {
-        let (_, since) = self.state.since.get(&stage.0).copied().unwrap_or_default();
-        Ok(self.reading(stage)?.processed - since)
+        let since = self.state.since.get(&stage.0).copied().unwrap_or_default();
+        Ok(self.reading(stage)?.processed - since.processed)
     }
 
     fn input_count(&self, stage: StageId) -> Result<u64, Refused> {
-        let (since, _) = self.state.since.get(&stage.0).copied().unwrap_or_default();
-        Ok(self.reading(stage)?.arrived - since)
+        let since = self.state.since.get(&stage.0).copied().unwrap_or_default();
+        Ok(self.reading(stage)?.arrived - since.arrived)
     }
 
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused> {
-        let reading = self.reading(stage)?;
-        self.state.since.insert(stage.0, counts(reading));
+        let since = Since::now(self.reading(stage)?);
+        self.state.since.insert(stage.0, since);
         Ok(())
     }
 
@@ -510,10 +508,12 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn set_color(&mut self, stage: StageId, color: Option<u32>) -> Result<(), Refused> {
         self.stage(stage)?;
-        // Colors of another cluster are other colors; 0 is none.
-        let among_all = color.map_or(color::NONE, |color| {
+        // Colors of another cluster are other colors.
+        let among_all = color.and_then(|color| {
             let clusters = self.core.policy_hosts.len() as u32;
-            1 + (color % (u32::MAX / clusters - 1)) * clusters + self.cluster as u32
+            NonZeroU32::new(
+                1 + (color % (u32::MAX / clusters - 1)) * clusters + self.cluster as u32,
+            )
         });
         self.core.set_color(stage.0, among_all);
         let color = color.map_or_else(|| "no color".to_owned(), |color| format!("color {color}"));

@@ -8,7 +8,6 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId};
 use comporta_policy::{StageInfo, StealQueue};
 
-use crate::color;
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::env::CpuMeter;
@@ -24,7 +23,7 @@ pub(crate) struct ClusterState {
     /// Which policy this is of; timers of an earlier one fire no more.
     pub(crate) epoch: u32,
     pub(super) stages: Vec<StageInfo>,
-    /// Pools made by the policy, and made before and free to use again.
+    /// Pools made by the policy, and made before and free to use again: the last of these first.
     pub(super) pools: Vec<usize>,
     pub(super) spare: Vec<usize>,
     /// Threads that were asked for and cannot go yet.
@@ -35,11 +34,30 @@ pub(crate) struct ClusterState {
     pub(super) visit_orders: u64,
     pub(super) timers: Vec<Duration>,
     /// What the counts of a stage were when its statistics were last reset.
-    pub(super) since: HashMap<u32, (u64, u64)>,
+    pub(super) since: HashMap<u32, Since>,
     pub(super) cpu: CpuMeter,
-    /// What the policy did in this call: why, and what.
-    pub(crate) acts: Vec<(Option<String>, String)>,
+    /// What the policy did in this call.
+    pub(crate) acts: Vec<Act>,
     pub(super) acted: Option<Time>,
+}
+
+/// What the counts of a stage were at some time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Since {
+    pub(super) arrived: u64,
+    pub(super) processed: u64,
+}
+
+impl Since {
+    pub(super) fn now(reading: Reading) -> Self {
+        Since { arrived: reading.arrived, processed: reading.processed }
+    }
+}
+
+/// Something that a policy did, and why, if it said so.
+pub(crate) struct Act {
+    pub(crate) why: Option<String>,
+    pub(crate) did: String,
 }
 
 impl ClusterState {
@@ -78,8 +96,8 @@ impl ClusterState {
             let base = *core.assignments[id.index()].base.lock();
             core.move_stage(id.0, cluster);
             core.set_priority(id.0, base.priority);
-            core.set_color(id.0, color::NONE);
-            self.since.insert(id.0, counts(core.node(id.0).reading()));
+            core.set_color(id.0, None);
+            self.since.insert(id.0, Since::now(core.node(id.0).reading()));
             if *kind != Kind::Stage {
                 continue;
             }
@@ -108,6 +126,7 @@ impl ClusterState {
             core.cut_threads(pool, pool.threads());
         }
         self.spare.extend(own);
+        self.spare.sort_unstable_by(|a, b| b.cmp(a)); // the first is used first
         set
     }
 
@@ -155,10 +174,6 @@ pub(crate) fn stage_infos(
         .collect();
     own.sort_by_key(|stage| (stage.depth, stage.id));
     own
-}
-
-pub(super) fn counts(reading: Reading) -> (u64, u64) {
-    (reading.arrived, reading.processed)
 }
 
 /// Gives a pool so many threads.

@@ -3,26 +3,28 @@
 //! ready again, so that none is left behind when colors change.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use crate::path::ready::Token;
 use crate::sync::Mutex;
 
-/// No color.
-pub(crate) const NONE: u32 = 0;
-
 /// The colors that are taken, and the tokens that wait for each.
 #[derive(Default)]
-pub(crate) struct Colors(Mutex<HashMap<u32, Vec<Token>>>);
+pub(crate) struct Colors(Mutex<HashMap<NonZeroU32, Vec<Token>>>);
 
 impl Colors {
-    /// Takes a color for a visit; if that is taken, the token stays here.
+    /// Takes a color, if there is one, for a visit; if that is taken, the token stays here.
     #[inline]
-    pub(crate) fn take(&self, color: u32, token: Token) -> Result<u32, ()> {
-        if color == NONE { Ok(NONE) } else { self.take_one(color, token) }
+    pub(crate) fn take(
+        &self,
+        color: Option<NonZeroU32>,
+        token: Token,
+    ) -> Result<Option<NonZeroU32>, ()> {
+        color.map(|color| self.take_one(color, token)).transpose()
     }
 
     #[cold]
-    fn take_one(&self, color: u32, token: Token) -> Result<u32, ()> {
+    fn take_one(&self, color: NonZeroU32, token: Token) -> Result<NonZeroU32, ()> {
         let mut taken = self.0.lock();
         match taken.get_mut(&color) {
             Some(waiting) => {
@@ -38,8 +40,8 @@ impl Colors {
 
     /// Gives a color back; what waited for it is to be made ready.
     #[inline]
-    pub(crate) fn give(&self, color: u32, ready: &mut Vec<Token>) {
-        if color != NONE {
+    pub(crate) fn give(&self, color: Option<NonZeroU32>, ready: &mut Vec<Token>) {
+        if let Some(color) = color {
             ready.extend(self.0.lock().remove(&color).into_iter().flatten());
         }
     }
@@ -54,14 +56,15 @@ mod tests {
     fn who_finds_a_color_taken_waits_until_it_is_given_back() {
         let colors = Colors::default();
         let token = |stage| Token::new(stage, Task::Any);
-        assert_eq!(colors.take(NONE, token(1)), Ok(NONE));
-        assert_eq!(colors.take(7, token(1)), Ok(7));
-        assert_eq!(colors.take(8, token(2)), Ok(8));
-        assert_eq!(colors.take(7, token(3)), Err(()));
-        assert_eq!(colors.take(7, token(4)), Err(()));
+        let [seven, eight] = [7, 8].map(NonZeroU32::new);
+        assert_eq!(colors.take(None, token(1)), Ok(None));
+        assert_eq!(colors.take(seven, token(1)), Ok(seven));
+        assert_eq!(colors.take(eight, token(2)), Ok(eight));
+        assert_eq!(colors.take(seven, token(3)), Err(()));
+        assert_eq!(colors.take(seven, token(4)), Err(()));
         let mut ready = Vec::new();
-        colors.give(7, &mut ready);
+        colors.give(seven, &mut ready);
         assert_eq!(ready, [token(3), token(4)]);
-        assert_eq!(colors.take(7, token(3)), Ok(7));
+        assert_eq!(colors.take(seven, token(3)), Ok(seven));
     }
 }

@@ -2,6 +2,7 @@
 //! ready. How stages are joined is in `wiring`, how a run ends in `run_state`, its threads in `threads`.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
-use crate::color::{self, Colors};
+use crate::color::Colors;
 use crate::effects::{Effects, Visit};
 use crate::env::{Clock, cpus};
 use crate::node::Node;
@@ -33,6 +34,7 @@ use crate::workers::{AnyTray, WorkerGroup};
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
     pool: AtomicUsize,
+    /// 0: none.
     color: AtomicU32,
     is_source: bool,
     /// Its visits take long.
@@ -40,6 +42,27 @@ pub(crate) struct Assignment {
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
+}
+
+impl Assignment {
+    fn new(stage: &StageSettings, kind: Kind) -> Self {
+        Assignment {
+            pool: AtomicUsize::new(stage.cluster),
+            color: AtomicU32::new(0),
+            is_source: kind == Kind::Source,
+            slow: AtomicBool::new(false),
+            base: Mutex::new(Base {
+                cluster: stage.cluster,
+                priority: stage.priority,
+                capacity: stage.capacity,
+                capacity_said: stage.capacity_said,
+                when_full: stage.when_full,
+                enabled: true,
+                instances: stage.instances,
+                instances_said: stage.instances_said,
+            }),
+        }
+    }
 }
 
 /// How a stage runs where no policy says otherwise.
@@ -92,28 +115,6 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
 }
 
-impl Assignment {
-    /// Of a stage as the plan has it.
-    fn new(stage: &StageSettings, is_source: bool) -> Self {
-        Assignment {
-            pool: AtomicUsize::new(stage.cluster),
-            color: AtomicU32::new(color::NONE),
-            is_source,
-            slow: AtomicBool::new(false),
-            base: Mutex::new(Base {
-                cluster: stage.cluster,
-                priority: stage.priority,
-                capacity: stage.capacity,
-                capacity_said: stage.capacity_said,
-                when_full: stage.when_full,
-                enabled: true,
-                instances: stage.instances,
-                instances_said: stage.instances_said,
-            }),
-        }
-    }
-}
-
 impl Core {
     pub(crate) fn new(
         graph: Graph,
@@ -124,10 +125,8 @@ impl Core {
         clock: Clock,
         tested: bool,
     ) -> Self {
-        let assignments = settings.stages.iter().zip(&graph.stages);
-        let assignments = assignments
-            .map(|(stage, spec)| Assignment::new(stage, spec.kind == Kind::Source))
-            .collect();
+        let stages = settings.stages.iter().zip(&graph.stages);
+        let assignments = stages.map(|(stage, spec)| Assignment::new(stage, spec.kind)).collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
@@ -239,11 +238,12 @@ impl Core {
 
     /// Stages of one color never run at once.
     #[inline]
-    pub(crate) fn color(&self, stage: u32) -> u32 {
-        self.assignments[stage as usize].color.load(Relaxed)
+    pub(crate) fn color(&self, stage: u32) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.assignments[stage as usize].color.load(Relaxed))
     }
 
-    pub(crate) fn set_color(&self, stage: u32, color: u32) {
+    pub(crate) fn set_color(&self, stage: u32, color: Option<NonZeroU32>) {
+        let color = color.map_or(0, NonZeroU32::get);
         self.assignments[stage as usize].color.store(color, Relaxed);
     }
 

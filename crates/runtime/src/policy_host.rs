@@ -17,7 +17,7 @@ use comporta_policy::policies::Stealing;
 use comporta_policy::{Policy, TimerId};
 
 use crate::cluster_control::ClusterControl;
-use crate::cluster_state::{ClusterState, set_threads};
+use crate::cluster_state::{Act, ClusterState, set_threads};
 use crate::core::Core;
 use crate::log;
 use crate::path::visit_order::Fired;
@@ -79,6 +79,14 @@ impl Drop for Taken<'_> {
         *self.host.installed.lock() = self.installed.take();
         self.host.put_back.notify_all();
         user::discard(failed);
+    }
+}
+
+impl Drop for PolicyHost {
+    /// The policy that was installed last goes with the program.
+    fn drop(&mut self) {
+        let installed = self.installed.lock().take();
+        user::discard(installed);
     }
 }
 
@@ -321,21 +329,21 @@ impl PolicyHost {
     #[cold]
     pub(crate) fn focused(&self, core: &Arc<Core>, fired: Fired) -> bool {
         if fired.last_focused {
-            self.leave_word(Call::LastFocused, 1);
+            self.note_call(Call::LastFocused, 1);
         }
         if fired.max_visits > 0 {
-            self.leave_word(Call::MaxVisits, fired.max_visits);
+            self.note_call(Call::MaxVisits, fired.max_visits);
         }
         self.serve(core, true)
     }
 
     pub(crate) fn timer_due(&self, core: &Arc<Core>, timer: u32, epoch: u32) {
-        self.leave_word(Call::Timer { timer, epoch }, 1);
+        self.note_call(Call::Timer { timer, epoch }, 1);
         self.serve(core, false);
     }
 
     /// Notes a call. Visits add up; of the others one call stands for all that were not answered yet.
-    fn leave_word(&self, call: Call, times: usize) {
+    fn note_call(&self, call: Call, times: usize) {
         let mut calls = self.calls.lock();
         match calls.iter_mut().find(|noted| noted.call == call) {
             Some(noted) if call == Call::MaxVisits => {
@@ -412,7 +420,7 @@ impl PolicyHost {
             return;
         }
         let at = core.clock.now();
-        let decided = state.acts.drain(..).map(|(why, did)| {
+        let decided = state.acts.drain(..).map(|Act { why, did }| {
             let (policy, call) = (policy.to_owned(), call.to_owned());
             Decision { at, policy, call, why, did }
         });

@@ -39,7 +39,7 @@ struct Places {
     /// Tokens that wait for a visit to end, in the order in which they came.
     waiting: Vec<Waiting>,
     /// Threads that other pools asked for, in line.
-    asks: VecDeque<Ask>,
+    asks: VecDeque<ThreadRequest>,
 }
 
 /// A token that waits, and the priority of its stage.
@@ -48,8 +48,8 @@ struct Waiting {
     token: Token,
 }
 
-/// So many threads are wanted by a pool.
-struct Ask {
+/// So many threads that a pool wants of another.
+struct ThreadRequest {
     to: usize,
     threads: usize,
 }
@@ -80,9 +80,9 @@ impl Places {
         if self.threads <= self.busy {
             return None;
         }
-        let Ask { to, threads } = self.asks.pop_front()?;
+        let ThreadRequest { to, threads } = self.asks.pop_front()?;
         if threads > 1 {
-            self.asks.push_back(Ask { to, threads: threads - 1 }); // to the end: all are served evenly
+            self.asks.push_back(ThreadRequest { to, threads: threads - 1 }); // to the end: all are served evenly
         }
         self.threads -= 1;
         Some(to)
@@ -201,14 +201,14 @@ impl Pool {
     pub(crate) fn ask(&self, to: &Pool, threads: usize, pools: &Pools, ready: &mut Vec<Token>) {
         to.places.lock().coming += threads;
         let mut places = self.places.lock();
-        places.asks.push_back(Ask { to: to.index, threads });
+        places.asks.push_back(ThreadRequest { to: to.index, threads });
         self.serve(places, pools, ready);
     }
 
     /// Takes back what is asked of this pool and not yet done.
     pub(crate) fn forget_asks(&self, pools: &Pools) {
         let asks = std::mem::take(&mut self.places.lock().asks);
-        for Ask { to, threads } in asks {
+        for ThreadRequest { to, threads } in asks {
             let mut taker = pools[to].places.lock();
             let wanted = taker.coming.min(threads);
             taker.coming -= wanted;

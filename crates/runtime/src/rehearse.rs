@@ -27,8 +27,8 @@ pub enum PolicyWarning {
         /// Instances it has under the policy.
         instances: usize,
     },
-    /// A stage has a pool to itself with more threads than it has instances: what is more has nothing
-    /// to do.
+    /// A stage has a pool to itself with more threads than it has instances, of which it could have more
+    /// without giving up an order that it keeps: what is more has nothing to do.
     IdleThreads {
         /// The stage.
         stage: String,
@@ -115,7 +115,8 @@ fn idle_threads(policy: &str, mock: &Mock) -> impl Iterator<Item = PolicyWarning
         let threads = mock.threads(pool_of(info)).unwrap_or(0);
         let (stage, policy) = (info.name.clone(), policy.to_owned());
         let idle = PolicyWarning::IdleThreads { stage, policy, threads, instances };
-        (threads > instances).then_some(idle)
+        // One instance and no more is what keeps the order of a stage that is not `ordered`.
+        (threads > instances && (instances > 1 || info.ordered)).then_some(idle)
     })
 }
 
@@ -146,7 +147,11 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize)
 fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
     let entry = registry.find(&cluster.policy.name);
     let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
-    match user::call(|| mock.start(&mut *entry.make(&cluster.policy))) {
+    let made = user::call(|| entry.make(&cluster.policy));
+    let mut policy = made.map_err(|panic| panic.to_string())?;
+    let started = user::call(|| mock.start(&mut *policy));
+    user::discard(policy);
+    match started {
         Ok(started) => started.map_err(|refused| refused.to_string()),
         Err(panic) => Err(panic.to_string()),
     }

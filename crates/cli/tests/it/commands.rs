@@ -113,6 +113,12 @@ fn check_says_that_the_plan_fits_or_why_it_does_not() {
     let kept = ["--policy", "seda", "--set", "stage.show.instances=1"];
     assert!(!squares(&[&["check"], &kept[..]].concat()).out.contains("`show`"));
     assert!(!squares(&[&["run"], &kept[..]].concat()).err.contains("gives `show`"));
+    // Threads that a stage has no instances for are named too.
+    let few = ["--policy", "seda(threads=3)", "--set", "stage.show.instances=2"];
+    let told = "warning: the policy `seda` gives `show` 3 threads, but it has 2 instances: \
+                `stage.show.instances=3` uses them all\n";
+    assert!(squares(&[&["check"], &few[..]].concat()).out.contains(told));
+    assert!(squares(&[&["run"], &few[..]].concat()).err.contains(told));
     let done = squares(&["check", "--plan", "no/such.toml"]);
     assert_eq!(done.code, Some(2));
     assert!(done.err.contains("`no/such.toml` cannot be read"), "{}", done.err);

@@ -35,6 +35,23 @@ fn json(args: &[&str]) -> (Value, Option<i32>) {
 }
 
 #[test]
+fn what_policies_do_that_may_surprise_is_said_once_before_anything_runs() {
+    let several = ["--policies", "single, seda(threads=3)", "--threads", "1,2", "--rounds", "1"];
+    let stub = ["--stub", "save", "--count=100", "--set", "stage.work.instances=2", "words"];
+    let (out, err, code) = compare(&[&several[..], &stub[..]].concat());
+    assert_eq!(code, Some(0), "{out}{err}");
+    let warnings: Vec<&str> =
+        err.lines().take_while(|line| line.starts_with("warning: ")).collect();
+    let named = |text: &str| warnings.iter().filter(|warning| warning.contains(text)).count();
+    assert_eq!(
+        named("the policy `seda` gives `work` 3 threads, but it has 2 instances"),
+        1,
+        "{err}"
+    );
+    assert_eq!(named("so its events may overtake each other"), warnings.len() - 1, "{err}");
+}
+
+#[test]
 fn two_policies_are_run_round_by_round_and_ranked() {
     let svg = place("two.svg");
     let svg_name = svg.to_str().unwrap();

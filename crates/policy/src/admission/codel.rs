@@ -24,13 +24,13 @@ pub struct Codel {
 
 #[derive(Clone, Copy, Debug)]
 enum Law {
-    Servers(Standing),
+    Servers(LeastWait),
     Routers(Paced),
 }
 
 /// The shortest wait of each interval says whether the queue stands.
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct LeastWait {
     stands: bool,
     least: Option<Duration>,
     until: Time,
@@ -90,7 +90,7 @@ impl Codel {
         let law = if choice.flag("paced") {
             Law::Routers(Paced::default())
         } else {
-            Law::Servers(Standing::default())
+            Law::Servers(LeastWait::default())
         };
         Codel {
             target: choice.span("target"),
@@ -108,7 +108,7 @@ impl Codel {
     }
 }
 
-impl Standing {
+impl LeastWait {
     fn sheds(&mut self, look: &Look, target: Duration, interval: Duration) -> usize {
         if look.now >= self.until {
             // What was seen an interval ago says nothing of now.

@@ -64,7 +64,7 @@ impl Mock {
     fn fewer_threads(&self, pool: PoolId, less: usize) -> Result<(), Refused> {
         let threads = self.pool(pool)?;
         let has_stages = self.stages.iter().any(|stage| stage.pool == pool);
-        limits::fewer_threads((pool, &self.pool_name(pool)), threads, less, has_stages)
+        limits::fewer_threads(&self.pool_name(pool), threads, less, has_stages)
     }
 
     /// Moves the threads that were asked for and can go.

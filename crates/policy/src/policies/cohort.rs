@@ -15,8 +15,8 @@ use crate::registry::Entry;
 /// Threads walk the pipeline there and back.
 #[derive(Clone, Copy, Debug)]
 pub struct Cohort {
-    /// 0: while they last.
-    events: usize,
+    /// Events of a visit at most; while they last, if nothing is said.
+    events: Option<usize>,
 }
 
 pub(super) fn entry() -> Entry {
@@ -27,7 +27,7 @@ pub(super) fn entry() -> Entry {
         cites: "Larus & Parkes, Using Cohort Scheduling to Enhance Server Performance, 2001",
         params: &[],
     };
-    Entry::new(offer, |_| Cohort { events: 0 })
+    Entry::new(offer, |_| Cohort { events: None })
 }
 
 pub(super) fn bounded() -> Entry {
@@ -51,15 +51,16 @@ impl Cohort {
     /// The bounded one, from its parameters.
     #[must_use]
     pub fn new(validated: &Choice) -> Self {
-        Cohort { events: validated.count("events") }
+        Cohort { events: Some(validated.count("events")) }
     }
 }
 
 impl Policy for Cohort {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let order = there_and_back(visits::ids(&visits::visited(control)));
-        if visits::begin(control, &order)? && self.events > 0 {
-            control.set_max_events_when_focused(Focus::All, self.events)?;
+        let begun = visits::begin(control, &order)?;
+        if let Some(events) = self.events.filter(|_| begun) {
+            control.set_max_events_when_focused(Focus::All, events)?;
         }
         Ok(())
     }

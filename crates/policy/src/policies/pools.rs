@@ -1,7 +1,9 @@
 //! A pool of threads for every stage: what SEDA, and what came after it, begins with.
 
+use std::num::NonZeroUsize;
+
 use comporta_model::plan::defaults::{INSTANCES_MAX, THREADS_MAX};
-use comporta_model::plan::{ParamKind, ParamSpec};
+use comporta_model::plan::{Choice, ParamKind, ParamSpec};
 
 use crate::control::{PolicyControl, Refused, StageInfo};
 
@@ -46,19 +48,24 @@ pub(super) fn one_for_each(control: &mut dyn PolicyControl, threads: usize) -> R
     Ok(())
 }
 
-/// Gives every stage so many instances, which bound how many threads it can use; for 0, `follow`. What
+/// How many instances a choice says each stage has, if it does.
+pub(super) fn instances_of(validated: &Choice) -> Option<NonZeroUsize> {
+    NonZeroUsize::new(validated.count(INSTANCES.name))
+}
+
+/// Gives every stage so many instances, which bound how many threads it can use, or else `follow`. What
 /// the plan says of a stage goes before that, a stateful stage keeps its one, and one whose results
 /// the program wants in order has more only if somebody asks for them.
 pub(super) fn set_instances(
     control: &mut dyn PolicyControl,
-    said: usize,
+    said: Option<NonZeroUsize>,
     follow: usize,
 ) -> Result<(), Refused> {
     for stage in staged(control).iter().filter(|stage| !stage.stateful && !stage.instances_said) {
         let wanted = match said {
-            0 if stage.ordered => continue,
-            0 => follow,
-            said => said,
+            None if stage.ordered => continue,
+            None => follow,
+            Some(said) => said.get(),
         };
         let instances = control.instances(stage.id)?;
         if instances < wanted {

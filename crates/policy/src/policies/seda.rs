@@ -3,6 +3,8 @@
 //! stage's instances and capacity holds. What happens at a full queue is the plan's to say too; with
 //! `shed` every stage turns events away, as published.
 
+use std::num::NonZeroUsize;
+
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec, WhenFull};
 
 use super::pools;
@@ -17,8 +19,8 @@ pub struct Seda {
     /// Threads a stage may come to have.
     threads_max: usize,
     capacity: usize,
-    /// 0: as many as it may have threads.
-    instances: usize,
+    /// As many as it may have threads, if nothing is said.
+    instances: Option<NonZeroUsize>,
     shed: bool,
 }
 
@@ -65,7 +67,7 @@ impl Seda {
             threads,
             threads_max,
             capacity: validated.count("capacity"),
-            instances: validated.count("instances"),
+            instances: pools::instances_of(validated),
             shed: validated.flag("shed"),
         }
     }

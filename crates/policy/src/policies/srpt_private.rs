@@ -2,6 +2,8 @@
 //! back, and return to the last after every visit that processed something. What is nearest to its
 //! end goes first. [`Srpt`](super::Srpt) does about the same on one queue.
 
+use std::num::NonZeroUsize;
+
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::visits;
@@ -12,7 +14,8 @@ use crate::registry::Entry;
 /// Threads walk from the end of the pipeline back.
 #[derive(Clone, Copy, Debug)]
 pub struct SrptPrivate {
-    events: usize,
+    /// Events of a visit at most; while they last, if nothing is said.
+    events: Option<NonZeroUsize>,
 }
 
 pub(super) fn entry() -> Entry {
@@ -36,7 +39,7 @@ impl SrptPrivate {
     /// From its parameters.
     #[must_use]
     pub fn new(validated: &Choice) -> Self {
-        SrptPrivate { events: validated.count("events") }
+        SrptPrivate { events: NonZeroUsize::new(validated.count("events")) }
     }
 }
 
@@ -47,8 +50,8 @@ impl Policy for SrptPrivate {
         if !visits::begin(control, &order)? {
             return Ok(());
         }
-        if self.events > 0 {
-            control.set_max_events_when_focused(Focus::All, self.events)?;
+        if let Some(events) = self.events {
+            control.set_max_events_when_focused(Focus::All, events.get())?;
         }
         control.set_restart_at(Some(0))
     }

@@ -5,6 +5,7 @@
 //! begin with, unless the plan says otherwise. Where queues block, rates are all alike, and the last
 //! stage whose queue is full counts as the slowest (`service_rate`), which is not as published.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
@@ -24,7 +25,7 @@ const INSTANCES_PER_THREAD: usize = 5;
 #[derive(Clone, Debug)]
 pub struct ThreadStealing {
     threads: usize,
-    instances: usize,
+    instances: Option<NonZeroUsize>,
     every: Duration,
     stages: Vec<StageInfo>,
 }
@@ -54,7 +55,7 @@ impl ThreadStealing {
     pub fn new(validated: &Choice) -> Self {
         ThreadStealing {
             threads: validated.count("threads"),
-            instances: validated.count("instances"),
+            instances: pools::instances_of(validated),
             every: validated.span("every"),
             stages: Vec::new(),
         }

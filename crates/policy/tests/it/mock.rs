@@ -71,7 +71,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, _| m.kill_threads(PoolId(0), 4),
-            "kill_threads main 4: pool 0 has 4 threads and stages to run: 4 cannot go",
+            "kill_threads main 4: pool `main` has 4 threads and stages to run: 4 cannot go",
         ),
         (
             |m, _| m.kill_threads(PoolId(0), 5),

@@ -337,7 +337,7 @@ impl Shared {
         {
             let step = by_order.step(cursor, workers, &mut popped.fired);
             popped.token = step.map(|(stage, _)| Token::new(stage, Task::Any));
-            popped.focus = step.map(|(_, limit)| Focus { limit: NonZeroUsize::new(limit) });
+            popped.focus = step.map(|(_, limit)| Focus { limit });
         }
         if popped.token.is_some() {
             popped.left = self.len.fetch_sub(1, SeqCst) - 1;

@@ -24,10 +24,10 @@ pub(crate) struct VisitOrder {
     numbers: HashMap<u32, usize>,
     /// Where a worker goes after a visit that processed an event.
     pub(crate) restart: Option<usize>,
-    /// The most events of one visit, for stages that have a bound; 0 is none.
+    /// The most events of one visit, for stages that have a bound of their own.
     most: HashMap<u32, usize>,
-    /// The most events of one visit elsewhere; 0 is none.
-    pub(crate) most_else: usize,
+    /// The most events of one visit elsewhere, if that has a bound.
+    pub(crate) most_else: Option<usize>,
     /// Sources: they never run out, and are visited for a batch.
     pub(crate) sources: Vec<u32>,
     pub(crate) fires_last_focused: bool,
@@ -71,12 +71,12 @@ impl VisitOrder {
 
     pub(crate) fn set_most_everywhere(&mut self, events: usize) {
         self.most.clear();
-        self.most_else = events;
+        self.most_else = Some(events);
     }
 
-    /// The most events of one visit; 0 if there is no bound.
-    fn most(&self, stage: u32) -> usize {
-        self.most.get(&stage).copied().unwrap_or(self.most_else)
+    /// The most events of one visit, if there is a bound.
+    fn most(&self, stage: u32) -> Option<usize> {
+        self.most.get(&stage).copied().or(self.most_else)
     }
 }
 
@@ -189,13 +189,13 @@ impl OrderedTokens {
         })
     }
 
-    /// A worker's next stage and how many events it may take there (0: no bound), if any waits.
+    /// A worker's next stage, if any has events, and how many it may take there, if that is bounded.
     pub(crate) fn step(
         &mut self,
         cursor: &mut Cursor,
         workers: usize,
         fired: &mut Fired,
-    ) -> Option<(u32, usize)> {
+    ) -> Option<(u32, Option<NonZeroUsize>)> {
         let visit_order = self.visit_order.clone();
         if visit_order.len() == 0 {
             return None; // a cluster without stages
@@ -207,12 +207,12 @@ impl OrderedTokens {
             let stage = visit_order.order[cursor.at];
             let number = visit_order.numbers[&stage];
             let most = visit_order.most(stage);
-            let stays = self.tokens[number] > 0
-                && (most == 0 || cursor.spent < most)
-                && !visit_order.sources.contains(&stage);
+            let left = most.map(|most| most.saturating_sub(cursor.spent));
+            let stays =
+                self.tokens[number] > 0 && left != Some(0) && !visit_order.sources.contains(&stage);
             if stays {
                 self.take(number);
-                return Some((stage, most.saturating_sub(cursor.spent)));
+                return Some((stage, left.and_then(NonZeroUsize::new)));
             }
             match visit_order.restart {
                 Some(index) if cursor.spent > 0 => index,
@@ -243,7 +243,7 @@ impl OrderedTokens {
         let stage = visit_order.order[place];
         *cursor = Cursor { epoch: visit_order.epoch, at: place, focused: true, spent: 0 };
         self.take(visit_order.numbers[&stage]);
-        Some((stage, visit_order.most(stage)))
+        Some((stage, visit_order.most(stage).and_then(NonZeroUsize::new)))
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_bound_on_events_ends_a_visit() {
         let mut alone = Alone::new(&[1, 2], |visit_order| {
-            visit_order.most_else = 1;
+            visit_order.most_else = Some(1);
             visit_order.set_most(2, 2);
         })
         .with(&[(1, 3), (2, 3)]);

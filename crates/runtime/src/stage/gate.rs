@@ -180,6 +180,14 @@ impl Gate {
     }
 }
 
+impl Drop for Gate {
+    /// The controller goes with its stage.
+    fn drop(&mut self) {
+        let slot = std::mem::take(&mut *self.slot.lock());
+        user::discard(slot);
+    }
+}
+
 crate::sync::thread_local! {
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }

@@ -302,21 +302,27 @@ impl<H: Handler> Node for Stage<H> {
         wanted: usize,
         effects: &mut Effects,
     ) -> Result<(), String> {
-        let missing = {
-            let state = self.state.lock();
+        let instances = instances_for::<H>(wanted);
+        let (before, missing) = {
+            let mut state = self.state.lock();
             if state.phase != Phase::Open {
                 return Err("the stage has ended".to_owned());
             }
-            instances_for::<H>(wanted).saturating_sub(state.instances.count())
+            // None that is there may leave, as one too many, while others are made.
+            let before = state.instances.wanted();
+            state.instances.set_wanted(instances.max(before));
+            (before, instances.saturating_sub(state.instances.count()))
         };
-        self.add_instances(core, missing, effects)?;
+        let added = self.add_instances(core, missing, effects);
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.flights.set_most(wanted);
-        state.instances.set_wanted(instances_for::<H>(wanted));
+        state.instances.set_wanted(if added.is_ok() { instances } else { before });
+        if added.is_ok() {
+            state.flights.set_most(wanted);
+        }
         self.retire_surplus(state, effects);
         self.changed(core, state, effects);
-        Ok(())
+        added
     }
 
     fn failures(&self) -> Vec<Failure> {

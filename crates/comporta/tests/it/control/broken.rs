@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::policy::{Choice, Refused};
+use comporta::policy::{Choice, Entry, Offer, Policy, PolicyControl, Refused};
 use comporta::testing::TestRuntime;
 use comporta::{App, Out, Plan, StageSet, batched};
 
 use super::{Chain, Made, Puppet, all, ended, id, ids, settings, threads_of};
-use crate::seen::{stage, until};
+use crate::seen::{Gate, stage, thread, until};
 
 #[test]
 fn an_order_without_the_place_to_restart_at_is_refused() {
@@ -364,4 +364,67 @@ fn a_programs_own_policy_may_have_another_name_of_one_of_the_library() {
     let runtime = TestRuntime::new(app, &Plan::new().policy("colors")).unwrap();
     assert_eq!(runtime.snapshot().pools[0].policy.name, "colors");
     assert_eq!(stage(&runtime.snapshot(), "sink").priority, 3);
+}
+
+/// A policy, or a controller, whose `Drop` panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+impl Policy for Bomb {
+    fn start(&mut self, _: &mut dyn PolicyControl) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
+impl comporta::policy::admission::Admission for Bomb {}
+
+#[test]
+fn a_policy_and_a_controller_that_panic_when_the_program_drops_them_cost_nothing() {
+    let app = App::new("bombs");
+    let offer = Offer { name: "bomb", aliases: &[], about: "", cites: "", params: &[] };
+    app.register_policy(Entry::new(offer, |_| Bomb));
+    app.register_admission(comporta::policy::admission::Entry::new(offer, |_| Bomb));
+    let numbers = app.source("numbers", || 0..9_u64);
+    app.connect(numbers, app.sink("sink", |_: u64| ()));
+    let plan = Plan::new().policy("bomb").stage("sink", |s| s.admission(Choice::new("bomb")));
+    assert_eq!(app.rehearse(&plan).unwrap(), []);
+    let summary = ended(app.start(&plan).unwrap(), &"bomb");
+    assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 9);
+}
+
+/// Instances that are too many leave when their visits end: not while they are wanted again.
+#[test]
+fn as_many_instances_as_are_wanted_stay_while_others_are_made() {
+    let app = App::new("wanted");
+    let (visits, making) = (Gate::default(), Gate::default());
+    let (visit, make) = (visits.clone(), making.clone());
+    let (sender, port) = app.input::<u64>("in");
+    let work = app.stage_with("work", move |cx| {
+        if cx.instance() == 2 {
+            make.pass();
+        }
+        let visit = visit.clone();
+        Ok(move |_: u64, _: &mut Out<u64>| visit.pass())
+    });
+    app.connect(port, work);
+    let plan = Plan::new().threads(2).every(|s| s.batch(1)).stage("work", |s| s.instances(2));
+    let running = app.start(&plan).unwrap();
+    (0..2).for_each(|n| sender.send(n).unwrap());
+    visits.wait_for(2);
+    running.control().set_instances("work", 1).unwrap(); // one of the two will leave
+    let control = running.control();
+    let made = thread(move || control.set_instances("work", 3).unwrap());
+    making.wait_for(1);
+    visits.open();
+    until(|| stage(&running.snapshot(), "work").counts.handled == 2);
+    making.open();
+    made.join().unwrap();
+    assert_eq!(stage(&running.snapshot(), "work").instances, 3);
+    drop(sender);
+    assert!(ended(running, &"wanted").snapshot.adds_up());
 }

@@ -178,7 +178,7 @@ fn killing_more_threads_than_there_are_or_the_last_of_a_pool_with_stages_is_refu
         refused,
         [
             "the number of threads to go from `main` is 3: use at most 2",
-            "pool 0 has 2 threads and stages to run: 2 cannot go",
+            "pool `main` has 2 threads and stages to run: 2 cannot go",
             "there is no pool 7 in this cluster",
             "there is no pool 7 in this cluster",
             "there is no pool 7 in this cluster",
@@ -206,6 +206,9 @@ fn pools_are_bounded_and_used_again_by_the_next_policy() {
     for _ in 0..50 {
         chain.runtime.control().set_policy("main", "seda").unwrap();
         assert_eq!(threads_of(&chain.runtime), [1, 2, 2, 2]);
+        let pools = chain.runtime.snapshot().pools;
+        let stages: Vec<_> = pools.iter().map(|pool| pool.stages.join(" ")).collect();
+        assert_eq!(stages, ["in", "a", "b", "c"], "each as before");
     }
     chain.ends();
 }
