@@ -162,6 +162,12 @@ pub enum GraphFault {
         /// The name.
         name: Arc<str>,
     },
+    /// Two resources of one name.
+    #[error("two resources are called `{name}`: every name is used once")]
+    SameResource {
+        /// The name.
+        name: Arc<str>,
+    },
     /// A name that plans and commands could not spell.
     #[error(
         "`{name}` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one"

@@ -37,6 +37,7 @@ use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::{PolicyWarning, rehearse};
 #[cfg(feature = "json")]
 use crate::replay::Silent;
+use crate::resource::{AnyResource, Resources};
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
@@ -91,6 +92,7 @@ struct Inner {
     registry: Registry,
     admissions: admission::Registry,
     on_failure: Option<OnFailure>,
+    resources: Vec<Box<dyn AnyResource>>,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -642,10 +644,11 @@ impl App {
         let settings = self.settings(plan)?;
         let name = self.inner.borrow().graph.name.clone();
         topology.warnings.iter().for_each(|warning| log::warn(&name, warning));
-        let Inner { graph, entries, wiring, registry, admissions, on_failure, .. } =
+        let Inner { graph, entries, wiring, registry, admissions, on_failure, resources, .. } =
             self.inner.into_inner();
         let named = (registry, admissions);
-        let core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
+        let mut core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
+        core.resources = Resources::of(resources);
         let core = Arc::new(core);
         let nodes = (0u32..)
             .zip(entries)
@@ -687,6 +690,18 @@ impl App {
         inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
         inner.entries.push(Entry { build: Box::new(build), extras: Extras::default() });
         StageKey { app: self.identity(), stage }
+    }
+
+    pub(crate) fn with_resources<T>(
+        &self,
+        with: impl FnOnce(&mut Vec<Box<dyn AnyResource>>) -> T,
+    ) -> T {
+        with(&mut self.inner.borrow_mut().resources)
+    }
+
+    /// Notes a mistake of the graph; [`check`](Self::check) returns it.
+    pub(crate) fn fault(&self, fault: GraphFault) {
+        self.inner.borrow_mut().graph.faults.push(fault);
     }
 
     /// Notes something that works but may surprise; [`check`](Self::check) returns it.

@@ -19,6 +19,7 @@ use crate::path::ready::Token;
 use crate::policy_host::PolicyHost;
 use crate::pool::{EnterOutcome, Pool, Pools};
 use crate::priority::Priorities;
+use crate::resource::Resources;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
@@ -73,6 +74,7 @@ pub(crate) struct Core {
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) priorities: Priorities,
     pub(crate) wiring: Wiring,
+    pub(crate) resources: Resources,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
     tested: bool,
     /// What a test says of the machine's CPUs.
@@ -112,7 +114,6 @@ impl Core {
                     instances_said: stage.instances_said,
                 }),
             });
-        let assignments = assignments.collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
@@ -133,7 +134,7 @@ impl Core {
         let wiring = Wiring::new(&graph, topology, &settings, declared);
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
-            assignments,
+            assignments: assignments.collect(),
             worker_groups,
             pools,
             policy_hosts: policy_hosts.map(|(i, cluster)| PolicyHost::new(i, cluster)).collect(),
@@ -147,6 +148,7 @@ impl Core {
             timers,
             policy_calls: PolicyCalls::default(),
             wiring,
+            resources: Resources::default(),
             nodes: OnceLock::new(),
             tested,
             cpu_usage: AtomicU32::new(0),

@@ -178,6 +178,7 @@ impl fmt::Display for Summary {
 impl Running {
     pub(crate) fn start(core: Arc<Core>) -> Result<Running, StartError> {
         let running = Running { core };
+        running.core.open_resources()?;
         let effects = ready(&running.core)?;
         if let Err(refused) = running.core.start_threads() {
             effects.abandon();
@@ -313,13 +314,15 @@ impl Running {
         self.summarise(Ended::Stopped)
     }
 
-    /// Waits for the threads, but for those that do not return, and has sources hear of the end.
+    /// Waits for the threads, but for those that do not return, has sources hear of the end, and closes
+    /// resources.
     fn part(&self) {
         if std::mem::replace(&mut self.core.run_state().parted, true) {
             return;
         }
         self.core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
         self.core.farewell();
+        self.core.close_resources();
     }
 
     fn summarise(self, ended: Ended) -> Summary {

@@ -19,6 +19,7 @@
 //! | `acks` | the fate of every event, reported once |
 //! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
 //! | `gateway` | requests from outside: one outcome each, and nothing left behind |
+//! | `resource` | what handlers share: opened once, and closed once however the run ends |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
@@ -41,6 +42,7 @@ mod test_runtime;
 mod acks;
 mod obligations;
 mod gateway;
+mod resource;
 mod found;
 mod attacks;
 mod attacks_push;
