@@ -26,6 +26,7 @@
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | answer requests from outside | [`App::gateway`], [`Client`], [`Refusal`] |
 //! | share a connection, a pool or a client among handlers | [`App::resource`], [`Resource`] |
+//! | run handlers that wait on threads of their own | [`StageRef::blocking`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | say who is let into a queue | [Admission](#admission), [`policy::admission`] |

@@ -61,6 +61,8 @@ pub struct StageSpec {
     pub effects: bool,
     /// It is the input of a gateway: its events are requests, whose replies are waited for.
     pub gateway: bool,
+    /// Its handler may wait for long: it runs on threads of its own.
+    pub blocking: bool,
 }
 
 impl StageSpec {
@@ -84,6 +86,7 @@ impl StageSpec {
             batched: None,
             effects: false,
             gateway: false,
+            blocking: false,
         }
     }
 }

@@ -243,6 +243,34 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self.say(|spec| spec.effects = true)
     }
 
+    /// Its handler may wait for long, on a disk, a lock or a call to another program: it runs on threads of its own,
+    /// and the workers of the other stages stay free. It is in the cluster `blocking`, unless the plan names it in
+    /// another; the plan says how many threads that has (`blocking.threads`), and how many instances wait at once
+    /// (`instances`).
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// use comporta::{App, Plan};
+    ///
+    /// let app = App::new("hosts");
+    /// let names = app.source("names", || ["localhost"].map(String::from).into_iter());
+    /// let look_up = app.try_map("look-up", |name: String| {
+    ///     use std::net::ToSocketAddrs as _;
+    ///     Ok((name.as_str(), 80).to_socket_addrs()?.count()) // waits for the network
+    /// });
+    /// let look_up = look_up.blocking();
+    /// let show = app.sink("show", |addresses: usize| println!("{addresses}"));
+    /// app.connect(names, look_up);
+    /// app.connect(look_up, show);
+    /// let plan = Plan::new().blocking_threads(4).stage("look-up", |s| s.instances(4));
+    /// let summary = app.run(&plan)?;
+    /// # assert!(summary.snapshot.pools.iter().any(|pool| pool.name == "blocking" && pool.threads == 4));
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn blocking(self) -> Self {
+        self.say(|spec| spec.blocking = true)
+    }
+
     /// It is handed `event` when the program starts.
     pub fn autostart(self, event: I) -> Self {
         self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.first =

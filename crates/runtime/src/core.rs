@@ -36,6 +36,8 @@ pub(crate) struct Assignment {
     is_source: bool,
     /// Its visits take long.
     slow: AtomicBool,
+    /// They always may: it is a blocking stage, and no test.
+    blocking: bool,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
@@ -103,7 +105,8 @@ impl Core {
                 pool: AtomicUsize::new(stage.cluster),
                 color: AtomicU32::new(color::NONE),
                 is_source: spec.kind == Kind::Source,
-                slow: AtomicBool::new(false),
+                slow: AtomicBool::new(spec.blocking && !tested),
+                blocking: spec.blocking && !tested,
                 base: Mutex::new(Base {
                     cluster: stage.cluster,
                     priority: stage.priority,
@@ -130,7 +133,6 @@ impl Core {
             .map(|(i, cluster)| WorkerGroup::new(i, cluster.name.clone(), awake.clone()))
             .collect();
         let policy_hosts = settings.clusters.iter().enumerate();
-        let live = graph.stages.len();
         let wiring = Wiring::new(&graph, topology, &settings, declared);
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
@@ -142,6 +144,7 @@ impl Core {
             admissions,
             colors: Colors::default(),
             depths: topology.depth.clone(),
+            run: Mutex::new(RunState::new(graph.stages.len())),
             graph,
             settings,
             clock,
@@ -155,7 +158,6 @@ impl Core {
             held: Mutex::default(),
             holds: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            run: Mutex::new(RunState::new(live)),
             changed: Condvar::new(),
         }
     }
@@ -245,7 +247,7 @@ impl Core {
 
     /// A visit to a stage usually takes so long.
     pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
-        let slow = visit > LONG;
+        let slow = visit > LONG || self.assignments[stage as usize].blocking;
         if self.is_slow(stage) != slow {
             self.assignments[stage as usize].slow.store(slow, Relaxed);
         }

@@ -201,10 +201,11 @@ impl Running {
     }
 
     /// The stages with a handler that has not returned for longer than the plan's `stuck_after`, one
-    /// name for each such call. Another worker stands in for each that is held up.
+    /// name for each such call. Another worker stands in for each that is held up. Those of blocking stages may
+    /// take as long as they do, and are not named.
     #[must_use]
     pub fn stuck(&self) -> Vec<String> {
-        self.core.in_visits(self.core.settings.stuck_after)
+        self.core.stuck()
     }
 
     /// Whether it has come to its end.

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// The cluster that takes every stage no other names, if none is said to.
 pub const CLUSTER: &str = "main";
+/// The cluster of the stages that the program declares blocking.
+pub const BLOCKING: &str = "blocking";
+/// Its threads: enough for some handlers that wait, and few enough to be started with the program.
+pub const BLOCKING_THREADS: usize = 16;
 /// How threads choose what to do next.
 pub const POLICY: &str = "stealing";
 /// Places in a queue: four full chunks, so that a producer and a consumer overlap, and small

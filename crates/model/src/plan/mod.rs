@@ -194,6 +194,8 @@ pub struct Plan {
     pub drain: Option<Duration>,
     /// After how long in one handler call a worker counts as stuck; 5 seconds by default.
     pub stuck_after: Option<Duration>,
+    /// How many threads blocking stages have; 16 by default.
+    pub blocking_threads: Option<usize>,
 }
 
 impl Plan {
@@ -262,6 +264,13 @@ impl Plan {
         self
     }
 
+    /// How many threads the cluster `blocking` has, which runs the stages that the program declares blocking;
+    /// 16 by default. So many of their handlers can wait at once.
+    pub fn blocking_threads(mut self, threads: usize) -> Self {
+        self.blocking_threads = Some(threads);
+        self
+    }
+
     /// This plan, and what it leaves unsaid from `base`, setting by setting.
     pub fn over(self, base: &Plan) -> Plan {
         Plan {
@@ -271,6 +280,7 @@ impl Plan {
             connectors: merge(self.connectors, &base.connectors, ConnectorPlan::over),
             drain: self.drain.or(base.drain),
             stuck_after: self.stuck_after.or(base.stuck_after),
+            blocking_threads: self.blocking_threads.or(base.blocking_threads),
         }
     }
 }
