@@ -235,6 +235,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
                 warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
             text.extend(surprises.iter().map(|warning| format!("warning: {warning}\n")));
             text += &effects(&graph, effective.settings());
+            text += &blocking(&graph, effective.settings());
             text += &format!(
                 "{}: {}, {}, {}: the plan fits the program\n",
                 graph.name,
@@ -343,6 +344,18 @@ fn effects(graph: &Graph, settings: &Settings) -> String {
         0 => String::new(),
         _ => format!("effects on the world outside: {}\n", told.join(", ")),
     }
+}
+
+/// The stages that have threads of their own.
+fn blocking(graph: &Graph, settings: &Settings) -> String {
+    let clusters = settings.clusters.iter().enumerate();
+    let mut own = clusters.filter(|(_, cluster)| cluster.blocking);
+    let Some((number, cluster)) = own.next() else { return String::new() };
+    let stages = graph.stages.iter().zip(&settings.stages);
+    let of = stages.filter(|(_, validated)| validated.cluster == number);
+    let names: Vec<_> = of.map(|(spec, _)| format!("`{}`", spec.name)).collect();
+    let threads = counted(cluster.threads, "thread");
+    format!("blocking, on {threads} of their own (`blocking.threads`): {}\n", names.join(", "))
 }
 
 fn counted(n: usize, thing: &str) -> String {

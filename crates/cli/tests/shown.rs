@@ -22,6 +22,7 @@ fn main() -> Exit {
         Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
         Ok("lines") => return comporta_cli::main(lines),
+        Ok("blocking") => return comporta_cli::main(blocking),
         Ok("compared") => return comporta_cli::main(compared),
         Ok(_) => return comporta_cli::main(squares),
         Err(_) => {}
@@ -69,6 +70,15 @@ fn plain() -> App {
     let numbers = app.source("numbers", || 0..3_u64);
     let show = app.sink("show", |_: u64| ());
     app.connect(numbers, show);
+    app
+}
+
+/// A program with a blocking stage.
+fn blocking() -> App {
+    let app = App::new("blocking");
+    let numbers = app.source("numbers", || 0..3_u64);
+    let store = app.sink("store", |_: u64| ()).blocking();
+    app.connect(numbers, store);
     app
 }
 

@@ -25,6 +25,8 @@
 //! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | answer requests from outside | [`App::gateway`], [`Client`], [`Refusal`] |
+//! | share a connection, a pool or a client among handlers | [`App::resource`], [`Resource`] |
+//! | run handlers that wait on threads of their own | [`StageRef::blocking`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | control overload | [Admission](#admission), [`policy::admission`] |
@@ -421,9 +423,9 @@ pub use comporta_model::window as windows;
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended, FailedEvent,
-    Failure, Gateway, GatewaySnapshot, Latency, PolicyWarning, PoolSnapshot, Reason, Refusal,
-    Running, SendError, Sender, Shed, Snapshot, StageFailures, StageOf, StageRef, StageSnapshot,
-    StartError, Summary, sources, testing,
+    Failure, Gateway, GatewaySnapshot, Latency, Opened, PolicyWarning, PoolSnapshot, Reason,
+    Refusal, Resource, Running, SendError, Sender, Shed, Snapshot, StageFailures, StageOf,
+    StageRef, StageSnapshot, StartError, Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

@@ -65,6 +65,8 @@ pub struct StageSpec {
     pub flushes: bool,
     /// It is the input of a gateway: its events are requests, whose replies are waited for.
     pub gateway: bool,
+    /// Its handler may wait for long: it runs on threads of its own.
+    pub blocking: bool,
 }
 
 impl StageSpec {
@@ -90,6 +92,7 @@ impl StageSpec {
             waits: false,
             flushes: false,
             gateway: false,
+            blocking: false,
         }
     }
 }
@@ -171,6 +174,12 @@ pub enum GraphFault {
     #[error("`{name}` is ordered and cannot flush: what its events send leaves in their order")]
     OrderedFlushes {
         /// The stage.
+        name: Arc<str>,
+    },
+    /// Two resources of one name.
+    #[error("two resources are called `{name}`: every name is used once")]
+    SameResource {
+        /// The name.
         name: Arc<str>,
     },
     /// A name has characters that are not allowed.

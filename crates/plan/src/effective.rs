@@ -4,7 +4,7 @@
 use std::fmt::{self, Write as _};
 
 use comporta_model::graph::{Graph, Kind, StageSpec};
-use comporta_model::plan::{Plan, Settings, StagePlan, StageSet};
+use comporta_model::plan::{ClusterSettings, Plan, Settings, StagePlan, StageSet};
 
 use crate::report::Span;
 use crate::schema::{self, Field, bare, quoted};
@@ -206,6 +206,7 @@ impl Lister<'_> {
         let top = fields(schema::PLAN, self.settings, |field| {
             if (field.said)(self.plan) { self.origin(field.key) } else { DEFAULT.to_owned() }
         });
+        let top = top.into_iter().filter(|row| !row.value.is_empty()).collect();
         let mut sections = vec![Section { header: String::new(), rows: top, note: None }];
         let clusters = (0..self.settings.clusters.len()).map(|number| self.cluster(number));
         sections.extend(clusters);
@@ -223,15 +224,16 @@ impl Lister<'_> {
 
     fn cluster(&self, number: usize) -> Section {
         let cluster = &self.settings.clusters[number];
+        if cluster.blocking {
+            return self.blocking(number);
+        }
         let plan = self.plan.clusters.get(&cluster.name).cloned().unwrap_or_default();
         let prefix = format!("cluster.{}", cluster.name);
         let mut rows = fields(schema::CLUSTER, cluster, |field| {
             let said = (field.said)(&plan);
             if said { self.origin(&format!("{prefix}.{}", field.key)) } else { DEFAULT.to_owned() }
         });
-        let stages = self.graph.stages.iter().zip(&self.settings.stages);
-        let of = stages.filter(|(_, settings)| settings.cluster == number);
-        let names: Vec<&str> = of.map(|(spec, _)| &*spec.name).collect();
+        let names = self.members(number);
         let field = &schema::CLUSTER_STAGES;
         let (value, note) = match &plan.stages {
             // As it was said: what it comes to stands above.
@@ -249,6 +251,26 @@ impl Lister<'_> {
         }
         let header = format!("cluster.{}", bare(&cluster.name));
         Section { header, rows, note: Some(note) }
+    }
+
+    /// The names of the stages of a cluster.
+    fn members(&self, number: usize) -> Vec<&str> {
+        let stages = self.graph.stages.iter().zip(&self.settings.stages);
+        let of = stages.filter(|(_, settings)| settings.cluster == number);
+        of.map(|(spec, _)| &*spec.name).collect()
+    }
+
+    /// The cluster of blocking stages, which has a section of its own.
+    fn blocking(&self, number: usize) -> Section {
+        let ClusterSettings { name, threads, .. } = &self.settings.clusters[number];
+        let origin = match self.plan.blocking_threads {
+            Some(_) => self.origin(&format!("{name}.threads")),
+            None => DEFAULT.to_owned(),
+        };
+        let rows = vec![Row::new("threads", threads.to_string(), origin)];
+        let names = one_line(&self.members(number));
+        let note = Some(format!("the cluster `{name}`: {names}, declared blocking by the program"));
+        Section { header: name.clone(), rows, note }
     }
 
     fn stage(&self, spec: &StageSpec, number: usize) -> Option<Section> {

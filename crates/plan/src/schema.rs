@@ -394,6 +394,16 @@ macro_rules! field {
 
 pub(crate) const PLAN: &[Field<Plan, Settings>] = &[
     field!("drain", drain from drain, "how long a drain may take before the events left are cancelled"),
+    Field {
+        key: "blocking.threads",
+        about: "threads of the stages that the program declares blocking",
+        set: |part, node, text| {
+            part.blocking_threads = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.blocking_threads.is_some(),
+        show: |_| String::new(), // with its cluster
+    },
     field!("stuck_after", stuck_after from stuck_after, "the time after which a handler counts as stuck and another worker stands in"),
 ];
 

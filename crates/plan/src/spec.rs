@@ -405,7 +405,8 @@ fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[
         "" => field.key.split('.').next(),
         group => field.key.strip_prefix(group)?.strip_prefix('.'),
     });
-    let mut level: Vec<&str> = level.chain(beside.iter().copied()).collect();
+    let beside = beside.iter().copied().filter(|_| group.is_empty());
+    let mut level: Vec<&str> = level.chain(beside).collect();
     level.dedup();
     let last = key.rsplit('.').next().unwrap_or(key);
     // `capacity` may have been written beside `queue`, or the other way round.

@@ -37,6 +37,7 @@ use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::{PolicyWarning, rehearse};
 #[cfg(feature = "json")]
 use crate::replay::Silent;
+use crate::resource::{AnyResource, Resources};
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
@@ -91,6 +92,7 @@ struct Inner {
     registry: Registry,
     admissions: admission::Registry,
     on_failure: Option<OnFailure>,
+    resources: Vec<Box<dyn AnyResource>>,
 }
 
 /// How to make the node of a stage, once it is known how it runs.
@@ -222,6 +224,34 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     /// runs a program many times, repeats them only if that is allowed.
     pub fn effects(self) -> Self {
         self.say(|spec| spec.effects = true)
+    }
+
+    /// Its handler may wait for long, on a disk, a lock or a call to another program: it runs on threads of its own,
+    /// and the workers of the other stages stay free. It is in the cluster `blocking`, unless the plan names it in
+    /// another; the plan says how many threads that has (`blocking.threads`), and how many instances wait at once
+    /// (`instances`).
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// use comporta::{App, Plan};
+    ///
+    /// let app = App::new("hosts");
+    /// let names = app.source("names", || ["localhost"].map(String::from).into_iter());
+    /// let look_up = app.try_map("look-up", |name: String| {
+    ///     use std::net::ToSocketAddrs as _;
+    ///     Ok((name.as_str(), 80).to_socket_addrs()?.count()) // waits for the network
+    /// });
+    /// let look_up = look_up.blocking();
+    /// let show = app.sink("show", |addresses: usize| println!("{addresses}"));
+    /// app.connect(names, look_up);
+    /// app.connect(look_up, show);
+    /// let plan = Plan::new().blocking_threads(4).stage("look-up", |s| s.instances(4));
+    /// let summary = app.run(&plan)?;
+    /// # assert!(summary.snapshot.pools.iter().any(|pool| pool.name == "blocking" && pool.threads == 4));
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn blocking(self) -> Self {
+        self.say(|spec| spec.blocking = true)
     }
 
     /// Puts `event` into the queue of the stage when the program starts.
@@ -628,10 +658,11 @@ impl App {
         let settings = self.settings(plan)?;
         let name = self.inner.borrow().graph.name.clone();
         topology.warnings.iter().for_each(|warning| log::warn(&name, warning));
-        let Inner { graph, entries, wiring, registry, admissions, on_failure, .. } =
+        let Inner { graph, entries, wiring, registry, admissions, on_failure, resources, .. } =
             self.inner.into_inner();
         let named = (registry, admissions);
-        let core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
+        let mut core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
+        core.resources = Resources::of(resources);
         let core = Arc::new(core);
         let nodes = (0u32..)
             .zip(entries)
@@ -675,6 +706,18 @@ impl App {
         inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
         inner.entries.push(Entry { build: Box::new(build), extras: Extras::default() });
         StageKey { app: self.identity(), stage }
+    }
+
+    pub(crate) fn with_resources<T>(
+        &self,
+        with: impl FnOnce(&mut Vec<Box<dyn AnyResource>>) -> T,
+    ) -> T {
+        with(&mut self.inner.borrow_mut().resources)
+    }
+
+    /// Notes a mistake of the graph; [`check`](Self::check) returns it.
+    pub(crate) fn fault(&self, fault: GraphFault) {
+        self.inner.borrow_mut().graph.faults.push(fault);
     }
 
     /// Notes something that works but may surprise; [`check`](Self::check) returns it.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use comporta_model::event::Time;
-use comporta_model::graph::{Graph, Kind, StageId, Topology};
+use comporta_model::graph::{Graph, Kind, StageId, StageSpec, Topology};
 use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
@@ -21,6 +21,7 @@ use crate::policy_host::PolicyHost;
 use crate::pool::{EnterOutcome, Pool, Pools};
 use crate::priority::Priorities;
 use crate::reactor::{Entered, Reactor};
+use crate::resource::Resources;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
@@ -39,18 +40,22 @@ pub(crate) struct Assignment {
     is_source: bool,
     /// Its visits take long.
     slow: AtomicBool,
+    /// They always may: it is a blocking stage, and no test.
+    blocking: bool,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
 }
 
 impl Assignment {
-    fn new(stage: &StageSettings, kind: Kind) -> Self {
+    fn new(stage: &StageSettings, spec: &StageSpec, tested: bool) -> Self {
+        let blocking = spec.blocking && !tested;
         Assignment {
             pool: AtomicUsize::new(stage.cluster),
             color: AtomicU32::new(0),
-            is_source: kind == Kind::Source,
-            slow: AtomicBool::new(false),
+            is_source: spec.kind == Kind::Source,
+            slow: AtomicBool::new(blocking),
+            blocking,
             base: Mutex::new(Base {
                 cluster: stage.cluster,
                 priority: stage.priority,
@@ -102,6 +107,7 @@ pub(crate) struct Core {
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) priorities: Priorities,
     pub(crate) wiring: Wiring,
+    pub(crate) resources: Resources,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
     tested: bool,
     /// What a test says of the machine's CPUs.
@@ -126,7 +132,8 @@ impl Core {
         tested: bool,
     ) -> Self {
         let stages = settings.stages.iter().zip(&graph.stages);
-        let assignments = stages.map(|(stage, spec)| Assignment::new(stage, spec.kind)).collect();
+        let assignments =
+            stages.map(|(stage, spec)| Assignment::new(stage, spec, tested)).collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
@@ -143,7 +150,6 @@ impl Core {
             .map(|(i, cluster)| WorkerGroup::new(i, cluster.name.clone(), awake.clone()))
             .collect();
         let policy_hosts = settings.clusters.iter().enumerate();
-        let live = graph.stages.len();
         let wiring = Wiring::new(&graph, topology, &settings, declared);
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
@@ -155,6 +161,7 @@ impl Core {
             admissions,
             colors: Colors::default(),
             depths: topology.depth.clone(),
+            run: Mutex::new(RunState::new(graph.stages.len())),
             graph,
             settings,
             clock,
@@ -163,13 +170,13 @@ impl Core {
             reactor: Reactor::default(),
             policy_calls: PolicyCalls::default(),
             wiring,
+            resources: Resources::default(),
             nodes: OnceLock::new(),
             tested,
             cpu_usage: AtomicU32::new(0),
             held: Mutex::default(),
             holds: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            run: Mutex::new(RunState::new(live)),
             changed: Condvar::new(),
         }
     }
@@ -261,7 +268,7 @@ impl Core {
     /// A visit to a stage usually takes so long.
     #[inline]
     pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
-        let slow = visit > LONG;
+        let slow = visit > LONG || self.assignments[stage as usize].blocking;
         if self.is_slow(stage) != slow {
             self.assignments[stage as usize].slow.store(slow, Relaxed);
         }

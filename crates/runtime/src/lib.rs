@@ -4,6 +4,7 @@
 //! |---|---|
 //! | what a program is made of | [`App`], `app`; a stage from a closure, `verbs` |
 //! | requests from outside, and their replies | [`App::gateway`], `gateway` |
+//! | what handlers share, opened and closed with the run | [`App::resource`], `resource` |
 //! | one event's walk, a hop per file | `path`, and in the middle `stage` |
 //! | the one way into user code, and what is handed over before | `user`, `effects` |
 //! | what all parts share; how stages are joined; the end of a run | `core`, `node`, `wiring`, `run_state` |
@@ -27,6 +28,7 @@ mod log;
 mod app;
 mod verbs;
 mod gateway;
+mod resource;
 mod start_error;
 mod core;
 mod node;
@@ -79,6 +81,7 @@ pub use policy_host::Decision;
 pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
+pub use resource::{Opened, Resource};
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{
     AdmissionSnapshot, Counts, GatewaySnapshot, PoolSnapshot, Snapshot, StageSnapshot,

@@ -183,6 +183,7 @@ impl Running {
             let started = running.core.reactor.start(name);
             started.map_err(|message| StartError::Threads { message })?;
         }
+        running.core.open_resources()?;
         let effects = ready(&running.core)?;
         if let Err(refused) = running.core.start_threads() {
             effects.abandon();
@@ -205,10 +206,11 @@ impl Running {
     }
 
     /// Returns the stages with a handler that has not returned for longer than the plan's `stuck_after`,
-    /// one name for each such call. Another worker stands in for each of these.
+    /// one name for each such call. Another worker stands in for each of these. Blocking stages are not
+    /// named: their handlers may take as long as they do.
     #[must_use]
     pub fn stuck(&self) -> Vec<String> {
-        self.core.in_visits(self.core.settings.stuck_after)
+        self.core.stuck()
     }
 
     /// Returns `true` if the program has ended.
@@ -318,13 +320,15 @@ impl Running {
         self.summarise(Ended::Stopped)
     }
 
-    /// Waits for the threads, but for those that do not return, and has sources hear of the end.
+    /// Waits for the threads, but for those that do not return, has sources hear of the end, and closes
+    /// resources.
     fn part(&self) {
         if std::mem::replace(&mut self.core.run_state().parted, true) {
             return;
         }
         self.core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
         self.core.farewell();
+        self.core.close_resources();
         self.core.reactor.stop();
     }
 

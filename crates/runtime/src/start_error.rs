@@ -20,6 +20,13 @@ pub enum StartError {
         /// Why.
         message: String,
     },
+    /// A resource could not be opened.
+    Resource {
+        /// Its name.
+        name: String,
+        /// Why.
+        message: String,
+    },
     /// The system has not enough threads.
     Threads {
         /// What it said.
@@ -55,6 +62,9 @@ impl fmt::Display for StartError {
             StartError::Graph(faults) => all(f, "the graph", faults),
             StartError::Plan(faults) => all(f, "the plan", faults),
             StartError::Stage { name, message } => write!(f, "`{name}` could not start: {message}"),
+            StartError::Resource { name, message } => {
+                write!(f, "the resource `{name}` could not be opened: {message}")
+            }
             StartError::Threads { message } => f.write_str(message),
             StartError::Policy { cluster, policy, message } => {
                 write!(f, "the policy `{policy}` of `{cluster}` could not start: {message}")

@@ -3,6 +3,7 @@
 //! [`StageTester`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
 //! but on the thread of the test: each step is one visit, and a seed chooses the worker that makes it.
 //! Only the test moves the clock.
+//! Long because the test of one stage and that of a program share their words and are read together.
 
 use std::any::Any;
 use std::fmt;
@@ -170,6 +171,45 @@ impl<T> fmt::Debug for Recorder<T> {
     }
 }
 
+/// Has a resource be opened by `open` in place of what the program says, and dropped at the end. Before the app
+/// is made a [`TestRuntime`], or started.
+///
+/// ```
+/// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, testing}; }
+/// use comporta::testing::{TestRuntime, record, replace_resource};
+/// use comporta::{App, Plan};
+///
+/// fn program() -> App {
+///     let app = App::new("prices");
+///     let rate = app.resource("rate", || Ok(std::fs::read("rate.txt")?.len() as u64), drop);
+///     let euros = app.source("euros", || [1, 2].into_iter());
+///     let cents = app.map("cents", move |euros: u64| euros * *rate.get());
+///     app.connect(euros, cents);
+///     app.connect(cents, app.sink("show", |cents: u64| println!("{cents}")));
+///     app
+/// }
+///
+/// let app = program();
+/// replace_resource(&app, "rate", || Ok(100_u64));
+/// let mut runtime = TestRuntime::new(app, &Plan::new())?;
+/// assert!(runtime.run());
+/// # assert_eq!(runtime.snapshot().stage("show").unwrap().counts.handled, 2);
+/// # Ok::<(), comporta_runtime::StartError>(())
+/// ```
+///
+/// # Panics
+/// If the program has no such resource, or it is of another type.
+#[track_caller]
+pub fn replace_resource<R: Send + Sync + 'static>(
+    app: &App,
+    name: &str,
+    open: impl FnOnce() -> comporta_model::error::Result<R> + Send + 'static,
+) {
+    let replaced = app.replace_resource(name, open);
+    let of = std::any::type_name::<R>();
+    assert!(replaced, "the program has no resource `{name}` of the type `{of}`");
+}
+
 /// How many timers of policies in a row may bring nothing on before a program counts as at rest.
 const TIMERS_IN_VAIN: usize = 1_000;
 
@@ -212,6 +252,7 @@ impl TestRuntime {
     pub fn new(app: App, plan: &Plan) -> Result<Self, StartError> {
         let core = app.build(plan, Clock::virtual_at_zero(), true)?;
         let runtime = TestRuntime { core, workers: Vec::new(), dice: 0 }; // dropped if the rest is refused
+        runtime.core.open_resources()?;
         let effects = ready(&runtime.core)?;
         if let Err(refused) = install_policies(&runtime.core) {
             effects.abandon();
@@ -456,6 +497,7 @@ impl Drop for TestRuntime {
     fn drop(&mut self) {
         self.core.stop(); // lets go of the instances
         self.core.farewell();
+        self.core.close_resources();
     }
 }
 

@@ -183,7 +183,7 @@ impl Core {
             0 => self.settings.stuck_after,
             _ => self.settings.stuck_after.min(PATIENCE / 2), // what is left is needed to end
         };
-        for workers in &self.worker_groups {
+        for workers in self.worker_groups.iter().filter(|workers| !self.is_blocking(workers)) {
             let stuck = self.stages_visited(workers, now, bound);
             let stand_ins = workers.members().iter().filter(|handle| handle.stand_in).count();
             for stage in stuck.iter().skip(stand_ins).filter(|stage| !self.is_source(**stage)) {
@@ -205,13 +205,29 @@ impl Core {
         }
     }
 
+    /// Whether these are the workers of blocking stages, whose handlers may wait: their number is a bound, and
+    /// nobody stands in for them.
+    fn is_blocking(&self, workers: &WorkerGroup) -> bool {
+        self.settings.clusters[workers.cluster].blocking
+    }
+
+    /// As [`in_visits`](Self::in_visits), of those that should have returned: not of blocking stages.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        let bound = self.settings.stuck_after;
+        self.in_visits_of(bound, |workers| !self.is_blocking(workers))
+    }
+
     /// The stages whose handlers have not returned for longer than `bound`. A source that does not
     /// return waits for events, and is none of them.
     pub(crate) fn in_visits(&self, bound: Duration) -> Vec<String> {
+        self.in_visits_of(bound, |_| true)
+    }
+
+    fn in_visits_of(&self, bound: Duration, which: impl Fn(&WorkerGroup) -> bool) -> Vec<String> {
         let now = self.clock.now();
         let name = |stage: u32| self.graph.stages[stage as usize].name.to_string();
-        let late =
-            self.worker_groups.iter().flat_map(|workers| self.stages_visited(workers, now, bound));
+        let groups = self.worker_groups.iter().filter(|workers| which(workers));
+        let late = groups.flat_map(|workers| self.stages_visited(workers, now, bound));
         late.filter(|stage| !self.is_source(*stage)).map(name).collect()
     }
 

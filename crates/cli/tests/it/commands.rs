@@ -182,6 +182,21 @@ fn the_graph_is_drawn_with_what_the_plan_says_of_it() {
 }
 
 #[test]
+fn blocking_stages_are_shown_with_their_threads() {
+    let check = shown("blocking", &["check", "--set", "blocking.threads=3"]).out;
+    let told = "blocking, on 3 threads of their own (`blocking.threads`): `store`\n";
+    assert!(check.contains(told) && check.contains("2 clusters"), "{check}");
+    let plan = shown("blocking", &["plan"]).out;
+    assert!(plan.contains("[blocking]\n") && plan.contains("threads = 16"), "{plan}");
+    let graph = shown("blocking", &["graph", "--ascii"]).out;
+    assert!(graph.contains("blocking"), "{graph}");
+    let none = shown("plain", &["check", "--set", "blocking.threads=3"]);
+    assert!(none.err.contains("`blocking.threads` is of no use"), "{}", none.err);
+    assert!(!shown("plain", &["check"]).out.contains("blocking"));
+    assert_eq!(shown("blocking", &["run", "--quiet"]).code, Some(0));
+}
+
+#[test]
 fn the_plan_is_printed_read_back_and_compared() {
     let printed = squares(&["plan", "--threads", "3", "--batch", "5"]).out;
     assert!(printed.contains("threads = 3           # --threads"), "{printed}");

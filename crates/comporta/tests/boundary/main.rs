@@ -20,6 +20,8 @@
 //! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
 //! | `waiting` | handlers that wait, and events in flight |
 //! | `gateway` | requests from outside: one outcome each, and nothing left behind |
+//! | `resource` | what handlers share: opened once, and closed once however the run ends |
+//! | `blocking` | handlers that wait on threads of their own |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
@@ -43,6 +45,8 @@ mod acks;
 mod obligations;
 mod waiting;
 mod gateway;
+mod resource;
+mod blocking;
 mod found;
 mod attacks;
 mod attacks_push;

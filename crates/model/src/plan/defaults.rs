@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// The cluster of every stage that no other cluster names, unless the plan has another one for them.
 pub const CLUSTER: &str = "main";
+/// The cluster of the stages that the program declares blocking.
+pub const BLOCKING: &str = "blocking";
+/// Its threads: enough for some handlers that wait, and few enough to be started with the program.
+pub const BLOCKING_THREADS: usize = 16;
 /// The policy.
 pub const POLICY: &str = "stealing";
 /// Places in a queue: at least two full chunks, so that a producer and a consumer overlap, and small

@@ -2,6 +2,7 @@
 //! name was not found.
 
 use crate::graph::Graph;
+use crate::plan::defaults::BLOCKING;
 
 /// A mistake in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,6 +164,16 @@ pub enum PlanFault {
         /// The cluster.
         name: String,
     },
+    /// A cluster called like that of blocking stages.
+    #[error(
+        "the cluster `blocking` holds the stages that the program declares blocking: set `blocking.threads`, or call this cluster something else"
+    )]
+    BlockingCluster,
+    /// Threads for blocking stages, of which there are none.
+    #[error(
+        "`blocking.threads` is of no use: the program declares no stage blocking that is in no other cluster"
+    )]
+    NoBlocking,
     /// The name of a cluster is empty or contains control characters.
     #[error(
         "{name:?} cannot be the name of a cluster: use at least one character, and no control characters"
@@ -222,6 +233,8 @@ impl PlanFault {
             | PlanFault::BadParam { key, .. }
             | PlanFault::NoCluster { key, .. } => key.clone(),
             PlanFault::NotAChoice { .. } => String::new(),
+            PlanFault::BlockingCluster => format!("cluster.{BLOCKING}"),
+            PlanFault::NoBlocking => format!("{BLOCKING}.threads"),
             PlanFault::UnknownCluster { name, .. }
             | PlanFault::EmptyCluster { name }
             | PlanFault::BadClusterName { name } => {

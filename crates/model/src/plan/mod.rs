@@ -195,6 +195,8 @@ pub struct Plan {
     pub drain: Option<Duration>,
     /// The time after which a handler call counts as stuck; 5 seconds by default.
     pub stuck_after: Option<Duration>,
+    /// How many threads blocking stages have; 16 by default.
+    pub blocking_threads: Option<usize>,
 }
 
 impl Plan {
@@ -263,6 +265,13 @@ impl Plan {
         self
     }
 
+    /// How many threads the cluster `blocking` has, which runs the stages that the program declares blocking;
+    /// 16 by default. So many of their handlers can wait at once.
+    pub fn blocking_threads(mut self, threads: usize) -> Self {
+        self.blocking_threads = Some(threads);
+        self
+    }
+
     /// Fills in the settings that this plan does not give from `base`.
     pub fn over(self, base: &Plan) -> Plan {
         Plan {
@@ -272,6 +281,7 @@ impl Plan {
             connectors: merge(self.connectors, &base.connectors, ConnectorPlan::over),
             drain: self.drain.or(base.drain),
             stuck_after: self.stuck_after.or(base.stuck_after),
+            blocking_threads: self.blocking_threads.or(base.blocking_threads),
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct ClusterSettings {
     pub threads: usize,
     /// Its policy.
     pub policy: Choice,
+    /// It is that of blocking stages, whose handlers may wait.
+    pub blocking: bool,
 }
 
 /// A plan that fits its graph, validated.
@@ -92,8 +94,10 @@ pub struct Settings {
 pub fn threads_allowed(cluster: &str, threads: usize) -> Result<usize, PlanFault> {
     let what = || format!("the number of threads of `{cluster}`");
     let key = || format!("cluster.{cluster}.threads");
-    in_range((what, key), threads, defaults::THREADS_MAX, "1 to 1,024")
+    in_range((what, key), threads, defaults::THREADS_MAX, THREADS)
 }
+
+const THREADS: &str = "1 to 1,024";
 
 const INSTANCES: &str = "1 to 16,384";
 const RATES: &str = "0.000001 to 1,000,000,000 events a second";
@@ -312,7 +316,8 @@ impl Plan {
             let key = format!("cluster.{name}.policy");
             let offers = &catalogue.policies;
             let policy = chosen("policy", offers, &said, &key, graph, faults);
-            clusters.push(ClusterSettings { name: name.to_owned(), threads, policy });
+            let name = name.to_owned();
+            clusters.push(ClusterSettings { name, threads, policy, blocking: false });
         };
         let none = ClusterPlan::default();
         let default = (defaults::CLUSTER, &none);
@@ -337,6 +342,7 @@ impl Plan {
                 }
             }
         }
+        self.take_blocking(graph, catalogue, &mut clusters, &mut owner, faults);
         let left = owner.iter().position(Option::is_none);
         if rest.is_none() && self.clusters.contains_key(defaults::CLUSTER) && left.is_some() {
             // `main` itself names its stages: there is nobody to take the rest.
@@ -364,6 +370,35 @@ impl Plan {
         Parts { clusters, cluster_of }
     }
 
+    /// The stages that the program declares blocking, and no cluster names, are in one of their own.
+    fn take_blocking(
+        &self,
+        graph: &Graph,
+        catalogue: &Catalogue,
+        clusters: &mut Vec<ClusterSettings>,
+        owner: &mut [Option<usize>],
+        faults: &mut Vec<PlanFault>,
+    ) {
+        let stages = graph.stages.iter().zip(owner).filter(|(_, owner)| owner.is_none());
+        let mut own = stages.filter(|(spec, _)| spec.blocking).peekable();
+        if own.peek().is_none() {
+            faults.extend(self.blocking_threads.map(|_| PlanFault::NoBlocking));
+            return;
+        }
+        if self.clusters.contains_key(defaults::BLOCKING) {
+            faults.push(PlanFault::BlockingCluster);
+        }
+        own.for_each(|(_, owner)| *owner = Some(clusters.len()));
+        let threads = self.blocking_threads.unwrap_or(defaults::BLOCKING_THREADS);
+        let what = || "the number of threads of blocking stages".to_owned();
+        let key = || format!("{}.threads", defaults::BLOCKING);
+        faults.extend(in_range((what, key), threads, defaults::THREADS_MAX, THREADS).err());
+        let said = Choice::new(defaults::POLICY);
+        let policy = chosen("policy", &catalogue.policies, &said, "", graph, faults);
+        let name = defaults::BLOCKING.to_owned();
+        clusters.push(ClusterSettings { name, threads, policy, blocking: true });
+    }
+
     /// The one cluster that names no stages.
     fn rest(&self, faults: &mut Vec<PlanFault>) -> Option<(&str, &ClusterPlan)> {
         let mut rests = self.clusters.iter().filter(|(_, plan)| plan.stages.is_none());
@@ -384,7 +419,8 @@ impl Plan {
         for connector in graph.connectors.iter().filter(|connector| connector.local) {
             for to in &connector.to {
                 let (a, b) = (cluster_of[connector.from.index()], cluster_of[to.index()]);
-                if a != b {
+                // Blocking stages have threads of their own, and share the process.
+                if a != b && !clusters[a].blocking && !clusters[b].blocking {
                     faults.push(PlanFault::LocalApart {
                         from: graph.port_name(connector.from, connector.port),
                         to: graph.stages[to.index()].name.to_string(),

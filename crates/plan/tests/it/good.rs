@@ -361,3 +361,58 @@ fn a_gateway_bounds_the_requests_in_flight_and_other_stages_have_no_such_setting
     let default = none.validate(&graph, &Plan::new(), &catalogue(), 2).unwrap();
     assert_eq!(default.settings().stages[1].in_flight, 10_000);
 }
+
+/// What is said of a program whose stages `show` and `log` are blocking.
+fn with_blocking(text: &str) -> Result<comporta_plan::Effective, String> {
+    let mut graph = graph();
+    graph.stages[4].blocking = true;
+    graph.stages[5].blocking = true;
+    let mut spec = comporta_plan::PlanSpec::new();
+    spec.text("blocking.toml", text);
+    let validated = spec.validate(&graph, &Plan::new(), &catalogue(), 2);
+    validated.map_err(|report| report.to_string())
+}
+
+#[test]
+fn blocking_stages_are_in_a_cluster_of_their_own_unless_the_plan_names_them() {
+    let clusters = |effective: &comporta_plan::Effective| {
+        let settings = effective.settings();
+        let named: Vec<_> =
+            settings.clusters.iter().map(|c| (c.name.clone(), c.threads, c.blocking)).collect();
+        (
+            named,
+            [settings.stages[3].cluster, settings.stages[4].cluster, settings.stages[5].cluster],
+        )
+    };
+    let main = ("main".to_owned(), 2, false);
+    let blocking = |threads| ("blocking".to_owned(), threads, true);
+    let default = with_blocking("").unwrap();
+    assert_eq!(clusters(&default), (vec![main.clone(), blocking(16)], [0, 1, 1]));
+    let text = default.to_string();
+    let section =
+        "[blocking]\n# the cluster `blocking`: show, log, declared blocking by the program\n";
+    assert!(text.contains(section), "{text}");
+    assert_eq!(clusters(&with_blocking(&text).unwrap()), clusters(&default), "it reads back");
+
+    let said = with_blocking("blocking.threads = 3\n[cluster.disk]\nstages = \"show\"").unwrap();
+    let disk = ("disk".to_owned(), 1, false);
+    assert_eq!(clusters(&said), (vec![main, disk, blocking(3)], [0, 1, 2]));
+    let rest_taken = "[cluster.own]\nstages = \"all - show - log\"";
+    let own = ("own".to_owned(), 1, false);
+    assert_eq!(clusters(&with_blocking(rest_taken).unwrap()), (vec![own, blocking(16)], [0, 1, 1]));
+}
+
+#[test]
+fn threads_of_blocking_stages_are_bounded_and_their_cluster_has_one_name() {
+    let refused = |text: &str| with_blocking(text).unwrap_err();
+    let none = refused("[blocking]\nthreads = 0");
+    assert!(none.contains("the number of threads of blocking stages is 0"), "{none}");
+    assert!(none.contains("blocking.toml:2:11") && none.contains("expected 1 to 1,024"), "{none}");
+    let many = refused("blocking.threads = 2000");
+    assert!(many.contains("is 2000"), "{many}");
+    let named = refused("[cluster.blocking]\nstages = \"split\"");
+    assert!(named.contains("the cluster `blocking` holds the stages"), "{named}");
+    let useless = refused("blocking.threads = 4\n[cluster.disk]\nstages = \"show + log + split\"");
+    assert!(useless.contains("`blocking.threads` is of no use"), "{useless}");
+    assert!(refused("blocking = 4").contains("`blocking` is a table, not"));
+}

@@ -185,7 +185,7 @@ impl<Q: Send + 'static, R: Send + 'static> Client<Q, R> {
     /// # Errors
     /// Why there is no reply; with the request, where it was not begun.
     pub fn request_blocking(&self, request: Q) -> Result<R, Refusal<Q>> {
-        if work::is_worker() || self.requests.core().is_some_and(|core| core.is_tested()) {
+        if work::must_not_wait() || self.requests.core().is_some_and(|core| core.is_tested()) {
             return Err(Refusal::WouldBlock(request));
         }
         block_on(self.request(request))

@@ -280,7 +280,7 @@ impl<T: Send + 'static> Sender<T> {
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
     pub fn send(&self, event: T) -> Result<(), SendError<T>> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
-        let may_wait = !work::is_worker() && !sending.core.is_tested();
+        let may_wait = !work::must_not_wait() && !sending.core.is_tested();
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
         let meta = self.meta(&sending.core);
         let Some(mut waiting) = self.enter(sending, event, full, &meta)? else { return Ok(()) };
@@ -302,7 +302,7 @@ impl<T: Send + 'static> Sender<T> {
     /// of several queues may have got their copy, and what was left counts as cancelled.
     pub fn send_timeout(&self, event: T, timeout: Duration) -> Result<(), SendError<T>> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
-        let may_wait = !work::is_worker() && !sending.core.is_tested();
+        let may_wait = !work::must_not_wait() && !sending.core.is_tested();
         let full = if may_wait { Full::Waits } else { Full::WouldBlock };
         let core = sending.core.clone();
         let due = core.clock.now() + timeout;

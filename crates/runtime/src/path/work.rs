@@ -52,20 +52,36 @@ pub(crate) struct Worker {
     visit: Visit,
 }
 
-thread_local! {
-    static ON_WORKER: Cell<bool> = const { Cell::new(false) };
+/// What a thread is to the runtime.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    /// None of ours.
+    Other,
+    /// A worker, which must not wait.
+    Worker,
+    /// A worker of blocking stages.
+    Blocking,
 }
 
-/// Whether this thread is a worker, which must not wait.
+thread_local! {
+    static THREAD: Cell<Thread> = const { Cell::new(Thread::Other) };
+}
+
+/// Whether this thread is a worker.
 pub(crate) fn is_worker() -> bool {
-    ON_WORKER.with(Cell::get)
+    THREAD.with(Cell::get) != Thread::Other
+}
+
+/// Whether this thread is a worker that must not wait.
+pub(crate) fn must_not_wait() -> bool {
+    THREAD.with(Cell::get) == Thread::Worker
 }
 
 /// Calls `body` as a worker would.
 pub(crate) fn as_worker<R>(body: impl FnOnce() -> R) -> R {
-    let before = ON_WORKER.with(|on| on.replace(true));
+    let before = THREAD.with(|thread| thread.replace(Thread::Worker));
     let result = body();
-    ON_WORKER.with(|on| on.set(before));
+    THREAD.with(|thread| thread.set(before));
     result
 }
 
@@ -97,7 +113,9 @@ impl Worker {
 
     /// The life of a worker thread.
     pub(crate) fn run(mut self, core: &Arc<Core>) {
-        ON_WORKER.with(|on| on.set(true)); // the thread is its own
+        let blocking = core.settings.clusters[self.workers].blocking;
+        let kind = if blocking { Thread::Blocking } else { Thread::Worker };
+        THREAD.with(|thread| thread.set(kind)); // the thread is its own
         let workers = &core.worker_groups[self.workers];
         workers.sleep.up();
         while !core.is_stopped() && !self.handle.leaving.load(SeqCst) {
