@@ -23,7 +23,7 @@ bench: toolchain ## measure against peers, a few minutes
 	$(CARGO) run --release -p comporta-bench -- pipeline
 
 doc: toolchain ## build the documentation and say where it is
-	$(CARGO) doc --workspace --no-deps --features comporta/scheduler
+	$(CARGO) doc --workspace --no-deps --features comporta/scheduler,comporta/tokio
 	@echo "open target/doc/comporta/index.html"
 
 deny: toolchain ## licences and known faults of dependencies, if cargo-deny is there or can be had
@@ -46,14 +46,14 @@ format:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets --features comporta/scheduler -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features comporta/scheduler,comporta/tokio -- -D warnings
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --features comporta/scheduler
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --features comporta/scheduler,comporta/tokio
 
 # Doc-tests, the code blocks of README.md and the rules of the house (xtask) are among them.
 tests:
-	$(CARGO) test --workspace --features comporta/scheduler
+	$(CARGO) test --workspace --features comporta/scheduler,comporta/tokio
 
 # Each feature alone, and what only features bring.
 features:
