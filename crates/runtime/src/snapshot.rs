@@ -160,6 +160,15 @@ impl StageSnapshot {
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
+    /// Returns the mean time that an event waited in the handler, for a socket, a timer or another try; zero if the
+    /// handlers of the stage do not wait.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        let events = self.counts.handled + self.counts.failed + self.counts.cancelled;
+        let mean = self.waited.as_nanos().checked_div(u128::from(events)).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
     /// Returns `true` if every event is accounted for.
     #[must_use]
     pub fn adds_up(&self) -> bool {

@@ -119,6 +119,9 @@ struct Stage<'a> {
     busy_s: f64,
     /// The same, by event.
     service_s: f64,
+    /// Events in flight whose handlers wait, and how long events have waited in handlers, all together.
+    waiting: usize,
+    waited_s: f64,
     failures_kept: usize,
     failures_forgotten: u64,
     finished: bool,
@@ -267,6 +270,8 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
         visits: counts.visits,
         busy_s: stage.busy.as_secs_f64(),
         service_s: stage.service().as_secs_f64(),
+        waiting: stage.waiting,
+        waited_s: stage.waited.as_secs_f64(),
         failures_kept: stage.failures_kept,
         failures_forgotten: stage.failures_forgotten,
         finished: stage.ended,
@@ -315,7 +320,7 @@ mod tests {
             r#""unrouted":0,"failed":2,"cancelled":0,"retried":0,"replayed":0,"#,
             r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"shed_later":6,"#,
             r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
-            r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
+            r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"waiting":0,"waited_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
             r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"failures_file":null,"decisions":[],"decisions_forgotten":0}"#,

@@ -187,6 +187,11 @@ fn sentence(pace: &Pace, shape: &Shape, hidden: usize, room: usize) -> String {
         let name = &stage.name;
         let after = if shape.is_last(at) { "" } else { ", what it sends is taken at once" };
         let busy = match (stage.instances, stage.idle) {
+            // Nearly all wait for something else: more of them in flight would wait side by side.
+            (n, 0) if stage.waiting * 10 >= n * 9 => {
+                ", too few in flight for its waiting (`instances`)"
+            }
+            _ if stage.waiting * 2 > stage.in_flight => ", it waits for its service",
             (1, 0) => ", its one instance is busy",
             (_, 0) => ", all its instances are busy",
             _ => "",
@@ -245,6 +250,24 @@ mod tests {
     fn plain(wide: usize, high: usize) -> Vec<String> {
         let (shape, pace) = pace();
         picture(&pace, &shape, Phase::Running(None), Room { wide, high, colour: false })
+    }
+
+    #[test]
+    fn the_bottleneck_of_handlers_that_wait_is_what_they_wait_for() {
+        let (shape, first) = samples::pipeline();
+        let told = |instances: usize, in_flight: usize, waiting: usize| {
+            let mut snapshot = samples::queued(&first, &[0, 100, 3]);
+            let work = &mut snapshot.stages[1];
+            (work.instances, work.idle) = (instances, instances - in_flight);
+            (work.in_flight, work.waiting) = (in_flight, waiting);
+            sentence(&Pace::from(snapshot), &shape, 0, 200)
+        };
+        let few = told(100, 100, 95);
+        assert!(few.ends_with("too few in flight for its waiting (`instances`)"), "{few}");
+        let service = told(100, 80, 60);
+        assert!(service.ends_with("it waits for its service"), "{service}");
+        let busy = told(100, 100, 10);
+        assert!(busy.ends_with("all its instances are busy"), "{busy}");
     }
 
     #[test]

@@ -116,6 +116,8 @@ fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
     let blank = || Cell::default();
     let service = stage.service();
     let service = if service.is_zero() { String::new() } else { span(service) };
+    let wait = stage.wait();
+    let service = if wait.is_zero() { service } else { format!("{service} + {} wait", span(wait)) };
     let shed = counts.shed_on_entry() + counts.shed_later();
     // Where events enter there is no queue, so nothing arrives.
     let queue = stage.capacity > 0;
@@ -218,6 +220,14 @@ work     1,250,000  1,250,000  1,250,000     0       0     0  1.25 µs
 show     1,240,000  1,240,000  1,240,000     0       0     0
 "
         );
+    }
+
+    #[test]
+    fn time_waiting_and_time_working_are_told_apart() {
+        let mut report = samples::report();
+        report.snapshot.stages[1].waited = std::time::Duration::from_millis(2) * 1_250_000;
+        let text = summary(&report, usize::MAX, false);
+        assert!(text.contains("1.25 µs + 2 ms wait\n"), "{text}");
     }
 
     #[test]
