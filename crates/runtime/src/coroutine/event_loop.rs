@@ -56,7 +56,7 @@ impl App {
         body: impl FnOnce(Sender<T>, &mut Scheduler, &Arc<Core>) + Send + 'static,
     ) -> StageKey {
         self.add(name.clone(), Kind::Input, "()", &["out"], move |site| {
-            let input = InputNode::new(site.id);
+            let input = InputNode::new(site.id, None);
             let sender = Sender::new(input.clone());
             let body: Body = Box::new(move |scheduler, core| body(sender, scheduler, core));
             Arc::new(LoopNode {
