@@ -274,9 +274,9 @@ impl App {
     /// Adds a gateway: requests that its client sends come out of a port, and what is sent to its reply stage is
     /// returned to whoever sent the request that led to it. The reply stage is called `NAME-replies`.
     ///
-    /// The first reply is returned; others are counted ([`GatewaySnapshot`]). A reply made of several requests,
-    /// as by a window or a batch, answers all of them. A request that leads to no reply is refused, with the
-    /// reason ([`Refusal`]). Plans give it a `deadline`, and bound the requests `in_flight`.
+    /// The first reply is returned; others are counted ([`GatewaySnapshot`](crate::GatewaySnapshot)). A reply made of
+    /// several requests, as by a window or a batch, answers all of them. A request that leads to no reply is refused,
+    /// with the reason ([`Refusal`]). Plans give it a `deadline`, and bound the requests `in_flight`.
     ///
     /// ```
     /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::{App, Refusal}; }
