@@ -388,6 +388,14 @@ impl Graph {
                     why: "a stateful stage has one instance and keeps order as it is",
                 });
             }
+            if stage.waits && stage.blocking {
+                faults.push(GraphFault::Contradiction {
+                    name: name.clone(),
+                    a: "asynchronous",
+                    b: "blocking",
+                    why: "a handler that waits holds no thread",
+                });
+            }
             if matches!(stage.batched, Some((0, _))) {
                 faults.push(GraphFault::EmptyBatch { name });
             }

@@ -583,6 +583,12 @@ fn a_stage_that_does_not_say_that_it_flushes_cannot_and_an_ordered_one_is_refuse
     app.connect(flush, app.sink("end", |_: u64| ()));
     let refused = app.check().unwrap_err().to_string();
     assert!(refused.contains("`flush` is ordered and cannot flush"), "{refused}");
+
+    let app = App::new("waiting");
+    let numbers = app.source("numbers", || 0..1_u64);
+    app.connect(numbers, app.sink_async("end", |_: u64| async {}).blocking());
+    let refused = app.check().unwrap_err().to_string();
+    assert!(refused.contains("`end` is asynchronous and blocking"), "{refused}");
 }
 
 #[derive(Ports)]
@@ -700,6 +706,37 @@ fn a_source_hears_of_an_event_when_its_handler_has_returned() {
             let reported = reported.lock().unwrap();
             assert_eq!(reported.len(), 4);
             assert!(reported.iter().all(Settled::is_clean));
+        }
+    });
+}
+
+#[test]
+fn a_source_hears_of_an_event_that_failed_after_it_had_waited() {
+    watched("failed", || {
+        for ordered in [false, true] {
+            let world = World::default();
+            let app = App::new("waiting");
+            let reported = Reported::default();
+            let source = Acked { events: (0..4).collect(), reported: reported.clone() };
+            let numbers = app.source("numbers", move || source);
+            let of = world.clone();
+            let ask = app.try_map_async("ask", move |n: u64| {
+                let answer = of.clone().answer(n);
+                async move {
+                    let n = answer.await;
+                    if n % 2 == 1 { Err(Error::msg("odd")) } else { Ok(n) }
+                }
+            });
+            let ask = if ordered { ask.ordered() } else { ask };
+            app.connect(numbers, ask);
+            app.connect(ask, app.sink("end", |_: u64| ()));
+            let running = four_wait(app, &world);
+            world.let_all_go();
+            let _ = ends("failed", running);
+            let mut reported = reported.lock().unwrap().clone();
+            reported.sort_unstable_by_key(|settled| settled.group);
+            let failed: Vec<u64> = reported.iter().map(|settled| settled.failed).collect();
+            assert_eq!(failed, [0, 1, 0, 1], "ordered: {ordered}");
         }
     });
 }

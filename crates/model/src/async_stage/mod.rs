@@ -2,8 +2,8 @@
 //! once (`&self`), `AsyncStageMut` one after the other (`&mut self`).
 //!
 //! 1. this file: what a program implements, and what its handlers are lent;
-//! 2. [`closures`]: stages of closures that return futures;
-//! 3. [`flight`]: the futures, and how stages become handlers (`stage::Handler`) that the runtime calls.
+//! 2. `closures`: stages of closures that return futures;
+//! 3. `flight`: the futures, and how stages become handlers (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: what a handler sent stands in its `Emissions` until it returns, or flushes.
 
