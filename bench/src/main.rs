@@ -11,7 +11,8 @@
 //! 7. `report`   tables, verdicts, bars and JSON; `against`, one build against another
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table;
-//!    `coroutine`, the event scheduler; `waiting`, handlers that wait (`async`)
+//!    `coroutine`, the event scheduler; `waiting`, handlers that wait (`async`);
+//!    `gateway`, requests and their replies
 //! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
 //! 10. `peers`    one file per peer; `peers::mod` is the list
 
@@ -37,6 +38,7 @@ mod images;
 mod overload;
 mod coroutine;
 mod waiting;
+mod gateway;
 mod placement;
 mod saturation;
 mod peers;
@@ -55,7 +57,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 13] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -66,6 +68,7 @@ const BENCHES: [Bench; 12] = [
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
     Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
     Bench { name: "async", about: waiting::ABOUT, run: waiting::run },
+    Bench { name: "gateway", about: gateway::ABOUT, run: gateway::run },
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
     Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];
