@@ -1,6 +1,6 @@
 //! What a caller outside does with the one port of an input: an event is addressed once, and then sent, or
 //! taken back. Only callers reserve places, for the moment between asking every queue and sending.
-//! Used by `push`. After: `outlet`.
+//! Used by `sender`. After: `outlet`.
 
 use comporta_model::event::Meta;
 
