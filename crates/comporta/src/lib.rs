@@ -411,6 +411,7 @@ pub use comporta_model::async_stage::{AsyncCx, AsyncStage, AsyncStageMut, Emissi
 pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
+pub use comporta_model::keyed::{KeyedCx, KeyedStage};
 pub use comporta_model::plan::{
     Choice, ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Retry, SetFault, StagePlan,
     StageSet, WhenFull,

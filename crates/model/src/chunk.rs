@@ -190,6 +190,17 @@ impl<T> Chunk<T> {
         Some((event, self.columns.split_front(1)))
     }
 
+    /// Adds an event at the end, with what it carries of its own, if it carries anything.
+    #[inline]
+    pub fn push(&mut self, meta: &Meta, own: Option<Columns>, event: T) {
+        if own.is_none() && self.columns.is_none() && self.meta.duty == meta.duty {
+            self.meta.absorb(meta);
+            self.slots.push(Some(event));
+        } else {
+            self.append(meta, own.unwrap_or_default(), &mut vec![Some(event)]);
+        }
+    }
+
     /// Adds events at the end, leaving their storage empty.
     pub fn append(&mut self, meta: &Meta, mut columns: Columns, more: &mut Slots<T>) {
         let (len, n) = (self.len(), more.len());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::ack::{AckGroup, Because, Fate, Obligation};
 use crate::event::Time;
+use crate::keyed::LaneRef;
 
 /// The deadline of an event, and the acknowledgement group that waits for it.
 #[derive(Clone, Debug, Default)]
@@ -147,12 +148,13 @@ impl<V: Clone + Default + PartialEq> Column<V> {
         while n > 0
             && let Some(run) = self.runs.front_mut()
         {
-            let taken = run.n.min(n);
-            n -= taken;
-            run.n -= taken;
-            front.extend(run.value.clone(), taken);
-            if run.n == 0 {
-                self.runs.pop_front();
+            if run.n <= n {
+                n -= run.n;
+                front.runs.extend(self.runs.pop_front());
+            } else {
+                run.n -= n;
+                front.runs.push_back(Run { value: run.value.clone(), n });
+                n = 0;
             }
         }
         front
@@ -190,7 +192,7 @@ pub struct Columns(Option<Box<Table>>);
 #[derive(Clone, Debug, Default)]
 struct Table {
     duty: Column<Duty>,
-    key: Column<Option<u64>>,
+    lane: Column<Option<LaneRef>>,
     id: Column<Option<Id>>,
 }
 
@@ -211,11 +213,24 @@ impl Columns {
         self
     }
 
-    /// Adds what keys the events have, computed of each; `None` for one whose key cannot be had.
-    pub fn set_keys(&mut self, keys: impl IntoIterator<Item = Option<u64>>) {
-        let mut column = Column::default();
-        keys.into_iter().for_each(|key| column.extend(key, 1));
-        self.0.get_or_insert_default().key = column;
+    /// Adds which lanes the events belong to.
+    pub fn set_lanes(&mut self, lanes: impl ExactSizeIterator<Item = LaneRef>) {
+        let mut column = Column { runs: VecDeque::with_capacity(lanes.len()) };
+        lanes.for_each(|lane| column.extend(Some(lane), 1));
+        self.0.get_or_insert_default().lane = column;
+    }
+
+    /// Takes out which lanes the events belong to: each, with how many events in a row do.
+    pub fn take_lanes(&mut self) -> impl Iterator<Item = (LaneRef, usize)> + use<> {
+        let column = self.0.as_mut().map(|table| std::mem::take(&mut table.lane));
+        let runs = column.unwrap_or_default().runs.into_iter();
+        runs.filter_map(|Run { value, n }| value.map(|lane| (lane, n)))
+    }
+
+    /// Whether events carry anything of their own beside their lanes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|table| table.duty.is_empty() && table.id.is_empty())
     }
 
     /// Adds by what the events are known.
@@ -248,9 +263,9 @@ impl Columns {
         }
     }
 
-    /// The key of each of `n` events.
-    pub fn keys(&self, n: usize) -> impl Iterator<Item = Option<u64>> {
-        values(self.0.iter().flat_map(|table| table.key.runs()), n)
+    /// The lane of each of `n` events.
+    pub fn lanes(&self, n: usize) -> impl Iterator<Item = Option<LaneRef>> {
+        values(self.0.iter().flat_map(|table| table.lane.runs()), n)
     }
 
     /// By what each of `n` events is known.
@@ -263,14 +278,14 @@ impl Columns {
     pub fn row(&self, at: usize) -> Self {
         let Some(table) = &self.0 else { return Columns::default() };
         let duty = table.duty.at(at, &mut Cursor::default()).map(|(duty, _)| duty.deadline);
-        let key = table.key.at(at, &mut Cursor::default()).and_then(|(key, _)| *key);
+        let lane = table.lane.at(at, &mut Cursor::default()).and_then(|(lane, _)| lane.clone());
         let id = table.id.at(at, &mut Cursor::default()).and_then(|(id, _)| *id);
-        if duty.is_none() && key.is_none() && id.is_none() {
+        if duty.is_none() && lane.is_none() && id.is_none() {
             return Columns::default();
         }
         let duty = duty.map(|deadline| Column::same(Duty { deadline, ack: None }, 1));
-        let (key, id) = (Column::same(key, 1), Column::same(id, 1));
-        Columns(Some(Box::new(Table { duty: duty.unwrap_or_default(), key, id })))
+        let (lane, id) = (Column::same(lane, 1), Column::same(id, 1));
+        Columns(Some(Box::new(Table { duty: duty.unwrap_or_default(), lane, id })))
     }
 
     /// What each event carries of its own, but for what is owed for it.
@@ -294,7 +309,7 @@ impl Columns {
         let Some(table) = &mut self.0 else { return Columns::default() };
         Columns(Some(Box::new(Table {
             duty: table.duty.split_front(n),
-            key: table.key.split_front(n),
+            lane: table.lane.split_front(n),
             id: table.id.split_front(n),
         })))
     }
@@ -327,7 +342,7 @@ impl Columns {
         let own = self.0.get_or_insert_default();
         let more = more.0.unwrap_or_default();
         own.duty.append(len, more.duty, more_len);
-        own.key.append(len, more.key, more_len);
+        own.lane.append(len, more.lane, more_len);
         own.id.append(len, more.id, more_len);
     }
 
@@ -341,11 +356,11 @@ impl Columns {
 }
 
 /// The values of a column of `n` events; the default where it is empty.
-fn values<'a, V: Copy + Default + 'a>(
+fn values<'a, V: Clone + Default + 'a>(
     runs: impl Iterator<Item = (&'a V, usize)>,
     n: usize,
 ) -> impl Iterator<Item = V> {
-    let each = runs.flat_map(|(value, n)| std::iter::repeat_n(*value, n));
+    let each = runs.flat_map(|(value, n)| std::iter::repeat_n(value, n).cloned());
     each.chain(std::iter::repeat(V::default())).take(n)
 }
 

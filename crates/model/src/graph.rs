@@ -48,6 +48,8 @@ pub struct StageSpec {
     pub ports: &'static [&'static str],
     /// Whether it has one instance under every plan.
     pub stateful: bool,
+    /// Whether events with one key are handled in order and one at a time.
+    pub keyed: bool,
     /// Whether its results leave in the order in which its events arrived, however many instances it has.
     pub ordered: bool,
     /// Whether its queue has an event when the program starts.
@@ -84,6 +86,7 @@ impl StageSpec {
             takes,
             ports,
             stateful: false,
+            keyed: false,
             ordered: false,
             autostart: false,
             retain: false,
@@ -387,6 +390,23 @@ impl Graph {
                     b: "ordered",
                     why: "a stateful stage has one instance and keeps order as it is",
                 });
+            }
+            let beside_keys = [
+                (stage.stateful, "stateful", "it keeps state for each key, or has one instance"),
+                (
+                    stage.ordered,
+                    "ordered",
+                    "it keeps order within each key, and serves keys in turn",
+                ),
+                (
+                    stage.batched.is_some(),
+                    "batched",
+                    "a group would mix keys: gather in the state of a key",
+                ),
+            ];
+            for (_, b, why) in beside_keys.into_iter().filter(|(is, ..)| stage.keyed && *is) {
+                let name = name.clone();
+                faults.push(GraphFault::Contradiction { name, a: "keyed", b, why });
             }
             if stage.waits && stage.blocking {
                 faults.push(GraphFault::Contradiction {

@@ -25,6 +25,7 @@ pub mod chunk;
 pub mod port;
 pub mod stage;
 pub mod async_stage;
+pub mod keyed;
 pub mod verbs;
 pub mod window;
 pub mod source;

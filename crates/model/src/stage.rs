@@ -17,6 +17,7 @@ use crate::chunk::Slots;
 use crate::column::Duty;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Origin, Time};
+use crate::keyed::{Keys, LaneRef};
 use crate::port::{Out, Ports};
 
 /// An event handler, with the state of one instance.
@@ -248,6 +249,10 @@ impl Cx {
         self.waiting.get()
     }
 
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     #[doc(hidden)]
     #[inline]
     pub fn set_attempt(&self, attempt: u32) {
@@ -312,6 +317,47 @@ pub trait Handler: Send + 'static {
     const WAITS: bool = false;
     /// Whether it sends before it has handled an event.
     const FLUSHES: bool = false;
+    /// Whether it is called with the lane of its event, by [`call_in`](Self::call_in).
+    const KEYED: bool = false;
+
+    /// The keys of its events, if it has state for each.
+    fn keys(&self) -> Option<Arc<dyn Keys<Self::Item>>> {
+        None
+    }
+
+    /// As [`call`](Self::call), with an event of this lane.
+    ///
+    /// # Errors
+    /// As [`Stage::handle`].
+    #[inline(always)]
+    fn call_in(
+        &mut self,
+        lane: &LaneRef,
+        slots: &mut [Option<Self::Item>],
+        out: &mut Self::Ports,
+        cx: &Cx,
+    ) -> Result {
+        let _ = lane;
+        self.call(slots, out, cx)
+    }
+
+    /// Calls the timer of a lane that is due first, if one is due.
+    ///
+    /// # Errors
+    /// As [`KeyedStage::timer`](crate::keyed::KeyedStage::timer).
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut Self::Ports, cx: &Cx) -> Result {
+        let _ = (lane, now, out, cx);
+        Ok(())
+    }
+
+    /// The state of a lane has expired.
+    ///
+    /// # Errors
+    /// As [`KeyedStage::expired`](crate::keyed::KeyedStage::expired).
+    fn expire(&mut self, lane: &LaneRef, out: &mut Self::Ports, cx: &Cx) -> Result {
+        let _ = (lane, out, cx);
+        Ok(())
+    }
 
     /// The flight of the event that it was called with last, and that waits.
     fn take_flight(&mut self) -> Option<Box<dyn Flight<Self::Item, Self::Ports>>> {

@@ -20,6 +20,7 @@ use comporta_model::event::{Event, Meta};
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
+use comporta_model::keyed::{Keys, ordered_by};
 use comporta_model::plan::{Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
@@ -41,6 +42,7 @@ use crate::resource::{AnyResource, Resources};
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
+use crate::stage::lanes::{LaneQueue, LaneRules};
 use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
@@ -117,9 +119,8 @@ struct Extras {
     first: Option<Box<dyn Any + Send>>,
     /// How to copy an event.
     retain: Option<Box<dyn Any + Send>>,
-    /// Its queue, if it is of another kind than the usual, and what key it wants to know of events.
-    queue: Option<Box<dyn Any + Send>>,
-    key: Option<Box<dyn Any + Send>>,
+    /// The keys of its events, if it is keyed.
+    keys: Option<Box<dyn Any + Send>>,
 }
 
 /// A handle to a stage. A connector can end at it, and start at it if the stage has one port. The
@@ -194,19 +195,33 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self
     }
 
-    /// Its queue is of another kind, which knows its events by `key`: for tests of kinds that no plan can
-    /// choose yet.
-    #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn with_queue(
-        self,
-        queue: Box<dyn EventQueue<I>>,
-        key: impl Fn(&I) -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        let key: route::KeyFn<I> = Arc::new(key);
-        let extras = &mut self.app.inner.borrow_mut().entries[self.key.stage.index()].extras;
-        extras.queue = Some(Box::new(queue));
-        extras.key = Some(Box::new(key));
-        self
+    /// Declares that events with one key are handled in the order of their arrival and never two at once, and those of
+    /// different keys side by side. A key that fails, waits or does not return holds up no other. For state of each
+    /// key, see [`App::keyed`].
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::plan::Plan; pub use comporta_runtime::App; }
+    /// use comporta::{App, Plan};
+    ///
+    /// let app = App::new("accounts");
+    /// let orders = app.source("orders", || (0..100_u64).map(|n| (n % 7, n)));
+    /// let book = app.sink("book", |(account, order): (u64, u64)| println!("{account}: {order}"));
+    /// app.connect(orders, book.keyed(|(account, _)| *account));
+    /// app.run(&Plan::new().threads(2).stage("book", |book| book.instances(4)))?; // each account in order
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn keyed<K>(self, key: impl Fn(&I) -> K + Send + Sync + 'static) -> Self
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+    {
+        let keys: Arc<dyn Keys<I>> = Arc::new(ordered_by(key));
+        self.set_keys(keys)
+    }
+
+    fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
+        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.keys =
+            Some(Box::new(keys));
+        self.say(|spec| spec.keyed = true)
     }
 
     /// Declares that the stage keeps state that must see all events: it has one instance under every plan.
@@ -292,8 +307,12 @@ impl App {
         S::Handler: Replicate,
     {
         let model = stage.into_handler();
-        let group = model.group();
-        self.add_stage(name.into(), group, Box::new(move |_| Ok(model.clone())))
+        let (group, keys) = (model.group(), model.keys());
+        let added = self.add_stage(name.into(), group, Box::new(move |_| Ok(model.clone())));
+        match keys {
+            Some(keys) => added.set_keys(keys),
+            None => added,
+        }
     }
 
     /// Adds a stage whose instances are made by a factory, for state that is not `Clone`.
@@ -806,16 +825,20 @@ fn stage_node<H: Handler>(
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, queue, key, .. }, .. } = site;
+    let Site { core, id, extras: Extras { first, retain, keys }, .. } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
-    let queue = queue.and_then(|queue| queue.downcast::<Box<dyn EventQueue<H::Item>>>().ok());
-    let mut queue = queue.map_or_else(|| Box::new(ChunkQueue::default()) as Box<_>, |queue| *queue);
-    let key = key.and_then(|key| key.downcast::<route::KeyFn<H::Item>>().ok()).map(|key| *key);
+    let keys = keys.and_then(|keys| keys.downcast::<Arc<dyn Keys<H::Item>>>().ok());
+    let keys = keys.map(|keys| *keys);
+    let mut queue: Box<dyn EventQueue<H::Item>> = match &keys {
+        None => Box::new(ChunkQueue::default()),
+        Some(_) => Box::new(LaneQueue::new(LaneRules { waits: H::WAITS, ..LaneRules::default() })),
+    };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();
-        if let Some(key) = &key {
-            columns.set_keys([user::call(|| key(&event)).ok()]);
+        if let Some(keys) = &keys {
+            let lane = user::call(|| keys.lane_of(&event)).unwrap_or_else(|_| keys.keyless());
+            columns.set_lanes([lane].into_iter());
         }
         let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }
@@ -845,7 +868,7 @@ fn stage_node<H: Handler>(
             stub: settings.stub,
             retain,
             on_failed,
-            key,
+            keys,
         },
         maker,
         group: group.map(|(events, wait)| GroupSize { events, wait }),

@@ -106,6 +106,11 @@ impl Effects {
         self.trash.push(Box::new(Value(value)));
     }
 
+    /// Code that drops values of the program is to run when nothing is due.
+    pub(crate) fn call_off(&mut self, call: impl FnOnce() + Send + 'static) {
+        self.trash.push(Box::new(Call(call)));
+    }
+
     /// Events are no longer wanted; their storage is left empty.
     pub(crate) fn discard_events<T: Send + 'static>(&mut self, slots: &mut Slots<T>) {
         if needs_drop::<T>() && !slots.is_empty() {
@@ -211,6 +216,14 @@ struct Value<T>(T);
 impl<T: Send> Discard for Value<T> {
     fn discard(self: Box<Self>) {
         user::discard(self.0);
+    }
+}
+
+struct Call<F>(F);
+
+impl<F: FnOnce() + Send> Discard for Call<F> {
+    fn discard(self: Box<Self>) {
+        let _ = user::call(self.0);
     }
 }
 

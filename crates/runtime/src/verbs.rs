@@ -13,16 +13,19 @@
 //! | `map_in_place` | `&mut In` | the event |
 //! | `process` | `In, &mut Out<T>` | whatever it sends through the port |
 //! | `sink` | `In` | nothing |
+//! | `keyed` | `&mut State, In, &mut Out<T>`, with the state of the event's key | whatever it sends through the port |
 //! | `map_async`, `try_map_async`, `sink_async` | as without `_async`, by a future | as without |
 //!
 //! `sink` stands beside `process` because a closure whose port type nothing determines does not compile.
 
 use std::any::type_name;
+use std::hash::Hash;
 
 use comporta_model::async_stage::{SendsNothing, SendsResult, TriesResult, WaitingFn};
 use comporta_model::error::{Outcome, Result};
 use comporta_model::graph::GraphWarning;
-use comporta_model::port::Out;
+use comporta_model::keyed::KeyedFn;
+use comporta_model::port::{Out, Ports};
 use comporta_model::stage::{Many, Mapped, One, Sunk, Updated};
 use comporta_model::verbs::{Filtered, TryMapped};
 
@@ -177,6 +180,47 @@ impl App {
         F: FnMut(I) -> R + Clone + Send + Sync + 'static,
     {
         self.plain(name, Sunk::<F, I, R>::new(call))
+    }
+
+    /// Adds a stage that handles events with the state of their key. Events with one key are handled in the order of
+    /// their arrival, one at a time; those of different keys side by side, as many as the plan has instances.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::{plan::Plan, port::Out}; pub use comporta_runtime::App; }
+    /// use comporta::{App, Out, Plan};
+    ///
+    /// let app = App::new("words");
+    /// let words = app.source("words", || ["a", "b", "a"].map(String::from).into_iter());
+    /// let count = app.keyed(
+    ///     "count",
+    ///     |word: &String| word.clone(),
+    ///     |n: &mut u64, word: String, out: &mut Out<(String, u64)>| {
+    ///         *n += 1;
+    ///         out.send((word, *n));
+    ///     },
+    /// );
+    /// let show = app.sink("show", |(word, n): (String, u64)| println!("{n} {word}"));
+    /// app.connect(words, count);
+    /// app.connect(count, show);
+    /// app.run(&Plan::new().stage("count", |count| count.instances(4)))?;
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn keyed<I, K, S, P, R, KF, F>(
+        &self,
+        name: impl Into<String>,
+        key: KF,
+        call: F,
+    ) -> StageRef<'_, I, P>
+    where
+        I: Send + 'static,
+        K: Hash + Eq + Send + Sync + 'static,
+        S: Default + Send + 'static,
+        P: Ports,
+        R: Outcome + 'static,
+        KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
+        F: FnMut(&mut S, I, &mut P) -> R + Clone + Send + Sync + 'static,
+    {
+        self.stage(name, KeyedFn::<KF, F, I, K, S, P, R>::new(key, call))
     }
 
     /// Adds a stage that sends what the future returns for each event. While it waits it holds no thread;

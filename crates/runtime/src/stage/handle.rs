@@ -13,6 +13,7 @@ use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
 use comporta_model::error::Error;
+use comporta_model::keyed::{LaneRef, no_key};
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
@@ -44,6 +45,8 @@ pub(super) struct Instance<H: Handler> {
     pub(super) pending: Option<Pending<H::Item>>,
     /// What its queue knows the visit by that it makes: over once it is free again.
     pub(super) turn: Option<Turn>,
+    /// Of a handler with state for each key: the lanes of the events that the visit took.
+    pub(super) lanes: Vec<LaneRef>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -152,6 +155,7 @@ impl<H: Handler> Instance<H> {
             cx,
             pending: None,
             turn: None,
+            lanes: Vec::new(),
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
@@ -179,7 +183,7 @@ impl<H: Handler> Instance<H> {
         chunk: &mut Chunk<H::Item>,
         retain: Option<CopyFn<H::Item>>,
     ) -> Stop {
-        self.run_span(chunk.slots_mut(), &mut 0, retain).unwrap_or(Stop::Spent)
+        self.run_span(chunk.slots_mut(), &mut 0, 0, retain).unwrap_or(Stop::Spent)
     }
 
     /// Events it holds that are in flight.
@@ -221,7 +225,7 @@ impl<H: Handler> Instance<H> {
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(&mut slots[..until], at)
             } else {
-                self.run_span(&mut slots[..until], at, retain)
+                self.run_span(&mut slots[..until], at, before, retain)
             };
             if let Some(stop) = stop {
                 return stop;
@@ -259,9 +263,12 @@ impl<H: Handler> Instance<H> {
         &mut self,
         slots: &mut [Option<H::Item>],
         at: &mut usize,
+        before: usize,
         retain: Option<CopyFn<H::Item>>,
     ) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
+        let Instance { handler: Some(handler), ports, cx, kept, lanes, .. } = self else {
+            return None;
+        };
         let mut again = cx.attempt() > 1;
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
@@ -270,7 +277,12 @@ impl<H: Handler> Instance<H> {
                 kept.drain(..).for_each(user::discard);
                 kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
-            if let Err(error) = handler.call(&mut slots[*at..end], ports, cx) {
+            let called = if H::KEYED {
+                handler.call_in(&lanes[before + *at], &mut slots[*at..end], ports, cx)
+            } else {
+                handler.call(&mut slots[*at..end], ports, cx)
+            };
+            if let Err(error) = called {
                 return Some(Stop::Failed(error));
             }
             if H::WAITS && cx.is_waiting() {
@@ -380,6 +392,7 @@ impl<H: Handler> Stage<H> {
             let fault = self.next_fault(core, progress.at < batch.chunk.len());
             let user = visit.effects.hand_over(core);
             let stop = user.call(|| match fault {
+                _ if batch.keyless && progress.at < batch.chunk.len() => Stop::Failed(no_key()),
                 None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
                 Some(fault) => fault.strike(),
             });

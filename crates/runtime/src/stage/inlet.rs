@@ -17,7 +17,6 @@ use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
 use crate::path::outlet::{Inlet, Refusal, Reserved, Room, Standing};
 use crate::path::parcel::Parcel;
-use crate::path::route::KeyFn;
 use crate::sync::{Arc, Relaxed};
 
 impl<H: Handler> Inlet<H::Item> for Stage<H> {
@@ -45,8 +44,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         }
         let asked =
             if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
-        if let Some(key) = &self.rules.key {
-            self.add_keys(core, key, &mut parcel, visit);
+        if let Some(keys) = &self.rules.keys {
+            self.add_lanes(core, &**keys, &mut parcel, visit);
         }
         let effects = &mut visit.effects;
         let mut guard = self.state.lock();
@@ -230,31 +229,6 @@ impl<H: Handler> Stage<H> {
             standing = self.offer(core, piece, visit).or(standing);
         }
         standing
-    }
-
-    /// Computes the keys of a parcel, outside of the lock. An event whose key function panics has none.
-    #[cold]
-    fn add_keys(
-        &self,
-        core: &Core,
-        key: &KeyFn<H::Item>,
-        parcel: &mut Parcel<'_, H::Item>,
-        visit: &mut Visit,
-    ) {
-        let user = visit.effects.hand_over(core);
-        let slots = parcel.filled.iter().chain([&*parcel.last]);
-        let mut events = slots.flatten().flatten();
-        let mut keys = Vec::new();
-        while let Err(reason) = user.call(|| {
-            for event in events.by_ref() {
-                keys.push(Some(key(event)));
-            }
-        }) {
-            keys.push(None);
-            let stage = &self.rules.name;
-            core.report(format!("`{stage}`: the key of an event cannot be had: {reason}"));
-        }
-        parcel.columns.set_keys(keys);
     }
 
     /// What the admission controller is asked about `n` events, unless that does not matter any more.

@@ -3,8 +3,10 @@
 //!
 //! 1. [`inlet`] is what senders reach it by: asks [`gate`], the admission controller, then
 //! 2. [`permits`], which decides who enters and holds those who wait, then
-//! 3. [`queue`], and makes the tokens that [`instances`] says are due; [`groups`] says when a batch is.
-//! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun.
+//! 3. [`queue`], or [`lanes`] of a keyed stage, and makes the tokens that [`instances`] says are due; [`groups`] says
+//!    when a batch is.
+//! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun; [`keyed`] asks for the
+//!    lanes of events, and makes the visits that timers and expiry ask for.
 //! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
 //!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
 //!    the ports.
@@ -18,9 +20,11 @@ pub(crate) mod inlet;
 pub(crate) mod gate;
 pub(crate) mod permits;
 pub(crate) mod queue;
+pub(crate) mod lanes;
 mod instances;
 pub(crate) mod groups;
 mod take;
+mod keyed;
 mod tray;
 pub(crate) mod handle;
 pub(crate) mod flight;
@@ -34,6 +38,7 @@ mod node;
 use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::Keys;
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::stage::{Cx, Handler};
 
@@ -44,7 +49,6 @@ use crate::failed_event::Reporter;
 use crate::failure::Failures;
 use crate::latency::Latency;
 use crate::path::ready::{Task, Token};
-use crate::path::route::KeyFn;
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
 use gate::Gate;
@@ -74,6 +78,8 @@ pub(crate) struct Stage<H: Handler> {
     failures: Mutex<Failures<H::Item>>,
     order: Option<Order<H::Ports>>,
     faults: Mutex<Faults>,
+    /// Threads that may visit it, of which a keyed stage gives each its share.
+    threads: AtomicUsize,
 }
 
 /// What is fixed about a stage.
@@ -96,8 +102,8 @@ pub(crate) struct Rules<T> {
     pub(crate) retain: Option<CopyFn<T>>,
     /// Called for each event that has failed for good.
     pub(crate) on_failed: Option<Reporter<T>>,
-    /// The key of an event, if its queue wants to know: computed before the event comes to it.
-    pub(crate) key: Option<KeyFn<T>>,
+    /// The keys of its events, if it is keyed: each event comes to the queue with its lane.
+    pub(crate) keys: Option<Arc<dyn Keys<T>>>,
 }
 
 /// What a stage is made of.
@@ -232,6 +238,7 @@ impl<H: Handler> Stage<H> {
             failures: Mutex::new(Failures::new(parts.failures_max)),
             order: ordered.then(Order::new),
             faults: Mutex::default(),
+            threads: AtomicUsize::new(1),
         }
     }
 
@@ -278,7 +285,7 @@ impl<H: Handler> Stage<H> {
         if alone || H::FLUSHES { 1 } else { state.pace.stride(self.is_shared(state)) }
     }
 
-    /// Whether several instances may handle its events in any order.
+    /// Whether several instances may handle its events in any order: of a keyed stage, those of different lanes.
     fn is_shared(&self, state: &State<H>) -> bool {
         state.instances.count() > 1 && !self.rules.in_order
     }
@@ -305,6 +312,9 @@ impl<H: Handler> Stage<H> {
             core.waiting_changed(self.id, || state.permits.waiting_stages());
         }
         self.note_group(core, state);
+        if self.rules.keys.is_some() {
+            self.note_lanes(core, state, effects);
+        }
         self.claim(state, effects);
         self.room.publish(state.permits.hint(queued));
         if state.is_over() {

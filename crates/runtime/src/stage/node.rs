@@ -23,7 +23,7 @@ use crate::node::{Node, Reading};
 use crate::path::outlet::Inlet;
 use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
-use crate::sync::Arc;
+use crate::sync::{Arc, Relaxed};
 use crate::user;
 
 impl<H: Handler> Stage<H> {
@@ -104,7 +104,10 @@ impl<H: Handler> Node for Stage<H> {
             Task::Release => self.resume_results(core, visit),
             Task::Retry { instance } => self.retry(core, instance, visit),
             Task::Finish { instance } => self.finish(core, instance, visit),
-            Task::Alarm => self.flights_due(core, visit),
+            Task::Alarm => {
+                self.flights_due(core, visit);
+                self.lanes_due(core, visit);
+            }
             Task::Flush => {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
@@ -115,6 +118,7 @@ impl<H: Handler> Node for Stage<H> {
     }
 
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String> {
+        self.threads.store(core.pools[core.pool_of(self.id)].threads(), Relaxed);
         let wanted = self.state.lock().instances.wanted();
         self.add_instances(core, wanted, effects)
     }
@@ -337,15 +341,31 @@ impl<H: Handler> Node for Stage<H> {
     }
 
     fn replay(&self, core: &Core, max: usize, effects: &mut Effects) -> usize {
+        let room = {
+            let state = self.state.lock();
+            if state.phase != Phase::Open {
+                return 0;
+            }
+            state.permits.unpromised(state.queue.len())
+        };
+        let mut replayed = self.failures.lock().take_replayable(max.min(room));
+        for (_, columns, event) in &mut replayed {
+            // Its lane may have been forgotten since it failed.
+            columns.set_lanes(self.lane_of(core, event).into_iter());
+        }
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.phase != Phase::Open {
-            return 0;
-        }
-        let room = state.permits.unpromised(state.queue.len());
-        let replayed = self.failures.lock().take_replayable(max.min(room));
         let n = replayed.len();
         let now = core.clock.now();
+        if state.phase != Phase::Open {
+            // It was stopped meanwhile.
+            let counts = &mut state.counts;
+            for count in [&mut counts.offered, &mut counts.arrived, &mut counts.cancelled] {
+                *count += n as u64;
+            }
+            replayed.into_iter().for_each(|(_, _, event)| effects.discard(event));
+            return 0;
+        }
         for (meta, columns, event) in replayed {
             let meta = Meta { enqueued: now, ..meta };
             let _ = state.queue.push(&meta, columns, vec![Some(event)], false);

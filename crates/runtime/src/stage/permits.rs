@@ -35,6 +35,8 @@ pub enum Shed {
     Cycle,
     /// The stage had ended: sent by a `finish` inside a cycle.
     Ended,
+    /// Its key had as many events as the plan's `lane_max` allows.
+    LaneFull,
     /// Nobody waits for it any more: the request that it belongs to was dropped, or its deadline passed.
     Abandoned,
     /// By the admission controller `capacity`: too many waited.
@@ -59,13 +61,14 @@ pub enum Shed {
 
 impl Shed {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Shed; 16] = [
+    pub const ALL: [Shed; 17] = [
         Shed::Rejected,
         Shed::Newest,
         Shed::Oldest,
         Shed::Disabled,
         Shed::Cycle,
         Shed::Ended,
+        Shed::LaneFull,
         Shed::Abandoned,
         Shed::Capacity,
         Shed::TokenBucket,
@@ -88,6 +91,7 @@ impl Shed {
             Shed::Disabled => "disabled",
             Shed::Cycle => "cycle",
             Shed::Ended => "ended",
+            Shed::LaneFull => "lane-full",
             Shed::Abandoned => "abandoned",
             Shed::Capacity => "capacity",
             Shed::TokenBucket => "token-bucket",

@@ -17,7 +17,7 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Flooded, Mark, Owes, OwesEach, Unbounded, Withdraw};
-use super::queue::Side;
+use super::queue::{Side, Turn};
 use super::take::Batch;
 use super::tray::Tray;
 use super::{Phase, Stage, State};
@@ -53,11 +53,19 @@ impl<H: Handler> Stage<H> {
         });
         instance.spend(batch, at, &meta.duty);
         let tally = batch.tally;
-        if let Some(wait) = retry_after {
-            instance.pending = Some(batch.wait_to_retry::<H>(wait));
+        let mut retry = None;
+        match retry_after {
+            // Its lane waits, and neither an instance nor another lane.
+            Some(wait) if self.rules.keys.is_some() => {
+                retry = Some((end + wait, instance.cx.attempt()));
+                instance.cx.set_attempt(1);
+            }
+            Some(wait) => instance.pending = Some(batch.wait_to_retry::<H>(wait)),
+            None => {}
         }
-        let Batch { chunk, ticket, from, spent, slots, .. } = batch;
-        let left = Left { in_hand: chunk, rest, from: *from, slots: *slots };
+        instance.lanes.clear(); // a lane that nobody holds can be forgotten
+        let Batch { chunk, ticket, from, spent, slots, turn, .. } = batch;
+        let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
         match ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
@@ -171,13 +179,13 @@ impl<H: Handler> Stage<H> {
 
     /// What a visit did not come to is queued again, where it was taken.
     fn put_back(&self, state: &mut State<H>, left: Left<'_, H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from, slots } = left;
+        let Left { in_hand, rest, from, slots, turn, retry } = left;
         state.flights.release(slots);
         // The last first: each goes before what is there.
         if let Some(mut rest) = rest {
-            self.put_chunk_back(state, &mut rest, from, visit);
+            self.put_chunk_back(state, &mut rest, Back { from, turn, retry: None }, visit);
         }
-        self.put_chunk_back(state, in_hand, from, visit);
+        self.put_chunk_back(state, in_hand, Back { from, turn, retry }, visit);
     }
 
     #[inline]
@@ -185,7 +193,7 @@ impl<H: Handler> Stage<H> {
         &self,
         state: &mut State<H>,
         chunk: &mut Chunk<H::Item>,
-        from: Side,
+        back: Back,
         visit: &mut Visit,
     ) {
         let n = chunk.len();
@@ -204,7 +212,10 @@ impl<H: Handler> Stage<H> {
             chunk.settle(Fate::Cancelled);
             visit.effects.discard_events(&mut chunk.into_events());
         } else {
-            state.queue.put_back(chunk, from);
+            match (back.retry, state.queue.as_lanes()) {
+                (Some(_), Some(lanes)) => lanes.put_back_of(back.turn, chunk, back.retry),
+                _ => state.queue.put_back(chunk, back.from, back.turn),
+            }
         }
     }
 
@@ -215,7 +226,8 @@ impl<H: Handler> Stage<H> {
         let state = &mut *guard;
         let Some(rest) = tray.take_rest() else { return };
         let in_hand = &mut Chunk::new(rest.meta.clone(), Vec::new());
-        let left = Left { in_hand, rest: Some(rest), from: tray.from(), slots: 0 };
+        let (from, turn) = (tray.from(), tray.turn());
+        let left = Left { in_hand, rest: Some(rest), from, slots: 0, turn, retry: None };
         self.put_back(state, left, visit);
         self.changed(core, state, &mut visit.effects);
     }
@@ -462,6 +474,17 @@ struct Left<'a, T> {
     from: Side,
     /// How many of its events might have waited.
     slots: usize,
+    turn: Turn,
+    /// When the first of it is tried again, and which try that is.
+    retry: Option<(Time, u32)>,
+}
+
+/// How events are put back.
+#[derive(Clone, Copy)]
+struct Back {
+    from: Side,
+    turn: Turn,
+    retry: Option<(Time, u32)>,
 }
 
 impl<T> Batch<T> {

@@ -4,18 +4,20 @@
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Time;
+use comporta_model::keyed::LaneRef;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
 use super::handle::{Instance, Tally};
+use super::lanes::{Due, LaneQueue};
 use super::permits::Shed;
-use super::queue::{EventQueue, Oldest, Side, Taken};
+use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
-use crate::sync::Arc;
+use crate::sync::{Arc, Relaxed};
 
 /// What an instance has in hand in a visit.
 pub(super) struct Batch<T> {
@@ -33,6 +35,10 @@ pub(super) struct Batch<T> {
     pub(super) spent: Duties,
     /// How many more of its events may wait, set aside for it.
     pub(super) slots: usize,
+    /// Of a keyed stage: what its queue knows it by.
+    pub(super) turn: Turn,
+    /// The keys of its events cannot be had.
+    pub(super) keyless: bool,
 }
 
 impl<T> Batch<T> {
@@ -46,6 +52,8 @@ impl<T> Batch<T> {
             tally: Tally::default(),
             spent: Duties::default(),
             slots: 0,
+            turn: Turn::default(),
+            keyless: false,
         }
     }
 }
@@ -60,6 +68,8 @@ struct Begun<H: Handler> {
 enum With<H: Handler> {
     Events(Batch<H::Item>),
     Flight(InFlight<H>),
+    /// A timer of this lane is due, or its state has expired.
+    Lane(LaneRef, Due),
 }
 
 impl<H: Handler> Stage<H> {
@@ -73,6 +83,9 @@ impl<H: Handler> Stage<H> {
             }
             Some(Begun { instance, with: With::Flight(first) }) => {
                 self.fly_on(core, instance, first, visit);
+            }
+            Some(Begun { instance, with: With::Lane(lane, due) }) => {
+                self.visit_lane(core, instance, lane, due, visit);
             }
         }
     }
@@ -92,6 +105,12 @@ impl<H: Handler> Stage<H> {
             self.changed(core, state, effects);
             return Some(Begun { instance, with: With::Flight(first) });
         }
+        if let Some((lane, due, turn)) = state.queue.as_lanes().and_then(LaneQueue::take_due) {
+            instance.turn = Some(turn);
+            state.counts.visits += 1;
+            self.changed(core, state, effects);
+            return Some(Begun { instance, with: With::Lane(lane, due) });
+        }
         let queued = state.queue.len();
         let taken = match self.group.get() {
             _ if H::WAITS && state.flights.room() == 0 => None,
@@ -100,8 +119,9 @@ impl<H: Handler> Stage<H> {
             None => {
                 let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
                 let most = stride.min(state.permits.capacity().max(1));
-                let most = visit.limit.map_or(most, |limit| most.min(limit.get()));
-                state.queue.take(most, from)
+                let max = visit.limit.map_or(most, |limit| most.min(limit.get()));
+                let side_by_side = self.threads.load(Relaxed).min(state.instances.count());
+                state.queue.take(Want { max, from, side_by_side, now: visit.start })
             }
             // Others may have taken, or shed, what made it complete.
             Some(size) if state.gathering.visits(queued, *size, state.is_last_call()) == 0 => None,
@@ -111,7 +131,7 @@ impl<H: Handler> Stage<H> {
             }
         };
         let taken = taken.and_then(|taken| self.shed_over(state, taken, visit.start, effects));
-        let Some(Taken { chunk, turn }) = taken else {
+        let Some(Taken { chunk, turn, attempt }) = taken else {
             state.instances.put_idle(instance);
             self.claim(state, effects);
             state.deactivate(effects);
@@ -119,6 +139,8 @@ impl<H: Handler> Stage<H> {
             return None;
         };
         instance.turn = Some(turn);
+        instance.cx.set_attempt(attempt);
+        let keyless = self.note_lanes_of(state, &mut instance, turn);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
         let ticket = self.order.is_some().then(|| state.tickets.take());
@@ -128,11 +150,11 @@ impl<H: Handler> Stage<H> {
         drop(guard);
         let (chunk, tray) = if shared {
             let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
-            (in_hand, Some(Tray::new(chunk, from)))
+            (in_hand, Some(Tray::new(chunk, from, turn)))
         } else {
             (chunk, None)
         };
-        let batch = Batch { tray, ticket, from, slots, ..Batch::of(chunk) };
+        let batch = Batch { tray, ticket, from, slots, turn, keyless, ..Batch::of(chunk) };
         Some(Begun { instance, with: With::Events(batch) })
     }
 
@@ -144,6 +166,9 @@ impl<H: Handler> Stage<H> {
         now: Time,
         effects: &mut Effects,
     ) -> Option<Taken<H::Item>> {
+        if taken.chunk.is_awaited() {
+            self.forget_over(state, &taken, now);
+        }
         if taken.chunk.is_awaited()
             && let Some(over) = taken.chunk.remove_where(|duty| duty.is_over(now))
         {
@@ -237,15 +262,14 @@ impl<H: Handler> State<H> {
 
 /// Takes up to `size` events as one chunk.
 fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Taken<T>> {
-    let Taken { chunk: mut gathered, turn } = queue.take(size, Side::Oldest)?;
+    let mut gathered = queue.remove(size, Side::Oldest)?;
     while gathered.len() < size
-        && let Some(Taken { chunk: more, turn }) = queue.take(size - gathered.len(), Side::Oldest)
+        && let Some(more) = queue.remove(size - gathered.len(), Side::Oldest)
     {
-        queue.done(turn);
         let (meta, columns, mut events) = more.into_parts();
         gathered.meta.tier = gathered.meta.tier.max(meta.tier);
         gathered.append(&meta, columns, &mut events);
         queue.recycle(events);
     }
-    Some(Taken { chunk: gathered, turn })
+    Some(Taken { chunk: gathered, turn: Turn::default(), attempt: 1 })
 }

@@ -7,18 +7,23 @@
 use comporta_model::chunk::Chunk;
 use comporta_model::column::Columns;
 
-use super::queue::Side;
+use super::queue::{Side, Turn};
 use crate::sync::{Arc, Mutex};
 
 pub(super) struct Tray<T> {
     rest: Mutex<Option<Chunk<T>>>,
-    /// Where its events were taken.
+    /// Where its events were taken, and what the queue knows the visit by.
     from: Side,
+    turn: Turn,
 }
 
 impl<T> Tray<T> {
-    pub(super) fn new(chunk: Chunk<T>, from: Side) -> Arc<Self> {
-        Arc::new(Tray { rest: Mutex::new(Some(chunk)), from })
+    pub(super) fn new(chunk: Chunk<T>, from: Side, turn: Turn) -> Arc<Self> {
+        Arc::new(Tray { rest: Mutex::new(Some(chunk)), from, turn })
+    }
+
+    pub(super) fn turn(&self) -> Turn {
+        self.turn
     }
 
     pub(super) fn from(&self) -> Side {

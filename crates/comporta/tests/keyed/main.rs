@@ -1,0 +1,13 @@
+//! Keyed stages: order within a key, parallelism across keys, fair shares, state, and keys that harm only themselves.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bounded` | waits that end |
+//! | `lanes` | order, exclusion and parallelism, whatever a key does |
+//! | `state` | what is kept for each key, and when it goes |
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+
+mod bounded;
+mod lanes;
+mod state;

@@ -1,0 +1,224 @@
+//! The directory of a keyed stage: which lane a key has. Before: the inlet of the stage, which asks for the lane of each
+//! event off the stage's lock. After: `lane`.
+//!
+//! Keys are compared by their `Eq`, which is the program's, and so never under a lock: a candidate with the same hash is
+//! taken out, compared, and the next one asked for. Keys with equal hashes have lanes of their own.
+//! Invariants: a key has one lane at a time; a lane is removed only when nobody else holds it and it has no state.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::lane::{Lane, LaneRef};
+
+/// A power of two: enough for senders on as many processors to meet seldom.
+const SHARDS: usize = 16;
+
+/// Lanes by key.
+pub(super) struct Directory<K, S> {
+    hasher: foldhash::quality::RandomState,
+    shards: [Mutex<Shard<K, S>>; SHARDS],
+}
+
+struct Shard<K, S> {
+    lanes: HashMap<u64, Bucket<K, S>, PassThrough>,
+    /// How often a lane was removed: who looks through a bucket begins anew.
+    removed: u64,
+}
+
+/// The lanes of the keys with one hash; more than one hardly ever.
+enum Bucket<K, S> {
+    One(Arc<Lane<K, S>>),
+    Many(Vec<Arc<Lane<K, S>>>),
+}
+
+impl<K, S> Bucket<K, S> {
+    fn get(&self, at: usize) -> Option<&Arc<Lane<K, S>>> {
+        match self {
+            Bucket::One(lane) => (at == 0).then_some(lane),
+            Bucket::Many(lanes) => lanes.get(at),
+        }
+    }
+
+    fn push(&mut self, lane: Arc<Lane<K, S>>) {
+        match self {
+            Bucket::One(first) => *self = Bucket::Many(vec![first.clone(), lane]),
+            Bucket::Many(lanes) => lanes.push(lane),
+        }
+    }
+}
+
+/// The keys are hashes already.
+#[derive(Clone, Copy, Default)]
+struct PassThrough;
+
+#[derive(Default)]
+struct Passed(u64);
+
+impl BuildHasher for PassThrough {
+    type Hasher = Passed;
+    fn build_hasher(&self) -> Passed {
+        Passed::default()
+    }
+}
+
+impl Hasher for Passed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("hashes are written as numbers");
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl<K, S> Shard<K, S> {
+    fn get(&self, hash: u64, at: usize) -> Option<&Arc<Lane<K, S>>> {
+        self.lanes.get(&hash)?.get(at)
+    }
+
+    fn insert(&mut self, lane: Arc<Lane<K, S>>) {
+        match self.lanes.entry(lane.hash()) {
+            std::collections::hash_map::Entry::Occupied(mut bucket) => bucket.get_mut().push(lane),
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Bucket::One(lane));
+            }
+        }
+    }
+
+    /// Removes a lane. Returns the directory's hold on it, to be dropped outside of the lock.
+    fn remove(&mut self, lane: &Lane<K, S>) -> Option<Arc<Lane<K, S>>> {
+        let hash = lane.hash();
+        let bucket = self.lanes.get_mut(&hash)?;
+        self.removed += 1;
+        let own = |held: &Arc<Lane<K, S>>| std::ptr::eq(&raw const **held, lane);
+        match bucket {
+            Bucket::One(held) if own(held) => match self.lanes.remove(&hash) {
+                Some(Bucket::One(held)) => Some(held),
+                _ => None,
+            },
+            Bucket::One(_) => None,
+            Bucket::Many(lanes) => {
+                let at = lanes.iter().position(own)?;
+                let held = lanes.remove(at);
+                if lanes.is_empty() {
+                    self.lanes.remove(&hash);
+                }
+                Some(held)
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq, S> Directory<K, S> {
+    pub(super) fn new() -> Self {
+        let shard = |_| Mutex::new(Shard { lanes: HashMap::default(), removed: 0 });
+        Directory { hasher: Default::default(), shards: std::array::from_fn(shard) }
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<K, S>> {
+        // The table below goes by the lowest and the highest bits.
+        let at = (hash >> 32) as usize % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lane of a key; `weight` is asked for that of a new one.
+    pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
+        let hash = self.hasher.hash_one(&key);
+        let mut at = 0;
+        let mut removed = None;
+        let mut new_weight = None;
+        loop {
+            let candidate = {
+                let mut shard = self.shard(hash);
+                if removed.replace(shard.removed).is_some_and(|before| before != shard.removed) {
+                    at = 0;
+                }
+                match (shard.get(hash, at), new_weight) {
+                    (Some(lane), _) => Some(lane.clone()),
+                    (None, None) => None,
+                    (None, Some(weight)) => {
+                        let lane = Arc::new(Lane::new(key, hash, weight));
+                        shard.insert(lane.clone());
+                        return lane;
+                    }
+                }
+            };
+            match candidate {
+                Some(lane) if *lane.key() == key => return lane,
+                Some(_) => at += 1,
+                None => new_weight = Some(weight(&key)),
+            }
+        }
+    }
+
+    /// The lane of a key, if it has one.
+    pub(super) fn find(&self, key: &K) -> Option<Arc<Lane<K, S>>> {
+        let hash = self.hasher.hash_one(key);
+        let (mut at, mut removed) = (0, None);
+        loop {
+            let lane = {
+                let shard = self.shard(hash);
+                if removed.replace(shard.removed).is_some_and(|before| before != shard.removed) {
+                    at = 0;
+                }
+                shard.get(hash, at)?.clone()
+            };
+            if lane.key() == key {
+                return Some(lane);
+            }
+            at += 1;
+        }
+    }
+
+    /// Keys that have a lane.
+    pub(super) fn len(&self) -> usize {
+        let len = |shard: &Mutex<Shard<K, S>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard
+                .lanes
+                .values()
+                .map(|bucket| match bucket {
+                    Bucket::One(_) => 1,
+                    Bucket::Many(lanes) => lanes.len(),
+                })
+                .sum::<usize>()
+        };
+        self.shards.iter().map(len).sum()
+    }
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
+    /// A lane has no events any more. Unless it has state, or somebody else holds it, the directory forgets it.
+    pub(super) fn retire(&self, lane: LaneRef) {
+        let Some(typed) = lane.typed::<K, S>() else { return };
+        if lane.has_state() {
+            return;
+        }
+        let forgotten = {
+            let mut shard = self.shard(typed.hash());
+            // The directory and the caller hold it, and nobody else can get at it but through this shard.
+            if lane.count() == 2 && !lane.has_state() { shard.remove(typed) } else { None }
+        };
+        drop(forgotten);
+    }
+
+    /// Takes out the lanes of a part of the keys, if there are any: nobody handles events of them any more.
+    pub(super) fn take_some(&self) -> Option<impl Iterator<Item = LaneRef> + use<K, S>> {
+        let lanes = self.shards.iter().find_map(|shard| {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.removed += 1;
+            Some(std::mem::take(&mut shard.lanes)).filter(|lanes| !lanes.is_empty())
+        })?;
+        Some(lanes.into_values().flat_map(|bucket| {
+            let (one, many) = match bucket {
+                Bucket::One(lane) => (Some(lane), Vec::new()),
+                Bucket::Many(lanes) => (None, lanes),
+            };
+            one.into_iter().chain(many).map(LaneRef::of)
+        }))
+    }
+}

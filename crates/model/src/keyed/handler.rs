@@ -1,0 +1,254 @@
+//! How a keyed stage becomes a handler. Before: `mod.rs`. After: the runtime, which calls it with an event and its lane.
+//! Invariant: a call that fails sets no timer.
+
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use super::lane::Lane;
+use super::{KeyedCx, KeyedStage, Keys, KeysBy, LaneRef};
+use crate::error::{Error, Outcome, Result};
+use crate::event::{Ev, Time};
+use crate::port::{Out, PortVisitor, Ports};
+use crate::stage::{Cx, Handler, IntoStage};
+
+type KeyFn<S> = Box<dyn Fn(&<S as KeyedStage>::In) -> <S as KeyedStage>::Key + Send + Sync>;
+type WeightFn<S> = Box<dyn Fn(&<S as KeyedStage>::Key) -> NonZeroU32 + Send + Sync>;
+
+/// The keys of a keyed stage.
+type KeysOf<S> = KeysBy<
+    <S as KeyedStage>::In,
+    <S as KeyedStage>::Key,
+    <S as KeyedStage>::State,
+    KeyFn<S>,
+    WeightFn<S>,
+>;
+
+/// A keyed stage as the runtime calls it. Clones share the keys.
+pub struct Keyed<S: KeyedStage> {
+    stage: S,
+    keys: Arc<KeysOf<S>>,
+}
+
+impl<S: KeyedStage> Clone for Keyed<S> {
+    fn clone(&self) -> Self {
+        Keyed { stage: self.stage.clone(), keys: self.keys.clone() }
+    }
+}
+
+impl<S: KeyedStage> fmt::Debug for Keyed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keyed")
+    }
+}
+
+impl<S: KeyedStage> Keyed<S> {
+    fn new(stage: S) -> Self {
+        let (keys, weights) = (stage.clone(), stage.clone());
+        let key: KeyFn<S> = Box::new(move |event| keys.key(event));
+        let weight: WeightFn<S> = Box::new(move |key| weights.weight(key));
+        Keyed { stage, keys: Arc::new(KeysBy::new(key, weight)) }
+    }
+}
+
+const LANE: &str = "the runtime gives each event of a keyed stage its lane";
+
+/// A lane of a keyed stage.
+type LaneOf<S> = Lane<<S as KeyedStage>::Key, <S as KeyedStage>::State>;
+
+/// What a call asked for is done, now that it has succeeded.
+fn comply<K, S>(lane: &Lane<K, S>, cx: KeyedCx<'_, K>) -> bool {
+    for (at, set) in cx.timers.into_inner() {
+        lane.set_timer(at, set);
+    }
+    let forget = cx.forget.get();
+    if forget {
+        lane.clear_timers();
+    }
+    forget
+}
+
+impl<S: KeyedStage> Handler for Keyed<S> {
+    type Item = S::In;
+    type Ports = S::Ports;
+    const GROUPED: bool = false;
+    const KEYED: bool = true;
+    const TAKES: bool = S::TAKES;
+
+    fn keys(&self) -> Option<Arc<dyn Keys<S::In>>> {
+        Some(self.keys.clone())
+    }
+
+    fn init(&mut self, cx: &Cx) -> Result {
+        self.stage.init(cx)
+    }
+
+    fn call(&mut self, slots: &mut [Option<S::In>], out: &mut S::Ports, cx: &Cx) -> Result {
+        // In a test of the stage alone: there is no queue that knows lanes.
+        let Some(event) = &slots[0] else { return Ok(()) };
+        let lane = self.keys.lane_of(event);
+        self.call_in(&lane, slots, out, cx)
+    }
+
+    #[inline]
+    fn call_in(
+        &mut self,
+        lane: &LaneRef,
+        slots: &mut [Option<S::In>],
+        out: &mut S::Ports,
+        cx: &Cx,
+    ) -> Result {
+        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let mut loan = lane.lend();
+        let event = Ev::lend_of(&mut slots[0], cx.origin());
+        let cx = KeyedCx::new(cx, lane.key());
+        self.stage.handle(loan.state(), event, out, &cx)?;
+        if comply(lane, cx) {
+            drop(loan.take());
+        }
+        Ok(())
+    }
+
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result {
+        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let Some(at) = lane.take_due(now) else { return Ok(()) };
+        let mut loan = lane.lend();
+        let cx = KeyedCx::new(cx, lane.key());
+        self.stage.timer(loan.state(), at, out, &cx)?;
+        if comply(lane, cx) {
+            drop(loan.take());
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, lane: &LaneRef, out: &mut S::Ports, cx: &Cx) -> Result {
+        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        lane.clear_timers();
+        let state = lane.lend().take();
+        let cx = KeyedCx::new(cx, lane.key());
+        state.map_or(Ok(()), |state| self.stage.expired(state, out, &cx))
+    }
+
+    /// Each instance finishes keys until none are left. One key that fails costs what it sent, and no other.
+    fn finish(&mut self, out: &mut S::Ports, cx: &Cx) -> Result {
+        let mut failed = None;
+        while let Some(lanes) = self.keys.directory.take_some() {
+            for lane in lanes {
+                out.each(&mut Mark);
+                let lane: &LaneOf<S> = lane.typed().expect(LANE);
+                let Some(state) = lane.lend().take() else { continue };
+                let stage = &mut self.stage;
+                let cx = KeyedCx::new(cx, lane.key());
+                let call = AssertUnwindSafe(|| stage.finish(state, out, &cx));
+                let result = catch_unwind(call);
+                if !matches!(result, Ok(Ok(()))) {
+                    out.each(&mut Withdraw);
+                    failed.get_or_insert(result);
+                }
+            }
+        }
+        out.each(&mut Mark);
+        match failed {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => resume_unwind(panic),
+        }
+    }
+}
+
+/// What was sent so far stays.
+struct Mark;
+impl PortVisitor for Mark {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.set_mark();
+    }
+}
+
+/// What was sent since the mark is taken back.
+struct Withdraw;
+impl PortVisitor for Withdraw {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.withdraw(|event| {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(event)));
+        });
+    }
+}
+
+/// Marks types that implement [`KeyedStage`].
+#[derive(Debug)]
+pub struct IsKeyed;
+
+impl<S: KeyedStage> IntoStage<IsKeyed> for S {
+    type Handler = Keyed<S>;
+    fn into_handler(self) -> Keyed<S> {
+        Keyed::new(self)
+    }
+}
+
+/// A keyed stage of two closures: one for the key, one that handles.
+pub struct KeyedFn<KF, F, I, K, S, P, R> {
+    key: KF,
+    call: F,
+    #[expect(clippy::type_complexity, reason = "it only names its parameters")]
+    of: PhantomData<fn(I, K, S, P) -> R>,
+}
+
+impl<KF, F, I, K, S, P, R> KeyedFn<KF, F, I, K, S, P, R> {
+    /// The closures as a stage.
+    pub fn new(key: KF, call: F) -> Self {
+        KeyedFn { key, call, of: PhantomData }
+    }
+}
+
+impl<KF: Clone, F: Clone, I, K, S, P, R> Clone for KeyedFn<KF, F, I, K, S, P, R> {
+    fn clone(&self) -> Self {
+        KeyedFn::new(self.key.clone(), self.call.clone())
+    }
+}
+
+impl<KF, F, I, K, S, P, R> fmt::Debug for KeyedFn<KF, F, I, K, S, P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyedFn")
+    }
+}
+
+impl<KF, F, I, K, S, P, R> KeyedStage for KeyedFn<KF, F, I, K, S, P, R>
+where
+    KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
+    F: FnMut(&mut S, I, &mut P) -> R + Clone + Send + Sync + 'static,
+    I: Send + 'static,
+    K: Hash + Eq + Send + Sync + 'static,
+    S: Default + Send + 'static,
+    P: Ports,
+    R: Outcome + 'static,
+{
+    type In = I;
+    type Key = K;
+    type State = S;
+    type Ports = P;
+    const TAKES: bool = true;
+
+    fn key(&self, event: &I) -> K {
+        (self.key)(event)
+    }
+
+    #[inline]
+    fn handle(
+        &mut self,
+        state: &mut S,
+        event: Ev<'_, I>,
+        out: &mut P,
+        _: &KeyedCx<'_, K>,
+    ) -> Result {
+        (self.call)(state, event.take(), out).into_result()
+    }
+}
+
+/// Why an event whose key cannot be had fails.
+#[must_use]
+pub fn no_key() -> Error {
+    Error::permanent(Error::msg("its key cannot be had: the key function panicked"))
+}

@@ -1,0 +1,307 @@
+//! A lane: one key of a keyed stage, with its state and its timers. The runtime knows it as a [`LaneRef`].
+//! Before: `directory`, which makes it. After: the queue of the stage, which serves one lane in one place at a time.
+//!
+//! Invariant: the state stands in its lane, or belongs to the one call that handles an event of the lane. A lane whose
+//! state is out has no other visit, so the state that comes back never meets another.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::event::Time;
+
+/// A lane, without its types. Clones are the same lane.
+#[derive(Clone)]
+pub struct LaneRef(Arc<dyn AnyLane>);
+
+/// What the runtime may know of a lane.
+trait AnyLane: Send + Sync {
+    fn common(&self) -> &Common;
+    fn as_any(&self) -> &(dyn Any + Send + Sync);
+    fn next_alarm(&self) -> Option<Time>;
+}
+
+/// What all lanes have.
+struct Common {
+    /// Where the queue keeps what it knows of the lane; `NO_SLOT` while it holds no events.
+    slot: AtomicU32,
+    weight: NonZeroU32,
+    /// Whether its state is worth keeping when no event is there.
+    has_state: AtomicBool,
+    /// Whether it has ever had a timer.
+    timed: AtomicBool,
+    /// When it was last visited, in nanoseconds.
+    used: AtomicU64,
+    /// The runtime looks after its state from time to time.
+    watched: AtomicBool,
+    /// No key could be had for its events.
+    keyless: bool,
+}
+
+const NO_SLOT: u32 = u32::MAX;
+
+impl Common {
+    fn new(weight: NonZeroU32, keyless: bool) -> Self {
+        Common {
+            slot: AtomicU32::new(NO_SLOT),
+            weight,
+            has_state: AtomicBool::new(false),
+            timed: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            watched: AtomicBool::new(false),
+            keyless,
+        }
+    }
+}
+
+impl PartialEq for LaneRef {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.0).cast::<()>(), Arc::as_ptr(&other.0).cast::<()>())
+    }
+}
+
+impl fmt::Debug for LaneRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LaneRef")
+    }
+}
+
+impl LaneRef {
+    /// The lane of events whose key cannot be had.
+    pub(super) fn keyless() -> Self {
+        LaneRef(Arc::new(Lane::<(), ()> {
+            common: Common::new(NonZeroU32::MIN, true),
+            key: (),
+            hash: 0,
+            body: Mutex::default(),
+        }))
+    }
+
+    pub(super) fn of<K: Send + Sync + 'static, S: Send + 'static>(lane: Arc<Lane<K, S>>) -> Self {
+        LaneRef(lane)
+    }
+
+    /// The lane with its types, if they are these.
+    #[inline]
+    pub(super) fn typed<K: 'static, S: 'static>(&self) -> Option<&Lane<K, S>> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// How many hold it.
+    pub(super) fn count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Where its queue keeps it, if it does. Read and written under the lock of the stage.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self) -> Option<u32> {
+        Some(self.0.common().slot.load(Relaxed)).filter(|slot| *slot != NO_SLOT)
+    }
+
+    /// Notes where its queue keeps it.
+    #[inline]
+    pub fn set_slot(&self, slot: Option<u32>) {
+        self.0.common().slot.store(slot.unwrap_or(NO_SLOT), Relaxed);
+    }
+
+    /// How many of its events a round serves.
+    #[inline]
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.0.common().weight.get() as usize
+    }
+
+    /// Whether it has state, or timers, and so must be kept while it has no events.
+    #[inline]
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        self.0.common().has_state.load(Relaxed)
+    }
+
+    /// Whether its events have no key.
+    #[must_use]
+    pub fn is_keyless(&self) -> bool {
+        self.0.common().keyless
+    }
+
+    /// When it was last visited.
+    #[must_use]
+    pub fn used(&self) -> Time {
+        Time::from_nanos(self.0.common().used.load(Relaxed))
+    }
+
+    /// It is visited now.
+    #[inline]
+    pub fn set_used(&self, now: Time) {
+        self.0.common().used.store(now.as_nanos(), Relaxed);
+    }
+
+    /// Whether somebody looks after its state; from now on somebody does, or not.
+    pub fn watch(&self, watched: bool) -> bool {
+        self.0.common().watched.swap(watched, Relaxed)
+    }
+
+    /// When the runtime is to look at its timers, if it has not been asked to yet.
+    #[inline]
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<Time> {
+        if self.0.common().timed.load(Relaxed) { self.0.next_alarm() } else { None }
+    }
+}
+
+/// One key of a keyed stage.
+pub(super) struct Lane<K, S> {
+    common: Common,
+    key: K,
+    hash: u64,
+    body: Mutex<Body<S>>,
+}
+
+struct Body<S> {
+    state: Option<S>,
+    /// Boxed: most lanes have none.
+    timers: Option<Box<Timers>>,
+}
+
+#[derive(Default)]
+struct Timers {
+    due: BTreeSet<Time>,
+    /// The runtime has been asked to look then.
+    armed: Option<Time>,
+}
+
+impl<S> Default for Body<S> {
+    fn default() -> Self {
+        Body { state: None, timers: None }
+    }
+}
+
+impl<K: Send + Sync + 'static, S: Send + 'static> AnyLane for Lane<K, S> {
+    #[inline]
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    #[inline]
+    fn as_any(&self) -> &(dyn Any + Send + Sync) {
+        self
+    }
+
+    fn next_alarm(&self) -> Option<Time> {
+        let mut body = self.body();
+        let timers = body.timers.as_mut()?;
+        let first = *timers.due.first()?;
+        let asked = timers.armed.is_some_and(|armed| armed <= first);
+        timers.armed = Some(first).filter(|_| !asked).or(timers.armed);
+        (!asked).then_some(first)
+    }
+}
+
+impl<K, S> Lane<K, S> {
+    pub(super) fn new(key: K, hash: u64, weight: NonZeroU32) -> Self {
+        Lane { common: Common::new(weight, false), key, hash, body: Mutex::default() }
+    }
+
+    pub(super) fn key(&self) -> &K {
+        &self.key
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline]
+    fn body(&self) -> MutexGuard<'_, Body<S>> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends the state to one call; it comes back when the loan is dropped.
+    #[inline]
+    pub(super) fn lend(&self) -> Loan<'_, K, S> {
+        Loan { lane: self, state: self.body().state.take() }
+    }
+
+    /// Takes out the timer that is due first.
+    pub(super) fn take_due(&self, now: Time) -> Option<Time> {
+        let mut body = self.body();
+        let timers = body.timers.as_mut()?;
+        timers.armed = timers.armed.filter(|armed| *armed > now);
+        timers.due.pop_first_if(|at| *at <= now)
+    }
+
+    /// Sets a timer, or takes it back.
+    pub(super) fn set_timer(&self, at: Time, set: bool) {
+        let mut body = self.body();
+        let due = &mut body.timers.get_or_insert_default().due;
+        if set {
+            self.common.timed.store(true, Relaxed);
+            due.insert(at);
+        } else {
+            due.remove(&at);
+        }
+    }
+
+    /// Timers that are set.
+    pub(super) fn clear_timers(&self) {
+        self.body().timers = None;
+    }
+}
+
+/// `pop_first`, if it is as asked.
+trait PopFirstIf<T> {
+    fn pop_first_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T>;
+}
+
+impl<T: Ord> PopFirstIf<T> for BTreeSet<T> {
+    fn pop_first_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        if wanted(self.first()?) { self.pop_first() } else { None }
+    }
+}
+
+/// The state of a lane while a call has it.
+pub(super) struct Loan<'a, K, S> {
+    lane: &'a Lane<K, S>,
+    state: Option<S>,
+}
+
+impl<K, S: Default> Loan<'_, K, S> {
+    /// The state, made if there is none.
+    #[inline]
+    pub(super) fn state(&mut self) -> &mut S {
+        self.state.get_or_insert_default()
+    }
+}
+
+impl<K, S> Loan<'_, K, S> {
+    /// The state, which does not come back.
+    pub(super) fn take(&mut self) -> Option<S> {
+        self.state.take()
+    }
+
+    /// Replaces the state.
+    pub(super) fn put(&mut self, state: S) -> Option<S> {
+        self.state.replace(state)
+    }
+
+    /// The state as it is.
+    pub(super) fn peek(&self) -> Option<&S> {
+        self.state.as_ref()
+    }
+}
+
+impl<K, S> Drop for Loan<'_, K, S> {
+    #[inline]
+    fn drop(&mut self) {
+        // A state without data is the same when it is made anew.
+        let keeps = self.state.is_some() && size_of::<S>() > 0;
+        let mut body = self.lane.body();
+        body.state = self.state.take();
+        let timed = body.timers.as_ref().is_some_and(|timers| !timers.due.is_empty());
+        self.lane.common.has_state.store(keeps || timed, Relaxed);
+    }
+}

@@ -1,0 +1,165 @@
+//! What a keyed stage does beside handling events: asks for the lanes of those that come, off the lock; looks after lanes
+//! that are due, full or gone; makes the visits that timers and expired state ask for.
+//! Before: `inlet`, `take`. After: `lanes`, `settle`.
+
+use comporta_model::column::Duties;
+use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::{Keys, LaneRef};
+use comporta_model::port::Ports;
+use comporta_model::stage::Handler;
+
+use super::handle::{Instance, Tally};
+use super::lanes::Due;
+use super::permits::Shed;
+use super::ports::{Flooded, Mark, Unbounded, Withdraw};
+use super::queue::{Taken, Turn};
+use super::settle::Settling;
+use super::{Stage, State};
+use crate::core::Core;
+use crate::effects::{Effects, Visit};
+use crate::failure::Reason;
+use crate::path::parcel::Parcel;
+use crate::path::ready::{Task, Token};
+use crate::sync::Arc;
+use crate::user;
+
+impl<H: Handler> Stage<H> {
+    /// Asks for the lanes of a parcel, outside of the lock: keys are computed, hashed and compared by the program.
+    pub(super) fn add_lanes(
+        &self,
+        core: &Core,
+        keys: &dyn Keys<H::Item>,
+        parcel: &mut Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) {
+        let user = visit.effects.hand_over(core);
+        let mut lanes = Vec::with_capacity(parcel.len());
+        let slots = parcel.filled.iter().chain([&*parcel.last]);
+        let mut events = slots.flatten().flatten();
+        while let Err(reason) = user.call(|| {
+            for event in events.by_ref() {
+                lanes.push(keys.lane_of(event));
+            }
+        }) {
+            lanes.push(keys.keyless());
+            self.report_keyless(core, &reason);
+        }
+        parcel.columns.set_lanes(lanes.into_iter());
+    }
+
+    fn report_keyless(&self, core: &Core, reason: &Reason) {
+        let stage = &self.rules.name;
+        core.report(format!("`{stage}`: the key of an event cannot be had: {reason}"));
+    }
+
+    /// The lane of one event, if the stage is keyed.
+    pub(super) fn lane_of(&self, core: &Core, event: &H::Item) -> Option<LaneRef> {
+        let keys = self.rules.keys.as_deref()?;
+        Some(user::call(|| keys.lane_of(event)).unwrap_or_else(|reason| {
+            self.report_keyless(core, &reason);
+            keys.keyless()
+        }))
+    }
+
+    /// After a change of the lanes: those that were full have shed, those that have left are forgotten, and the clock
+    /// is asked for the next that is due.
+    pub(super) fn note_lanes(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        let Some(lanes) = state.queue.as_lanes() else { return };
+        let (rejected, retired, due) = (lanes.take_rejected(), lanes.take_retired(), lanes.arm());
+        if let Some(rejected) = rejected {
+            let n = rejected.len();
+            state.shed(&self.rules.name, Shed::LaneFull, rejected, effects);
+            self.cycle_ended(state, n, effects);
+        }
+        if let Some(keys) = self.rules.keys.as_ref().filter(|_| !retired.is_empty()) {
+            let keys = keys.clone();
+            effects.call_off(move || retired.into_iter().for_each(|lane| keys.retire(lane)));
+        }
+        if let Some(due) = due {
+            core.timers.add(due, Token::new(self.id, Task::Alarm));
+        }
+    }
+
+    /// The lanes of the events that a visit took, if its handler wants to know. Returns whether they have no keys.
+    pub(super) fn note_lanes_of(
+        &self,
+        state: &mut State<H>,
+        instance: &mut Instance<H>,
+        turn: Turn,
+    ) -> bool {
+        let Some(lanes) = state.queue.as_lanes() else { return false };
+        instance.lanes.clear();
+        if H::KEYED {
+            lanes.lanes_of(turn, &mut instance.lanes);
+        }
+        lanes.is_keyless(turn)
+    }
+
+    /// Of what was taken, the queue forgets what nobody waits for any more.
+    pub(super) fn forget_over(&self, state: &mut State<H>, taken: &Taken<H::Item>, now: Time) {
+        let Some(lanes) = state.queue.as_lanes() else { return };
+        let (chunk, mut over) = (&taken.chunk, Vec::new());
+        chunk.columns().for_duties(&chunk.meta.duty, chunk.len(), |duty, n| {
+            over.extend(std::iter::repeat_n(duty.is_over(now), n));
+        });
+        lanes.shed_of(taken.turn, over.into_iter());
+    }
+
+    /// The clock says that the time of some lanes has come.
+    pub(super) fn lanes_due(&self, core: &Core, visit: &mut Visit) {
+        let mut guard = self.state.lock();
+        let now = core.clock.now();
+        if let Some(lanes) = guard.queue.as_lanes() {
+            lanes.ring(now);
+        }
+        self.changed(core, &mut guard, &mut visit.effects);
+    }
+
+    /// A visit for a lane that has a timer due, or whose state has expired.
+    pub(super) fn visit_lane(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        lane: LaneRef,
+        due: Due,
+        visit: &mut Visit,
+    ) {
+        let now = core.clock.now();
+        let Instance { handler, ports, cx, links, .. } = &mut *instance;
+        ports.each(&mut Unbounded(self.emit_max()));
+        ports.each(&mut Mark);
+        cx.set_origin(now, u8::MAX);
+        cx.set_duty(&Default::default());
+        visit.effects.hand_over(core);
+        let result = user::try_call(|| match (handler, due) {
+            (Some(handler), Due::Timer) => handler.fire(&lane, now, ports, cx),
+            (Some(handler), Due::Expiry) => handler.expire(&lane, ports, cx),
+            (None, _) => Ok(()),
+        });
+        user::discard(lane);
+        let mut flooded = Flooded(false);
+        ports.each(&mut flooded);
+        let failure = match result {
+            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
+            result => result.err(),
+        };
+        if let Some(message) = failure {
+            ports.each(&mut Withdraw);
+            let what = if due == Due::Timer { "a timer" } else { "the end of a key's state" };
+            core.report(format!("`{}`: {what} failed: {message}", self.rules.name));
+        }
+        let end = core.clock.now();
+        visit.end = Some(end);
+        let (home, tier) = (visit.home, u8::MAX);
+        let meta = Meta { ingress: now, enqueued: end, home, tier, ..Meta::default() };
+        let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
+        let in_line = links.in_line();
+        let (tally, spent) = (Tally::default(), Duties::default());
+        let settling = Settling { meta: &meta, spent: &spent, enqueued: end, tally, sent };
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.count(core, state, &settling, visit);
+        self.place(core, state, instance, in_line, &mut visit.effects);
+        self.changed(core, state, &mut visit.effects);
+    }
+}

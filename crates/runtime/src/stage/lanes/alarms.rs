@@ -1,0 +1,86 @@
+//! What is to happen to lanes at a time: events tried again, timers, state that expires. Used by `mod.rs`.
+//! Invariant: the clock has been asked for the first of them.
+
+use std::collections::BTreeMap;
+
+use comporta_model::event::Time;
+use comporta_model::keyed::LaneRef;
+
+use super::LaneRules;
+use crate::timer::Armed;
+
+/// What is to happen at a time.
+pub(super) enum Alarm {
+    /// A lane waits no longer to try its first event again.
+    Retry(usize),
+    /// The timers of a lane are looked at.
+    Timer(LaneRef),
+}
+
+#[derive(Default)]
+pub(super) struct Alarms {
+    by_time: BTreeMap<(Time, u64), Alarm>,
+    /// Lanes whose state is looked after, by when they were last known to be used.
+    by_age: BTreeMap<(Time, u64), LaneRef>,
+    /// Numbers what is due at one moment.
+    made: u64,
+    armed: Armed,
+}
+
+impl Alarms {
+    pub(super) fn add(&mut self, due: Time, alarm: Alarm) {
+        self.made += 1;
+        self.by_time.insert((due, self.made), alarm);
+    }
+
+    /// Looks after the state of a lane from now on.
+    pub(super) fn watch(&mut self, used: Time, lane: LaneRef) {
+        self.made += 1;
+        self.by_age.insert((used, self.made), lane);
+    }
+
+    /// Lanes whose state is looked after.
+    pub(super) fn watched(&self) -> usize {
+        self.by_age.len()
+    }
+
+    /// When the clock is to be asked, if it is another time than before.
+    pub(super) fn arm(&mut self, rules: &LaneRules) -> Option<Time> {
+        let first = self.by_time.first_key_value().map(|((due, _), _)| *due);
+        let idle = rules
+            .idle
+            .and_then(|idle| self.by_age.first_key_value().map(|((used, _), _)| *used + idle));
+        self.armed.arm(first.into_iter().chain(idle).min()?)
+    }
+
+    /// The clock has told.
+    pub(super) fn ring(&mut self, now: Time) {
+        self.armed.ring(now);
+    }
+
+    /// Takes out the next that is due.
+    pub(super) fn next(&mut self, now: Time) -> Option<(Time, Alarm)> {
+        let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let ((due, _), alarm) = entry.remove_entry();
+        Some((due, alarm))
+    }
+
+    /// Takes out the lane that was last used longest ago, if that was when `old` says. One that was used since is
+    /// put where it belongs, and the next is looked at; `now` is when lanes that are being visited are used.
+    pub(super) fn expire(&mut self, now: Time, old: impl Fn(Time) -> bool) -> Option<LaneRef> {
+        for _ in 0..self.by_age.len() {
+            let entry = self.by_age.first_entry().filter(|entry| old(entry.key().0))?;
+            let ((known, _), lane) = entry.remove_entry();
+            let used = if lane.slot().is_some() { now } else { lane.used() };
+            if !lane.has_state() {
+                lane.watch(false); // it was forgotten meanwhile
+            } else if used > known {
+                self.watch(used, lane);
+            } else {
+                lane.watch(false);
+                return Some(lane);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,610 @@
+//! Hop 3 of a keyed stage: a queue that gives each key a lane, and serves the lanes in turn.
+//! Before: `inlet`, which has asked the directory of keys for the lane of each event. After: `take`.
+//! 1. [`events`] holds the events, in the chains of their lanes;
+//! 2. [`alarms`] knows what is to happen to lanes at a time;
+//! 3. this file has the lanes, which of them are ready, and which visit has which.
+//!
+//! A round serves every lane that is ready once, by as many events as its weight, before any is served again. A visit
+//! takes its share of the ready lanes, an event or more of each; it goes on to further rounds of the same lanes
+//! only if no other lane waits. The lanes are closed until the visit is over; those whose events were all put back
+//! are open again at once.
+//!
+//! Invariants: a lane stands in `ready` at most once, and only if it is open and has, or had, something to do; it belongs
+//! to one turn at most; events of a lane leave in the order in which they came. A lane without events, turn and alarm
+//! has no place here: its key then costs nothing, or its state alone.
+
+mod events;
+mod alarms;
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use comporta_model::chunk::{Chunk, Slots};
+use comporta_model::column::Columns;
+use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::LaneRef;
+
+use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
+use alarms::{Alarm, Alarms};
+use events::{Chain, Events, MetaAt};
+
+/// How far apart events of one visit may have come. They share the times of the oldest, so that batches stay whole
+/// behind a backlog; where handlers are slow, visits take one event and nothing is shared.
+const SPREAD_NS: u64 = 10_000_000;
+/// The same with an admission controller, which decides by waiting times.
+const GUARDED_SPREAD_NS: u64 = 1_000_000;
+
+/// A visit takes at least this part of its stride, however many others could run beside it: lanes of quick handlers
+/// are cheaper together than side by side.
+const SHARE_OF_STRIDE: usize = 16;
+
+/// What the plan says of the lanes of a stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneRules {
+    /// Events that one key may have in the queue.
+    pub(crate) lane_max: Option<NonZeroUsize>,
+    /// For how long state is kept that no event has asked for.
+    pub(crate) idle: Option<Duration>,
+    /// Keys without events whose state is kept.
+    pub(crate) keys_max: Option<NonZeroUsize>,
+    /// A failed event holds its lane until it is replayed or taken away.
+    pub(crate) holds: bool,
+    /// Its handlers wait.
+    pub(crate) waits: bool,
+}
+
+impl LaneRules {
+    /// Whether a visit takes one event of a lane at most: what comes after it may have to wait for it.
+    fn one_each(&self) -> bool {
+        self.holds || self.waits
+    }
+}
+
+/// A lane that has something to do, or is at it.
+struct Place {
+    lane: LaneRef,
+    events: Chain,
+    /// It stands in `ready`.
+    ready: bool,
+    /// The visit it belongs to, and how many of its events that has.
+    turn: Option<Turn>,
+    out: usize,
+    /// Which try at the first event comes next, and when.
+    attempt: u32,
+    waits: Option<Time>,
+    /// Failed events that hold it.
+    held: usize,
+    due: Option<Due>,
+}
+
+/// What is to be done for a lane beside its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// A timer is due.
+    Timer,
+    /// Its state has expired.
+    Expiry,
+}
+
+impl Place {
+    fn new(lane: LaneRef) -> Self {
+        Place {
+            lane,
+            events: Chain::default(),
+            ready: false,
+            turn: None,
+            out: 0,
+            attempt: 1,
+            waits: None,
+            held: 0,
+            due: None,
+        }
+    }
+
+    /// Visits could be made for so much.
+    #[inline]
+    fn work(&self) -> usize {
+        self.events.len() + usize::from(self.due.is_some())
+    }
+
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.turn.is_none() && self.waits.is_none() && self.held == 0
+    }
+
+    /// Whether a visit to it takes nothing else.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        self.attempt > 1 || self.due.is_some() || self.lane.is_keyless()
+    }
+}
+
+/// A queue with a lane for each key.
+pub(crate) struct LaneQueue<T> {
+    rules: LaneRules,
+    events: Events<T>,
+    places: Vec<Option<Place>>,
+    places_free: Vec<usize>,
+    /// Open lanes with something to do, in the order in which they are served.
+    ready: VecDeque<usize>,
+    /// What there is to do for them.
+    ready_work: usize,
+    /// For each visit, which lanes the events belong to that it has, in their order.
+    turns: Vec<Vec<usize>>,
+    turns_free: Vec<usize>,
+    alarms: Alarms,
+    /// Lanes that have left; the directory may forget them.
+    retired: Vec<LaneRef>,
+    /// Events of lanes that were full.
+    rejected: Option<Chunk<T>>,
+    spread_ns: u64,
+    now: Time,
+}
+
+const LINKED: &str = "a lane that is linked has a place";
+
+impl<T: Send> LaneQueue<T> {
+    pub(crate) fn new(rules: LaneRules) -> Self {
+        LaneQueue {
+            rules,
+            events: Events::default(),
+            places: Vec::new(),
+            places_free: Vec::new(),
+            ready: VecDeque::new(),
+            ready_work: 0,
+            turns: Vec::new(),
+            turns_free: Vec::new(),
+            alarms: Alarms::default(),
+            retired: Vec::new(),
+            rejected: None,
+            spread_ns: SPREAD_NS,
+            now: Time::ZERO,
+        }
+    }
+
+    // --- lanes
+
+    #[inline]
+    fn place(&mut self, at: usize) -> &mut Place {
+        self.places[at].as_mut().expect(LINKED)
+    }
+
+    fn first_ready(&self) -> Option<&Place> {
+        self.ready.front().and_then(|at| self.places[*at].as_ref())
+    }
+
+    /// Where a lane stands; it gets a place if it has none.
+    #[inline]
+    fn place_of(&mut self, lane: &LaneRef) -> usize {
+        match lane.slot() {
+            Some(slot) => slot as usize,
+            None => self.new_place(lane),
+        }
+    }
+
+    fn new_place(&mut self, lane: &LaneRef) -> usize {
+        let place = Some(Place::new(lane.clone()));
+        let at = match self.places_free.pop() {
+            Some(at) => {
+                self.places[at] = place;
+                at
+            }
+            None => {
+                self.places.push(place);
+                self.places.len() - 1
+            }
+        };
+        lane.set_slot(u32::try_from(at).ok());
+        at
+    }
+
+    /// A lane that is open and has something to do stands in line; one that has nothing to do leaves.
+    #[inline]
+    fn look_at(&mut self, at: usize, side: Side) {
+        let place = self.place(at);
+        if place.ready || !place.is_open() {
+            return;
+        }
+        let work = place.work();
+        if work == 0 {
+            return self.vacate(at);
+        }
+        place.ready = true;
+        self.ready_work += work;
+        match side {
+            Side::Newest => self.ready.push_back(at),
+            Side::Oldest => self.ready.push_front(at),
+        }
+    }
+
+    /// A lane has nothing to do.
+    fn vacate(&mut self, at: usize) {
+        let Some(Place { lane, .. }) = self.places[at].take() else { return };
+        self.places_free.push(at);
+        lane.set_slot(None);
+        if !lane.has_state() {
+            self.retired.push(lane);
+        } else if (self.rules.idle.is_some() || self.rules.keys_max.is_some()) && !lane.watch(true)
+        {
+            self.alarms.watch(lane.used(), lane);
+        }
+    }
+
+    /// Takes the first ready lane out of the line.
+    fn pop_ready(&mut self) -> Option<usize> {
+        let at = self.ready.pop_front()?;
+        let place = self.places[at].as_mut().expect(LINKED);
+        place.ready = false;
+        self.ready_work -= place.work();
+        Some(at)
+    }
+
+    /// Lanes whose events were removed while they stood in line leave it.
+    fn skip_empty(&mut self) {
+        while self.first_ready().is_some_and(|place| place.work() == 0)
+            && let Some(at) = self.pop_ready()
+        {
+            self.look_at(at, Side::Newest);
+        }
+    }
+
+    // --- events
+
+    /// Puts an event at one end of its lane.
+    #[inline]
+    fn link(&mut self, at: usize, event: T, of: (MetaAt, Option<Columns>), side: Side) {
+        let place = self.places[at].as_mut().expect(LINKED);
+        self.events.link((at, &mut place.events), event, of, side);
+        self.ready_work += usize::from(place.ready);
+    }
+
+    /// Takes the event at one end of a lane.
+    #[inline]
+    fn unlink(&mut self, at: usize, event: events::At, chunk: &mut Chunk<T>) {
+        let place = self.places[at].as_mut().expect(LINKED);
+        if place.events.first() == Some(event) {
+            place.attempt = 1;
+        }
+        self.events.unlink(event, &mut place.events, chunk);
+        self.ready_work -= usize::from(place.ready);
+    }
+
+    // --- visits
+
+    fn new_turn(&mut self) -> Turn {
+        let at = self.turns_free.pop().unwrap_or_else(|| {
+            self.turns.push(Vec::new());
+            self.turns.len() - 1
+        });
+        Turn(at as u64)
+    }
+
+    /// Takes events of a lane that belongs to `turn` from now on: as many as its weight, and no more than `max`.
+    #[inline]
+    fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) -> usize {
+        let one_each = self.rules.one_each();
+        let place = self.place(at);
+        let share = if one_each || place.is_alone() { 1 } else { place.lane.weight() };
+        let n = share.min(place.events.len()).min(max);
+        place.turn = Some(turn);
+        place.out += n;
+        for _ in 0..n {
+            let Some(first) = self.place(at).events.first() else { break };
+            self.unlink(at, first, chunk);
+            self.turns[turn.index()].push(at);
+        }
+        n
+    }
+
+    /// Nobody else waits: further rounds of the lanes that a visit has.
+    fn serve_rounds(&mut self, turn: Turn, max: usize, chunk: &mut Chunk<T>) {
+        let mut round = self.turns[turn.index()].clone();
+        round.dedup();
+        let mut served = round.len();
+        while served > 0 && chunk.len() < max {
+            served = 0;
+            for at in &round {
+                served += self.serve(*at, max - chunk.len(), turn, chunk);
+            }
+        }
+    }
+
+    /// Whether a visit that has begun with these events may take the lane that is ready next too.
+    fn joins(&self, chunk: &Chunk<T>) -> bool {
+        let next = self.first_ready().filter(|place| !place.is_alone());
+        next.and_then(|place| place.events.first()).is_some_and(|first| {
+            let meta = self.events.meta(first);
+            let apart = meta.enqueued.as_nanos().abs_diff(chunk.meta.enqueued.as_nanos());
+            meta.tier == chunk.meta.tier && apart <= self.spread_ns
+        })
+    }
+
+    /// Which lanes the events belong to that a visit took, in their order.
+    pub(crate) fn lanes_of(&self, turn: Turn, into: &mut Vec<LaneRef>) {
+        let places = self.turns[turn.index()].iter().filter_map(|at| self.places[*at].as_ref());
+        into.extend(places.map(|place| place.lane.clone()));
+    }
+
+    /// Whether the keys of the events that a visit took cannot be had.
+    pub(crate) fn is_keyless(&self, turn: Turn) -> bool {
+        let first = self.turns[turn.index()].first().and_then(|at| self.places[*at].as_ref());
+        first.is_some_and(|place| place.lane.is_keyless())
+    }
+
+    /// What the next visit is to do for a lane beside its events, if it is that.
+    pub(crate) fn take_due(&mut self) -> Option<(LaneRef, Due, Turn)> {
+        self.skip_empty();
+        let due = self.first_ready()?.due?;
+        let at = self.pop_ready()?;
+        let turn = self.new_turn();
+        self.turns[turn.index()].push(at);
+        let place = self.place(at);
+        place.due = None;
+        place.turn = Some(turn);
+        Some((place.lane.clone(), due, turn))
+    }
+
+    /// Gives an event a turn of its own: the one after which the visit has `left` more.
+    pub(crate) fn detach(&mut self, turn: Turn, left: usize) -> Turn {
+        let own = self.new_turn();
+        let order = &mut self.turns[turn.index()];
+        if let Some(index) = order.len().checked_sub(left + 1) {
+            let at = order.remove(index);
+            self.turns[own.index()].push(at);
+            self.place(at).turn = Some(own);
+        }
+        own
+    }
+
+    /// Of the events that a visit took, those are shed of which `shed` is true.
+    pub(crate) fn shed_of(&mut self, turn: Turn, mut shed: impl Iterator<Item = bool>) {
+        let mut order = std::mem::take(&mut self.turns[turn.index()]);
+        order.retain(|at| {
+            let gone = shed.next().unwrap_or(false);
+            if gone {
+                self.give_back(*at);
+            }
+            !gone
+        });
+        self.turns[turn.index()] = order;
+    }
+
+    /// A visit has one event of a lane fewer, and has done nothing with it.
+    fn give_back(&mut self, at: usize) {
+        let place = self.place(at);
+        place.out -= 1;
+        if place.out == 0 {
+            place.turn = None;
+            self.look_at(at, Side::Oldest);
+        }
+    }
+
+    /// Puts back events that a visit has not come to, the last of those it has. The first of them is tried again
+    /// as `retry` says: when, and which try that is.
+    pub(crate) fn put_back_of(&mut self, turn: Turn, chunk: Chunk<T>, retry: Option<(Time, u32)>) {
+        let (meta, mut columns, mut slots) = chunk.into_parts();
+        let mut rows: Vec<Columns> = Vec::new();
+        if !columns.is_empty() {
+            rows.extend((0..slots.len()).map(|_| columns.split_front(1)));
+        }
+        let meta = self.events.open(&meta);
+        while let Some(event) = slots.pop() {
+            let (Some(event), Some(at)) = (event, self.turns[turn.index()].pop()) else { continue };
+            self.link(at, event, (meta, rows.pop()), Side::Oldest);
+            if let Some((due, attempt)) = retry.filter(|_| slots.is_empty()) {
+                let place = self.place(at);
+                place.attempt = attempt;
+                place.waits = Some(due);
+                self.alarms.add(due, Alarm::Retry(at));
+            }
+            self.give_back(at);
+        }
+        self.events.close(meta);
+        self.events.recycle(slots);
+    }
+
+    // --- time
+
+    /// When the clock is to be asked, if it is another time than before.
+    pub(crate) fn arm(&mut self) -> Option<Time> {
+        self.alarms.arm(&self.rules)
+    }
+
+    /// The clock says that the time of some lanes has come.
+    pub(crate) fn ring(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.alarms.ring(now);
+        while let Some((due, alarm)) = self.alarms.next(now) {
+            match alarm {
+                Alarm::Retry(at) => {
+                    if let Some(place) = &mut self.places[at]
+                        && place.waits.take_if(|waits| *waits == due).is_some()
+                    {
+                        self.look_at(at, Side::Newest);
+                    }
+                }
+                Alarm::Timer(lane) => self.is_due(&lane, Due::Timer),
+            }
+        }
+        while let Some(idle) = self.rules.idle
+            && let Some(lane) = self.alarms.expire(now, |used| used + idle <= now)
+        {
+            self.is_due(&lane, Due::Expiry);
+        }
+    }
+
+    /// Something is to be done for a lane.
+    fn is_due(&mut self, lane: &LaneRef, due: Due) {
+        let at = self.place_of(lane);
+        let place = self.place(at);
+        let work = place.work();
+        place.due.get_or_insert(due);
+        let (more, ready) = (place.work() - work, place.ready);
+        self.ready_work += if ready { more } else { 0 };
+        self.look_at(at, Side::Newest);
+    }
+
+    /// Has the oldest state expire if there is more than may be.
+    fn expire_surplus(&mut self) {
+        let Some(most) = self.rules.keys_max else { return };
+        while self.alarms.watched() > most.get()
+            && let Some(lane) = self.alarms.expire(self.now, |_| true)
+        {
+            self.is_due(&lane, Due::Expiry);
+        }
+    }
+
+    // --- what else the stage asks for
+
+    /// Takes out lanes that have left.
+    pub(crate) fn take_retired(&mut self) -> Vec<LaneRef> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Takes out events that came to a lane that was full.
+    pub(crate) fn take_rejected(&mut self) -> Option<Chunk<T>> {
+        self.rejected.take()
+    }
+
+    /// The number of threads has changed: those with most to do come first.
+    pub(crate) fn sort(&mut self) {
+        let work = |at: &usize| self.places[*at].as_ref().map_or(0, Place::work);
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.make_contiguous().sort_by_key(|at| std::cmp::Reverse(work(at)));
+        self.ready = ready;
+    }
+}
+
+impl<T: Send> EventQueue<T> for LaneQueue<T> {
+    fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    fn visits(&self, stride: usize) -> usize {
+        let stride = if self.rules.one_each() { 1 } else { stride };
+        self.ready.len().min(self.ready_work.div_ceil(stride))
+    }
+
+    fn push(
+        &mut self,
+        meta: &Meta,
+        mut columns: Columns,
+        mut slots: Slots<T>,
+        _: bool,
+    ) -> Slots<T> {
+        let lanes = columns.take_lanes();
+        let rows = !columns.is_empty();
+        self.now = self.now.max(meta.enqueued);
+        let shared = self.events.open(meta);
+        let mut events = slots.drain(..).flatten();
+        for (lane, n) in lanes {
+            let at = self.place_of(&lane);
+            for event in events.by_ref().take(n) {
+                let own = rows.then(|| columns.split_front(1));
+                let len = self.place(at).events.len();
+                if self.rules.lane_max.is_some_and(|max| len >= max.get()) {
+                    let empty = || Chunk::new(meta.clone(), Slots::new());
+                    self.rejected.get_or_insert_with(empty).push(meta, own, event);
+                } else {
+                    self.link(at, event, (shared, own), Side::Newest);
+                }
+            }
+            self.look_at(at, Side::Newest);
+        }
+        debug_assert!(events.next().is_none(), "events of a keyed stage come with their lanes");
+        drop(events);
+        self.events.close(shared);
+        slots
+    }
+
+    fn take(&mut self, want: Want) -> Option<Taken<T>> {
+        self.now = self.now.max(want.now);
+        self.skip_empty();
+        let first = self.first_ready()?;
+        let (event, alone, attempt) = (first.events.first()?, first.is_alone(), first.attempt);
+        let share = self.ready.len().div_ceil(want.side_by_side.max(1));
+        let lanes = if alone { 1 } else { share.max(want.max / SHARE_OF_STRIDE) };
+        let mut chunk = self.events.chunk_for(event);
+        let turn = self.new_turn();
+        let mut taken = 0;
+        while taken < lanes
+            && chunk.len() < want.max
+            && (taken == 0 || self.joins(&chunk))
+            && let Some(at) = self.pop_ready()
+        {
+            self.serve(at, want.max - chunk.len(), turn, &mut chunk);
+            taken += 1;
+        }
+        if self.ready.is_empty() && !alone && !self.rules.one_each() {
+            self.serve_rounds(turn, want.max, &mut chunk);
+        }
+        Some(Taken { chunk, turn, attempt })
+    }
+
+    fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>> {
+        let mut chunk = self.events.chunk_for(self.events.at_end(from)?);
+        while chunk.len() < max
+            && let Some(event) = self.events.at_end(from)
+        {
+            let at = self.events.lane(event);
+            self.unlink(at, event, &mut chunk);
+            let place = self.place(at);
+            if place.events.len() == 0 {
+                place.waits = None; // to try what is gone
+            }
+            // One that stands in line with nothing to do leaves when its turn comes.
+            self.look_at(at, Side::Newest);
+        }
+        Some(chunk)
+    }
+
+    fn done(&mut self, turn: Turn) {
+        let mut order = std::mem::take(&mut self.turns[turn.index()]);
+        let now = self.now;
+        for at in order.drain(..) {
+            let Some(place) = self.places[at].as_mut().filter(|place| place.turn == Some(turn))
+            else {
+                continue; // seen already: the visit had several of its events
+            };
+            place.turn = None;
+            place.out = 0;
+            place.lane.set_used(now);
+            if let Some(due) = place.lane.next_alarm() {
+                self.alarms.add(due, Alarm::Timer(place.lane.clone()));
+            }
+            self.look_at(at, Side::Newest);
+        }
+        self.turns[turn.index()] = order;
+        self.turns_free.push(turn.index());
+        self.expire_surplus();
+    }
+
+    fn put_back(&mut self, chunk: Chunk<T>, _: Side, turn: Turn) {
+        self.put_back_of(turn, chunk, None);
+    }
+
+    fn oldest(&self) -> Option<Oldest<'_>> {
+        let ready = self.first_ready().and_then(|place| place.events.first());
+        ready.or(self.events.at_end(Side::Oldest)).map(|at| self.events.look(at))
+    }
+
+    fn recycle(&mut self, storage: Slots<T>) {
+        self.events.recycle(storage);
+    }
+
+    fn set_guarded(&mut self, guarded: bool) {
+        self.spread_ns = if guarded { GUARDED_SPREAD_NS } else { SPREAD_NS };
+    }
+
+    fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
+        Some(self)
+    }
+}
+
+impl Turn {
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
