@@ -413,8 +413,8 @@ pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::keyed::{KeyedCx, KeyedStage};
 pub use comporta_model::plan::{
-    Choice, ClusterPlan, ConnectorPlan, OnPanic, Plan, PlanFault, Retry, SetFault, StagePlan,
-    StageSet, WhenFull,
+    Choice, ClusterPlan, ConnectorPlan, OnFailure, OnPanic, Plan, PlanFault, Retry, SetFault,
+    StagePlan, StageSet, WhenFull,
 };
 pub use comporta_model::port::{AsInput, AsPort, Out, Port};
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};

@@ -502,24 +502,30 @@ mod tests {
 
     #[test]
     fn columns_are_cut_together() {
+        use crate::keyed::{Keys, ordered_by};
+        let keys = ordered_by(|n: &u64| *n);
+        let [five, six] = [5, 6].map(|n| keys.lane_of(&n));
         let mut columns = Columns::default();
-        columns.set_keys([Some(5), None, Some(6)]);
+        columns.set_lanes([five.clone(), six.clone(), six.clone()].into_iter());
         columns.set_ids((0..3).map(|seq| Id { producer: 1, incarnation: 1, seq }));
+        let lanes = |columns: &Columns, n| columns.lanes(n).collect::<Vec<_>>();
         let mut front = columns.split_front(1);
-        assert_eq!(
-            (front.keys(1).collect::<Vec<_>>(), columns.keys(2).collect::<Vec<_>>()),
-            (vec![Some(5)], vec![None, Some(6)])
-        );
+        assert_eq!(lanes(&front, 1), [Some(five.clone())]);
+        assert_eq!(lanes(&columns, 2), [Some(six.clone()), Some(six.clone())]);
         front.append(1, columns, 2);
         front.append(3, Columns::default(), 1);
-        assert_eq!(front.keys(4).collect::<Vec<_>>(), [Some(5), None, Some(6), None]);
+        assert_eq!(
+            lanes(&front, 4),
+            [Some(five.clone()), Some(six.clone()), Some(six.clone()), None]
+        );
         let ids = |columns: &Columns, n| {
             columns.ids(n).map(|id| id.map(|id| id.seq)).collect::<Vec<Option<u64>>>()
         };
         assert_eq!(ids(&front, 4), [Some(0), Some(1), Some(2), None]);
         let row = front.row(2);
-        assert_eq!((row.keys(1).next(), ids(&row, 1)), (Some(Some(6)), vec![Some(2)]));
+        assert_eq!((lanes(&row, 1), ids(&row, 1)), (vec![Some(six.clone())], vec![Some(2)]));
         assert!(front.row(3).is_none());
-        assert_eq!(Columns::default().keys(2).collect::<Vec<_>>(), [None, None]);
+        assert_eq!(front.take_lanes().collect::<Vec<_>>(), [(five, 1), (six, 2)]);
+        assert_eq!(lanes(&front, 2), [None, None]);
     }
 }

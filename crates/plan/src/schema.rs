@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use comporta_model::plan::{
-    Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnPanic, Param, Plan, SetFault, Settings,
-    StagePlan, StageSet, StageSettings, WhenFull, nearest,
+    Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnFailure, OnPanic, Param, Plan, SetFault,
+    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest,
 };
 
 use crate::report::Span;
@@ -196,6 +196,16 @@ impl Setting for WhenFull {
 
     fn show(&self) -> String {
         show_word(self, WhenFull::ALL)
+    }
+}
+
+impl Setting for OnFailure {
+    fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
+        word(node, OnFailure::ALL)
+    }
+
+    fn show(&self) -> String {
+        show_word(self, OnFailure::ALL)
     }
 }
 
@@ -461,6 +471,49 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         },
         said: |part| part.failures_max.is_some(),
         show: |validated| validated.failures_max.show(),
+    },
+    Field {
+        key: "queue.lane_max",
+        about: "of a keyed stage: events that one key may have in the queue",
+        set: |part, node, text| {
+            part.lane_max = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.lane_max.is_some(),
+        show: |validated| validated.lane_max.map(|max| max.get().show()).unwrap_or_default(),
+    },
+    Field {
+        key: "idle",
+        about: "of a keyed stage: how long the state of a key is kept that has no events",
+        set: |part, node, text| {
+            part.idle = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.idle.is_some(),
+        show: |validated| validated.idle.as_ref().map(Setting::show).unwrap_or_default(),
+    },
+    Field {
+        key: "keys_max",
+        about: "of a keyed stage: keys without events whose state is kept",
+        set: |part, node, text| {
+            part.keys_max = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.keys_max.is_some(),
+        show: |validated| validated.keys_max.map(|max| max.get().show()).unwrap_or_default(),
+    },
+    Field {
+        key: "on_failure",
+        about: "of a keyed stage: whether the key of an event that failed goes on, or is held",
+        set: |part, node, text| {
+            part.on_failure = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.on_failure.is_some(),
+        show: |validated| match validated.on_failure {
+            OnFailure::GoOn => String::new(),
+            held => held.show(),
+        },
     },
     Field {
         key: "timeout",

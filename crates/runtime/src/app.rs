@@ -21,7 +21,7 @@ use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
 use comporta_model::keyed::{Keys, ordered_by};
-use comporta_model::plan::{Catalogue, Plan, Settings};
+use comporta_model::plan::{self, Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
 use comporta_model::stage::{Cx, Handler, IntoStage, Stage};
@@ -832,7 +832,13 @@ fn stage_node<H: Handler>(
     let keys = keys.map(|keys| *keys);
     let mut queue: Box<dyn EventQueue<H::Item>> = match &keys {
         None => Box::new(ChunkQueue::default()),
-        Some(_) => Box::new(LaneQueue::new(LaneRules { waits: H::WAITS, ..LaneRules::default() })),
+        Some(_) => Box::new(LaneQueue::new(LaneRules {
+            lane_max: settings.lane_max,
+            idle: settings.idle,
+            keys_max: settings.keys_max,
+            holds: settings.on_failure == plan::OnFailure::HoldKey,
+            waits: H::WAITS,
+        })),
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();

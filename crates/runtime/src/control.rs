@@ -3,8 +3,10 @@
 
 use std::any::{TypeId, type_name};
 use std::fmt;
+use std::time::Duration;
 
 use comporta_model::graph::StageId;
+use comporta_model::keyed::LaneRef;
 use comporta_model::plan::{
     self, Choice, PlanFault, capacity_allowed, instances_allowed, threads_allowed, validate_choice,
 };
@@ -12,9 +14,11 @@ use comporta_model::plan::{
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::failure::Failure;
+use crate::node::Node;
 use crate::policy_host::{Decision, InstallError, is_calling};
 use crate::stage::gate::Controller;
 use crate::sync::Arc;
+use crate::user;
 
 /// Changes how a program runs while it runs. Every call checks its arguments first; a call that is refused
 /// changes nothing.
@@ -61,6 +65,17 @@ pub enum ControlError {
     /// The call was made by a policy, which must use its [`PolicyControl`](comporta_policy::PolicyControl)
     /// instead.
     ByPolicy,
+    /// The stage is not keyed, or its keys or their state are of another type.
+    NotKeyed {
+        /// The stage.
+        stage: String,
+        /// The type of the key that was asked for.
+        key: &'static str,
+        /// The type of its state.
+        state: &'static str,
+    },
+    /// A handler has the state of the key, and does not return.
+    KeyBusy(String),
     /// The requested type is not the input type of the stage.
     WrongType {
         /// The stage.
@@ -71,6 +86,10 @@ pub enum ControlError {
         asked: &'static str,
     },
 }
+
+/// How often, and how long after one another at most, a lane is looked at that a visit has.
+const KEY_LOOKS: usize = 100;
+const KEY_LOOK: Duration = Duration::from_millis(10);
 
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +102,12 @@ impl fmt::Display for ControlError {
             ControlError::Threads(message) => f.write_str(message),
             ControlError::ByPolicy => {
                 f.write_str("a policy acts through the control it is handed, while it is called")
+            }
+            ControlError::NotKeyed { stage, key, state } => {
+                write!(f, "`{stage}` has no keys of type `{key}` with state of type `{state}`")
+            }
+            ControlError::KeyBusy(stage) => {
+                write!(f, "a handler of `{stage}` has the state of this key, and does not return")
             }
             ControlError::WrongType { stage, takes, asked } => {
                 write!(f, "`{stage}` takes `{takes}`, not `{asked}`")
@@ -367,12 +392,88 @@ impl Control {
         stage: &str,
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
         let id = self.queue(stage)?;
-        let taken = self.core.node(id.0).take_failures(TypeId::of::<T>()).downcast();
+        let mut effects = Effects::default();
+        let node = self.core.node(id.0);
+        let taken = node.take_failures(&self.core, TypeId::of::<T>(), &mut effects).downcast();
+        self.core.dispatch(effects);
         taken.map(|taken| *taken).map_err(|_| ControlError::WrongType {
             stage: stage.to_owned(),
             takes: self.core.graph.stages[id.index()].takes,
             asked: type_name::<T>(),
         })
+    }
+
+    /// Returns a copy of the state that a keyed stage has for a key, if it has any. Waits, for a second at most, for a
+    /// handler that has it.
+    ///
+    /// # Errors
+    /// Returns an error if the stage is unknown or has no such keys, or if a handler has the state and does not
+    /// return.
+    pub fn key_state<K: 'static, S: Clone + 'static>(
+        &self,
+        stage: &str,
+        key: &K,
+    ) -> Result<Option<S>, ControlError> {
+        let node = self.keyed::<K, S>(stage)?;
+        let find = || node.keys().and_then(|keys| keys.find(key));
+        let Some(lane) = user::call(find).ok().flatten() else { return Ok(None) };
+        let mut state = None;
+        self.with_lane(stage, node, lane, &mut |lane| state = lane.state::<K, S>())?;
+        Ok(state)
+    }
+
+    /// Sets the state that a keyed stage has for a key, as [`key_state`](Self::key_state) reads it. Returns the one
+    /// before.
+    ///
+    /// # Errors
+    /// As [`key_state`](Self::key_state).
+    pub fn set_key_state<K: 'static, S: 'static>(
+        &self,
+        stage: &str,
+        key: K,
+        state: S,
+    ) -> Result<Option<S>, ControlError> {
+        let node = self.keyed::<K, S>(stage)?;
+        let lane = || node.keys().and_then(|keys| keys.lane(Box::new(key)));
+        let Some(lane) = user::call(lane).ok().flatten() else { return Ok(None) };
+        let (mut state, mut before) = (Some(state), None);
+        self.with_lane(stage, node, lane, &mut |lane| {
+            before = state.take().and_then(|state| lane.set_state::<K, S>(state));
+        })?;
+        Ok(before)
+    }
+
+    /// A stage whose keys and states are of these types.
+    fn keyed<K: 'static, S: 'static>(&self, stage: &str) -> Result<&Arc<dyn Node>, ControlError> {
+        let node = self.core.node(self.queue(stage)?.0);
+        let types = (TypeId::of::<K>(), TypeId::of::<S>());
+        node.keys().filter(|keys| keys.types() == types).map(|_| node).ok_or_else(|| {
+            ControlError::NotKeyed {
+                stage: stage.to_owned(),
+                key: type_name::<K>(),
+                state: type_name::<S>(),
+            }
+        })
+    }
+
+    fn with_lane(
+        &self,
+        stage: &str,
+        node: &Arc<dyn Node>,
+        lane: LaneRef,
+        call: &mut dyn FnMut(&LaneRef),
+    ) -> Result<(), ControlError> {
+        let mut lane = Some(lane);
+        for _ in 0..KEY_LOOKS {
+            let mut effects = Effects::default();
+            let called = node.with_lane(&self.core, &mut lane, call, &mut effects);
+            self.core.dispatch(effects);
+            if called {
+                return Ok(());
+            }
+            node.wait_for_lane(KEY_LOOK);
+        }
+        Err(ControlError::KeyBusy(stage.to_owned()))
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is

@@ -285,6 +285,17 @@ impl Core {
         let from = self.assignments[stage as usize].pool.swap(pool, SeqCst);
         if from != pool {
             self.empty(&self.pools[from]);
+            self.node(stage).threads_changed(self.pools[pool].threads());
+        }
+    }
+
+    /// A pool has another number of threads: its stages are told.
+    pub(crate) fn threads_changed(&self, pool: &Pool) {
+        let threads = pool.threads();
+        for (stage, node) in (0u32..).zip(self.nodes()) {
+            if self.pool_of(stage) == pool.index {
+                node.threads_changed(threads);
+            }
         }
     }
 

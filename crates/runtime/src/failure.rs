@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use comporta_model::column::{Columns, Duty};
 use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::LaneRef;
 
 use crate::user;
 
@@ -75,6 +76,24 @@ pub(crate) struct Failed<T> {
     pub(crate) meta: Meta,
     /// What it carries of its own.
     pub(crate) columns: Columns,
+    /// The lane that waits for it.
+    pub(crate) lane: Option<LaneRef>,
+}
+
+/// What is kept of a failed event beside itself.
+pub(crate) struct Kept<'a> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) columns: Columns,
+    pub(crate) lane: Option<LaneRef>,
+}
+
+/// A failed event that is to be handled again.
+pub(crate) struct Replayed<T> {
+    pub(crate) meta: Meta,
+    pub(crate) columns: Columns,
+    /// The lane that waits for it.
+    pub(crate) lane: Option<LaneRef>,
+    pub(crate) event: T,
 }
 
 /// The failed events of one stage.
@@ -90,29 +109,30 @@ impl<T> Failures<T> {
         Failures { kept: VecDeque::new(), max, made: 0, forgotten: 0 }
     }
 
-    /// Keeps a failed event. Returns one that no longer can be kept, or this one if none can.
+    /// Keeps a failed event. Returns one that no longer can be kept, or this one if none can, and the lane that
+    /// waited for it.
     #[must_use]
     pub(crate) fn push(
         &mut self,
         failure: Failure,
         event: Option<T>,
-        (meta, columns): (&Meta, Columns),
-    ) -> Option<T> {
+        Kept { meta, columns, lane }: Kept<'_>,
+    ) -> (Option<T>, Option<LaneRef>) {
         let number = self.made;
         self.made += 1;
-        let mut forgotten = None;
+        let mut forgotten = (None, None);
         if self.kept.len() >= self.max {
             self.forgotten += 1;
             match self.kept.pop_front() {
-                Some(oldest) => forgotten = oldest.event,
-                None => return event,
+                Some(oldest) => forgotten = (oldest.event, oldest.lane),
+                None => return (event, lane),
             }
         }
         let failure = Failure { number, replayable: event.is_some(), ..failure };
         // The failure was reported to the group; a replay is no longer its concern.
         let duty = Duty { ack: None, ..meta.duty.clone() };
         let meta = Meta { duty, ..meta.clone() };
-        self.kept.push_back(Failed { failure, event, meta, columns });
+        self.kept.push_back(Failed { failure, event, meta, columns, lane });
         forgotten
     }
 
@@ -129,13 +149,14 @@ impl<T> Failures<T> {
     }
 
     /// Takes out up to `max` failures that can be replayed, oldest first.
-    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<(Meta, Columns, T)> {
+    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<Replayed<T>> {
         let mut taken = Vec::new();
         let mut rest = VecDeque::with_capacity(self.kept.len());
         for mut failed in self.kept.drain(..) {
             match failed.event.take() {
                 Some(event) if taken.len() < max => {
-                    taken.push((failed.meta, failed.columns, event));
+                    let Failed { meta, columns, lane, .. } = failed;
+                    taken.push(Replayed { meta, columns, lane, event });
                 }
                 event => {
                     failed.event = event;
@@ -147,9 +168,10 @@ impl<T> Failures<T> {
         taken
     }
 
-    /// Takes everything out.
-    pub(crate) fn drain(&mut self) -> Vec<(Failure, Option<T>)> {
-        self.kept.drain(..).map(|failed| (failed.failure, failed.event)).collect()
+    /// Takes everything out, with the lanes that waited for it.
+    pub(crate) fn drain(&mut self) -> (Vec<(Failure, Option<T>)>, Vec<LaneRef>) {
+        let lanes = self.kept.iter_mut().filter_map(|failed| failed.lane.take()).collect();
+        (self.kept.drain(..).map(|failed| (failed.failure, failed.event)).collect(), lanes)
     }
 }
 
@@ -161,6 +183,8 @@ impl<T> Drop for Failures<T> {
 
 #[cfg(test)]
 mod tests {
+    use comporta_model::column::Id;
+
     use super::*;
 
     fn failure(reason: Reason) -> Failure {
@@ -176,22 +200,24 @@ mod tests {
             let event = (n != 3).then_some(n);
             let reason = Reason::Error(n.to_string());
             let mut columns = Columns::default();
-            columns.set_keys([Some(n + 10)]);
-            let _ = failures.push(failure(reason), event, (&meta, columns));
+            columns.set_ids([Id { producer: n, incarnation: 0, seq: 0 }]);
+            let of = Kept { meta: &meta, columns, lane: None };
+            let _ = failures.push(failure(reason), event, of);
         }
         assert_eq!((failures.len(), failures.forgotten()), (2, 3));
         assert_eq!(failures.list()[0].number, 3);
         let replayed = failures.take_replayable(9).into_iter();
-        let replayed: Vec<_> = replayed.map(|(_, own, e)| (own.keys(1).next(), e)).collect();
-        assert_eq!((replayed, failures.len()), (vec![(Some(Some(14)), 4)], 1));
+        let own = |columns: &Columns| columns.ids(1).next().flatten().map(|id| id.producer);
+        let replayed: Vec<_> = replayed.map(|r| (own(&r.columns), r.event)).collect();
+        assert_eq!((replayed, failures.len()), (vec![(Some(4), 4)], 1));
     }
 
     #[test]
     fn a_bound_of_zero_keeps_nothing() {
         let mut failures = Failures::new(0);
         let meta = Meta::default();
-        let of = (&meta, Columns::default());
-        let given_back = failures.push(failure(Reason::Flood(1)), Some(1), of);
+        let of = Kept { meta: &meta, columns: Columns::default(), lane: None };
+        let (given_back, _) = failures.push(failure(Reason::Flood(1)), Some(1), of);
         assert_eq!(given_back, Some(1));
         assert_eq!((failures.len(), failures.forgotten()), (0, 1));
     }

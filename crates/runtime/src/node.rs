@@ -1,7 +1,9 @@
 //! What the runtime asks of a stage, a source or an input, whatever its types.
 
 use std::any::{Any, TypeId};
+use std::time::Duration;
 
+use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 
 use crate::core::Core;
@@ -64,6 +66,25 @@ pub(crate) trait Node: Send + Sync {
     }
     fn set_enabled(&self, _: &Core, _: bool, _: &mut Effects) {}
     fn set_when_full(&self, _: WhenFull) {}
+    /// The keys of its events, if it is keyed.
+    fn keys(&self) -> Option<&dyn AnyKeys> {
+        None
+    }
+    /// Calls `call`, which is the program's, with a lane that no visit has meanwhile, and lets go of it. Returns
+    /// `false` if a visit has it.
+    fn with_lane(
+        &self,
+        _: &Core,
+        _: &mut Option<LaneRef>,
+        _call: &mut dyn FnMut(&LaneRef),
+        _: &mut Effects,
+    ) -> bool {
+        false
+    }
+    /// Waits until visits to lanes are over, or for so long.
+    fn wait_for_lane(&self, _: Duration) {}
+    /// So many threads may visit it from now on.
+    fn threads_changed(&self, _threads: usize) {}
     fn set_controller(&self, _: Option<Controller>) {}
     /// What a policy asks for.
     fn reading(&self) -> Reading;
@@ -73,7 +94,7 @@ pub(crate) trait Node: Send + Sync {
     fn failures(&self) -> Vec<Failure>;
     /// All failures with their events, as `Vec<(Failure, Option<Item>)>`, if `item` is the type
     /// of its events.
-    fn take_failures(&self, _item: TypeId) -> Box<dyn Any> {
+    fn take_failures(&self, _: &Core, _item: TypeId, _: &mut Effects) -> Box<dyn Any> {
         Box::new(())
     }
     fn replay(&self, _: &Core, _: usize, _: &mut Effects) -> usize {

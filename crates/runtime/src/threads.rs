@@ -56,6 +56,7 @@ impl Core {
             pool.add(1, &mut ready);
             self.make_all_ready(ready);
         }
+        self.threads_changed(pool);
         Ok(())
     }
 
@@ -63,6 +64,7 @@ impl Core {
     pub(crate) fn cut_threads(&self, pool: &Pool, n: usize) {
         pool.cut(n);
         self.worker_groups[pool.cluster].retire(n, false);
+        self.threads_changed(pool);
     }
 
     /// A thread of this program, counted.

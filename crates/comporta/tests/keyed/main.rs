@@ -4,10 +4,16 @@
 //! |---|---|
 //! | `bounded` | waits that end |
 //! | `lanes` | order, exclusion and parallelism, whatever a key does |
+//! | `failures` | keys that are held by an event that failed |
+//! | `bounds` | fair rounds, `lane_max`, state that expires, keys that leave nothing behind |
+//! | `waiting` | handlers that wait, in the lanes of their keys |
 //! | `state` | what is kept for each key, and when it goes |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod bounded;
 mod lanes;
+mod failures;
+mod bounds;
+mod waiting;
 mod state;

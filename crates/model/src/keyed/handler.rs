@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::lane::Lane;
 use super::{KeyedCx, KeyedStage, Keys, KeysBy, LaneRef};
-use crate::error::{Error, Outcome, Result};
+use crate::error::{Outcome, Result};
 use crate::event::{Ev, Time};
 use crate::port::{Out, PortVisitor, Ports};
 use crate::stage::{Cx, Handler, IntoStage};
@@ -245,10 +245,4 @@ where
     ) -> Result {
         (self.call)(state, event.take(), out).into_result()
     }
-}
-
-/// Why an event whose key cannot be had fails.
-#[must_use]
-pub fn no_key() -> Error {
-    Error::permanent(Error::msg("its key cannot be had: the key function panicked"))
 }

@@ -146,6 +146,17 @@ impl LaneRef {
         self.0.common().watched.swap(watched, Relaxed)
     }
 
+    /// A copy of its state, if it has any. No visit has the lane.
+    #[must_use]
+    pub fn state<K: 'static, S: Clone + 'static>(&self) -> Option<S> {
+        self.typed::<K, S>().and_then(|lane| lane.lend().peek().cloned())
+    }
+
+    /// Replaces its state. Returns the one before. No visit has the lane.
+    pub fn set_state<K: 'static, S: 'static>(&self, state: S) -> Option<S> {
+        self.typed::<K, S>().and_then(|lane| lane.lend().put(state))
+    }
+
     /// When the runtime is to look at its timers, if it has not been asked to yet.
     #[inline]
     #[must_use]

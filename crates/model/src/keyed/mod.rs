@@ -11,7 +11,7 @@ mod directory;
 mod lane;
 mod handler;
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::Hash;
@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::Deref;
 
-pub use handler::{IsKeyed, Keyed, KeyedFn, no_key};
+pub use handler::{IsKeyed, Keyed, KeyedFn};
 pub use lane::LaneRef;
 
 use crate::error::Result;
@@ -210,8 +210,23 @@ impl<K> fmt::Debug for KeyedCx<'_, K> {
     }
 }
 
+/// The keys of a stage, without their types.
+pub trait AnyKeys: Send + Sync {
+    /// The lane of a key, if the key is of the right type and has one. It calls the program's code.
+    fn find(&self, key: &dyn Any) -> Option<LaneRef>;
+
+    /// The lane of a key, made if there is none, if the key is of the right type. It calls the program's code.
+    fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef>;
+
+    /// The types of keys and of their state.
+    fn types(&self) -> (TypeId, TypeId);
+
+    /// The number of keys that have events or state.
+    fn count(&self) -> usize;
+}
+
 /// The keys of a stage that takes `T`, without their types.
-pub trait Keys<T>: Send + Sync {
+pub trait Keys<T>: AnyKeys {
     /// The lane of an event. It calls the program's code; if that panics, the event belongs to
     /// [`keyless`](Self::keyless).
     fn lane_of(&self, event: &T) -> LaneRef;
@@ -222,16 +237,8 @@ pub trait Keys<T>: Send + Sync {
     /// A lane has no events any more: it is forgotten unless it has state. Drops what the program made.
     fn retire(&self, lane: LaneRef);
 
-    /// Keys that have events or state.
-    fn len(&self) -> usize;
-
-    /// Returns `true` if there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Forgets some lanes, and drops what they hold. Returns `false` if there were none.
-    fn clear_some(&self, discard: &mut dyn FnMut(Box<dyn Any + Send>)) -> bool;
+    /// Takes out some lanes, for good. Returns `false` if there are none.
+    fn take_some(&self, into: &mut Vec<LaneRef>) -> bool;
 }
 
 /// [`Keys`] by a function.
@@ -275,16 +282,33 @@ where
         self.directory.retire(lane);
     }
 
-    fn len(&self) -> usize {
-        self.directory.len()
+    fn take_some(&self, into: &mut Vec<LaneRef>) -> bool {
+        self.directory.take_some().map(|lanes| into.extend(lanes)).is_some()
+    }
+}
+
+impl<T, K, S, F, W> AnyKeys for KeysBy<T, K, S, F, W>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: Send + 'static,
+    F: Send + Sync,
+    W: Fn(&K) -> NonZeroU32 + Send + Sync,
+{
+    fn find(&self, key: &dyn Any) -> Option<LaneRef> {
+        self.directory.find(key.downcast_ref()?).map(LaneRef::of)
     }
 
-    fn clear_some(&self, discard: &mut dyn FnMut(Box<dyn Any + Send>)) -> bool {
-        let some = self.directory.take_some();
-        some.is_some_and(|lanes| {
-            lanes.for_each(|lane| discard(Box::new(lane)));
-            true
-        })
+    fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef> {
+        let key = key.downcast().ok()?;
+        Some(LaneRef::of(self.directory.lane(*key, &self.weight)))
+    }
+
+    fn types(&self) -> (TypeId, TypeId) {
+        (TypeId::of::<K>(), TypeId::of::<S>())
+    }
+
+    fn count(&self) -> usize {
+        self.directory.len()
     }
 }
 

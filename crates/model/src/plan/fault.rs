@@ -26,6 +26,16 @@ pub enum PlanFault {
         /// The key that says it.
         key: String,
     },
+    /// A setting of keyed stages for one that is not.
+    #[error("`{name}` is not keyed, and so has no `{what}`")]
+    NotKeyed {
+        /// The stage.
+        name: String,
+        /// The setting.
+        what: &'static str,
+        /// The key that says it.
+        key: String,
+    },
     /// A time limit for a handler that cannot be interrupted.
     #[error(
         "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"
@@ -225,6 +235,7 @@ impl PlanFault {
         match self {
             PlanFault::NoStage { key, .. }
             | PlanFault::NoTimeout { key, .. }
+            | PlanFault::NotKeyed { key, .. }
             | PlanFault::NoReset { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }

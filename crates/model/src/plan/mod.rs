@@ -23,7 +23,7 @@ pub use validate::{
     ClusterSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,
     spaced, threads_allowed,
 };
-pub use words::{OnPanic, Retry, WhenFull};
+pub use words::{OnFailure, OnPanic, Retry, WhenFull};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -101,6 +101,17 @@ part! {
         emit_max: usize,
         /// The most failed events that are kept for inspection and replay; 1,000 by default.
         failures_max: usize,
+        /// For a keyed stage, the most events that one key may have in its queue; unlimited by default. Further
+        /// events of the key are shed with the reason `lane-full`, so that a key that is stuck, held or hot cannot fill
+        /// the queue.
+        lane_max: usize,
+        /// For a keyed stage, how long the state of a key is kept that has no events; forever by default.
+        idle: Duration,
+        /// For a keyed stage, the most keys without events whose state is kept; unlimited by default. Beyond it, the
+        /// state of the key that was used longest ago expires.
+        keys_max: usize,
+        /// For a keyed stage, what happens to a key whose event has failed for good; it goes on by default.
+        on_failure: OnFailure,
         /// For a stage whose handlers wait, how long one try at an event may take; unlimited by default.
         timeout: Duration,
         /// What happens to the state of an instance after a panic; it is kept by default.

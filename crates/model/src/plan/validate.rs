@@ -3,13 +3,14 @@
 //! Long because every rule of a plan is here, and tested here.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
-    Catalogue, Choice, ClusterPlan, Offer, OnPanic, Param, Plan, Retry, StagePlan, WhenFull,
-    defaults, validate_choice,
+    Catalogue, Choice, ClusterPlan, Offer, OnFailure, OnPanic, Param, Plan, Retry, StagePlan,
+    WhenFull, defaults, validate_choice,
 };
 
 /// The settings of a stage, validated.
@@ -40,6 +41,14 @@ pub struct StageSettings {
     pub on_panic: OnPanic,
     /// How important its events are to admission controllers, if it is a source or an input.
     pub tier: u8,
+    /// Events that one key of a keyed stage may have in its queue.
+    pub lane_max: Option<NonZeroUsize>,
+    /// How long the state of a key without events is kept.
+    pub idle: Option<Duration>,
+    /// Keys without events whose state is kept.
+    pub keys_max: Option<NonZeroUsize>,
+    /// What happens to a key whose event has failed.
+    pub on_failure: OnFailure,
     /// How long one try at an event may take whose handler waits.
     pub timeout: Option<Duration>,
     /// The time within which these should be handled.
@@ -197,6 +206,8 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
         (&mut every.batch, "the batch", "batch", usize::MAX),
         (&mut every.emit_max, "emit_max", "emit_max", usize::MAX),
         (&mut every.in_flight, "the number of requests in flight", "in_flight", usize::MAX),
+        (&mut every.lane_max, "lane_max", "queue.lane_max", usize::MAX),
+        (&mut every.keys_max, "keys_max", "keys_max", usize::MAX),
     ];
     for (said, name, key, max) in numbers {
         if let Some(value) = said.take_if(|value| *value == 0 || *value > max) {
@@ -218,6 +229,9 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     }
     if every.timeout.take_if(|timeout| timeout.is_zero()).is_some() {
         refuse("the timeout", "timeout", "0s".to_owned(), "more");
+    }
+    if every.idle.take_if(|idle| idle.is_zero()).is_some() {
+        refuse("the time that state is kept", "idle", "0s".to_owned(), "more");
     }
     if every.deadline.take_if(|deadline| deadline.is_zero()).is_some() {
         refuse("the deadline", "deadline", "0s".to_owned(), "more");
@@ -513,6 +527,10 @@ impl Plan {
                 ..StagePlan::default()
             },
         };
+        if !spec.keyed {
+            (every.lane_max, every.keys_max, every.idle, every.on_failure) =
+                (None, None, None, None);
+        }
         every.in_flight = every.in_flight.filter(|_| spec.gateway);
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
@@ -568,6 +586,7 @@ impl Plan {
                 key: format!("stage.{}.deadline", spec.name),
             });
         }
+        faults.extend(keyed_refused(spec, own));
         faults.extend(timeout_refused(spec, own.timeout));
         if spec.waits && own.on_panic == Some(OnPanic::Reset) {
             let key = format!("stage.{}.on_panic", spec.name);
@@ -597,6 +616,10 @@ impl Plan {
             emit_max,
             failures_max: said.failures_max.map_or(defaults::FAILURES_MAX, unlimited),
             on_panic: said.on_panic.unwrap_or_default(),
+            lane_max: said.lane_max.map(unlimited).and_then(NonZeroUsize::new),
+            idle: said.idle,
+            keys_max: said.keys_max.map(unlimited).and_then(NonZeroUsize::new),
+            on_failure: said.on_failure.unwrap_or_default(),
             timeout: said.timeout,
             tier: said.tier.unwrap_or(0),
             deadline: said.deadline,
@@ -610,6 +633,28 @@ impl Plan {
             cluster,
         }
     }
+}
+
+/// What is said of the keys of a stage that it cannot have.
+fn keyed_refused(spec: &StageSpec, own: &StagePlan) -> Vec<PlanFault> {
+    let zero = |said: Option<usize>| said == Some(0);
+    let said = [
+        ("lane_max", "queue.lane_max", own.lane_max.is_some(), zero(own.lane_max)),
+        ("keys_max", "keys_max", own.keys_max.is_some(), zero(own.keys_max)),
+        ("idle", "idle", own.idle.is_some(), own.idle.is_some_and(|idle| idle.is_zero())),
+        ("on_failure", "on_failure", own.on_failure.is_some(), false),
+    ];
+    let refused = said.into_iter().filter(|(_, _, is, none)| *none || *is && !spec.keyed);
+    let fault = |(what, key, ..): (&'static str, &str, bool, bool)| {
+        let key = format!("stage.{}.{key}", spec.name);
+        if !spec.keyed {
+            return PlanFault::NotKeyed { name: spec.name.to_string(), what, key };
+        }
+        let (value, expected) = if what == "idle" { ("0s", "more") } else { ("0", "at least 1") };
+        let what = format!("{what} of `{}`", spec.name);
+        PlanFault::OutOfRange { what, value: value.to_owned(), expected, key }
+    };
+    refused.map(fault).collect()
 }
 
 /// Why a stage cannot have this time limit, if it cannot.

@@ -38,6 +38,30 @@ impl fmt::Display for WhenFull {
     }
 }
 
+/// What happens to a key of a keyed stage when one of its events has failed for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The event is set aside, and the key goes on with the next.
+    #[default]
+    GoOn,
+    /// The key waits until the event is replayed, or taken away. Other keys go on. Events that still wait when no more
+    /// can come are set aside behind it, in order.
+    HoldKey,
+}
+
+impl OnFailure {
+    /// Every choice, with its name.
+    pub const ALL: &'static [(OnFailure, &'static str)] =
+        &[(OnFailure::GoOn, "go-on"), (OnFailure::HoldKey, "hold-key")];
+}
+
+/// The word that plans use.
+impl fmt::Display for OnFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(f, OnFailure::ALL, *self)
+    }
+}
+
 /// The word that plans use.
 impl fmt::Display for OnPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

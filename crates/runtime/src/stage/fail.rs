@@ -6,17 +6,19 @@ use comporta_model::ack::{Because, Fate};
 use comporta_model::column::Columns;
 use comporta_model::error::{Advice, Error};
 use comporta_model::event::Meta;
+use comporta_model::keyed::LaneRef;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use std::time::Duration;
 
 use super::Stage;
-use super::handle::Instance;
+use super::handle::{Instance, Progress};
 use super::ports::{Flooded, Withdraw};
 use super::take::Batch;
 use crate::core::Core;
-use crate::failure::{Failure, Reason};
+use crate::effects::Effects;
+use crate::failure::{Failure, Kept, Reason};
 use crate::user;
 
 /// Why an event failed, and what its error says of another try.
@@ -45,6 +47,8 @@ pub(super) struct Failing {
     reason: Reason,
     attempts: u32,
     partial: bool,
+    /// The lane that waits for it.
+    lane: Option<LaneRef>,
 }
 
 /// What a visit does after a failure.
@@ -59,9 +63,10 @@ impl<H: Handler> Stage<H> {
     pub(super) fn failed(
         &self,
         core: &Core,
+        effects: &mut Effects,
         instance: &mut Instance<H>,
         batch: &mut Batch<H::Item>,
-        at: &mut usize,
+        progress: &mut Progress,
         Why { reason, advice, partial }: Why,
     ) -> Next {
         let mut flooded = Flooded(false);
@@ -71,6 +76,7 @@ impl<H: Handler> Stage<H> {
         if matches!(reason, Reason::Panic(..)) && self.rules.on_panic == OnPanic::Reset {
             self.reset(core, instance);
         }
+        let Progress { before, at } = progress;
         let attempt = instance.cx.attempt();
         let meta = batch.chunk.meta.clone();
         let awaited = batch.chunk.is_awaited();
@@ -98,8 +104,9 @@ impl<H: Handler> Stage<H> {
         batch.tally.failed += failed.len();
         let told = awaited.then(|| reason.clone());
         let rows = (*at..end).map(|at| columns.row(at));
-        let of = Failing { reason, attempts: attempt, partial };
-        self.set_aside(core, failed.iter_mut().zip(rows), of, &meta);
+        let lane = self.hold_lane(batch.lanes.get(*before + *at));
+        let of = Failing { reason, attempts: attempt, partial, lane };
+        self.set_aside(core, effects, failed.iter_mut().zip(rows), of, &meta);
         if let Some(reason) = &told {
             let because = Because::Failed { stage: &self.rules.name, reason };
             batch.chunk.because_of(*at..end, &because);
@@ -114,23 +121,25 @@ impl<H: Handler> Stage<H> {
     pub(super) fn set_aside<'a>(
         &self,
         core: &Core,
+        effects: &mut Effects,
         failed: impl Iterator<Item = (&'a mut Option<H::Item>, Columns)>,
-        Failing { reason, attempts, partial }: Failing,
+        Failing { reason, attempts, partial, lane }: Failing,
         meta: &Meta,
     ) {
         let now = core.clock.now();
         for (slot, columns) in failed {
-            let (event, of) = (slot.take(), (meta, columns));
+            let (event, of) = (slot.take(), Kept { meta, columns, lane: lane.clone() });
             if let Some(on_failed) = &self.rules.on_failed {
                 on_failed(&reason, attempts, now, event.as_ref());
             }
-            let forgotten = {
+            let (forgotten, released) = {
                 let reason = reason.clone();
                 let failure =
                     Failure { number: 0, reason, attempts, at: now, replayable: false, partial };
                 self.failures.lock().push(failure, event, of)
             };
             user::discard(forgotten);
+            self.release_lanes(core, released, effects);
         }
     }
 

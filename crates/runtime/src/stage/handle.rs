@@ -13,7 +13,7 @@ use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
 use comporta_model::error::Error;
-use comporta_model::keyed::{LaneRef, no_key};
+use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
@@ -45,7 +45,7 @@ pub(super) struct Instance<H: Handler> {
     pub(super) pending: Option<Pending<H::Item>>,
     /// What its queue knows the visit by that it makes: over once it is free again.
     pub(super) turn: Option<Turn>,
-    /// Of a handler with state for each key: the lanes of the events that the visit took.
+    /// Storage for the lanes of the events of a visit.
     pub(super) lanes: Vec<LaneRef>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
@@ -177,13 +177,14 @@ impl<H: Handler> Instance<H> {
         self.wakeup.replace(fresh.clone()).unwrap_or(fresh)
     }
 
-    /// Calls the handler with the one event of `chunk`.
+    /// Calls the handler with the one event of `batch`.
     pub(super) fn try_one(
         &mut self,
-        chunk: &mut Chunk<H::Item>,
+        batch: &mut Batch<H::Item>,
         retain: Option<CopyFn<H::Item>>,
     ) -> Stop {
-        self.run_span(chunk.slots_mut(), &mut 0, 0, retain).unwrap_or(Stop::Spent)
+        let Batch { chunk, lanes, .. } = batch;
+        self.run_span(chunk.slots_mut(), &mut 0, lanes, retain).unwrap_or(Stop::Spent)
     }
 
     /// Events it holds that are in flight.
@@ -201,6 +202,7 @@ impl<H: Handler> Instance<H> {
         chunk: &mut Chunk<H::Item>,
         progress: &mut Progress,
         check: &mut QuantumCheck,
+        lanes: &[LaneRef],
         retain: Option<CopyFn<H::Item>>,
         core: &Core,
     ) -> Stop {
@@ -209,6 +211,7 @@ impl<H: Handler> Instance<H> {
         let mut cursor = Cursor::default();
         let Progress { before, at } = progress;
         let before = *before;
+        let lanes = lanes.get(before..).unwrap_or_default();
         if self.handler.is_none() {
             slots[*at..].fill_with(|| None);
             *at = slots.len();
@@ -225,7 +228,7 @@ impl<H: Handler> Instance<H> {
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(&mut slots[..until], at)
             } else {
-                self.run_span(&mut slots[..until], at, before, retain)
+                self.run_span(&mut slots[..until], at, lanes, retain)
             };
             if let Some(stop) = stop {
                 return stop;
@@ -263,12 +266,10 @@ impl<H: Handler> Instance<H> {
         &mut self,
         slots: &mut [Option<H::Item>],
         at: &mut usize,
-        before: usize,
+        lanes: &[LaneRef],
         retain: Option<CopyFn<H::Item>>,
     ) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, kept, lanes, .. } = self else {
-            return None;
-        };
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
         let mut again = cx.attempt() > 1;
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
@@ -278,7 +279,7 @@ impl<H: Handler> Instance<H> {
                 kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             let called = if H::KEYED {
-                handler.call_in(&lanes[before + *at], &mut slots[*at..end], ports, cx)
+                handler.call_in(&lanes[*at], &mut slots[*at..end], ports, cx)
             } else {
                 handler.call(&mut slots[*at..end], ports, cx)
             };
@@ -391,8 +392,9 @@ impl<H: Handler> Stage<H> {
         let retry_after = loop {
             let fault = self.next_fault(core, progress.at < batch.chunk.len());
             let user = visit.effects.hand_over(core);
+            let doomed = batch.doomed.filter(|_| progress.at < batch.chunk.len());
             let stop = user.call(|| match fault {
-                _ if batch.keyless && progress.at < batch.chunk.len() => Stop::Failed(no_key()),
+                _ if let Some(doom) = doomed => Stop::Failed(doom.error()),
                 None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
                 Some(fault) => fault.strike(),
             });
@@ -408,7 +410,14 @@ impl<H: Handler> Stage<H> {
                 Ok(_) => break None,
                 Err(panic) => Why::usual(panic),
             };
-            match self.failed(core, &mut instance, &mut batch, &mut progress.at, why) {
+            match self.failed(
+                core,
+                &mut visit.effects,
+                &mut instance,
+                &mut batch,
+                &mut progress,
+                why,
+            ) {
                 Next::On => {}
                 Next::Wait(wait) if H::WAITS => {
                     let retry = Some(wait);
@@ -475,10 +484,10 @@ impl<H: Handler> Stage<H> {
         check: &mut QuantumCheck,
         core: &Core,
     ) -> Stop {
-        let Batch { chunk, tray, spent, .. } = batch;
+        let Batch { chunk, tray, spent, lanes, .. } = batch;
         let retain = self.rules.retain;
         loop {
-            let stop = instance.run(chunk, progress, check, retain, core);
+            let stop = instance.run(chunk, progress, check, lanes, retain, core);
             let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
                 return stop;
             };

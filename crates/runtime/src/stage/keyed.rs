@@ -2,6 +2,8 @@
 //! that are due, full or gone; makes the visits that timers and expired state ask for.
 //! Before: `inlet`, `take`. After: `lanes`, `settle`.
 
+use std::time::Duration;
+
 use comporta_model::column::Duties;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
@@ -9,19 +11,47 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
-use super::lanes::Due;
+use super::lanes::{Doom, Due};
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
 use super::queue::{Taken, Turn};
 use super::settle::Settling;
+use super::take::Batch;
 use super::{Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
 use crate::path::parcel::Parcel;
 use crate::path::ready::{Task, Token};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Relaxed, wait};
 use crate::user;
+
+/// For those outside who wait until a visit has let go of a lane.
+#[derive(Default)]
+pub(super) struct LaneWatch {
+    waiting: Mutex<usize>,
+    /// As `waiting`, for those who must not wait for the lock.
+    any: AtomicBool,
+    changed: Condvar,
+}
+
+impl LaneWatch {
+    /// Waits until a lane may have been let go, or for so long. A change that is missed costs the time.
+    pub(super) fn wait(&self, most: Duration) {
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        self.any.store(true, Relaxed);
+        let mut waiting = wait(&self.changed, waiting, Some(most));
+        *waiting -= 1;
+        self.any.store(*waiting > 0, Relaxed);
+    }
+
+    fn lane_changed(&self) {
+        if self.any.load(Relaxed) {
+            self.changed.notify_all();
+        }
+    }
+}
 
 impl<H: Handler> Stage<H> {
     /// Asks for the lanes of a parcel, outside of the lock: keys are computed, hashed and compared by the program.
@@ -64,7 +94,12 @@ impl<H: Handler> Stage<H> {
     /// After a change of the lanes: those that were full have shed, those that have left are forgotten, and the clock
     /// is asked for the next that is due.
     pub(super) fn note_lanes(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        let rests = state.in_flight == 0 && state.is_last_call();
+        self.lane_watch.lane_changed();
         let Some(lanes) = state.queue.as_lanes() else { return };
+        if rests {
+            lanes.give_up(); // nobody could release them any more
+        }
         let (rejected, retired, due) = (lanes.take_rejected(), lanes.take_retired(), lanes.arm());
         if let Some(rejected) = rejected {
             let n = rejected.len();
@@ -80,19 +115,53 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// The lanes of the events that a visit took, if its handler wants to know. Returns whether they have no keys.
+    /// The lanes of the events that a visit took, if somebody wants to know. Returns why they fail as they are.
     pub(super) fn note_lanes_of(
         &self,
         state: &mut State<H>,
-        instance: &mut Instance<H>,
         turn: Turn,
-    ) -> bool {
-        let Some(lanes) = state.queue.as_lanes() else { return false };
-        instance.lanes.clear();
-        if H::KEYED {
-            lanes.lanes_of(turn, &mut instance.lanes);
+        into: &mut Vec<LaneRef>,
+    ) -> Option<Doom> {
+        let lanes = state.queue.as_lanes()?;
+        if H::KEYED || lanes.rules().holds {
+            lanes.lanes_of(turn, into);
         }
-        lanes.is_keyless(turn)
+        lanes.doom(turn)
+    }
+
+    /// An event that a visit has come to leaves it, and its lane with it. Returns its turn.
+    pub(super) fn detach(&self, batch: &Batch<H::Item>) -> Turn {
+        let mut state = self.state.lock();
+        let left = batch.chunk.len() + batch.tray.as_ref().map_or(0, |tray| tray.left());
+        let lanes = state.queue.as_lanes();
+        lanes.map_or_else(Turn::default, |lanes| lanes.detach(batch.turn, left))
+    }
+
+    /// The event of a lane has failed for good: if the plan says so, the lane waits for it.
+    pub(super) fn hold_lane(&self, lane: Option<&LaneRef>) -> Option<LaneRef> {
+        let lane = lane?;
+        let mut state = self.state.lock();
+        let lanes = state.queue.as_lanes().filter(|lanes| lanes.rules().holds)?;
+        lanes.hold(lane);
+        Some(lane.clone())
+    }
+
+    /// Lanes wait no longer for events that failed.
+    pub(super) fn release_lanes(
+        &self,
+        core: &Core,
+        released: impl IntoIterator<Item = LaneRef>,
+        effects: &mut Effects,
+    ) {
+        let mut released = released.into_iter().peekable();
+        if released.peek().is_none() {
+            return;
+        }
+        let mut guard = self.state.lock();
+        if let Some(lanes) = guard.queue.as_lanes() {
+            released.for_each(|lane| lanes.release(&lane));
+        }
+        self.changed(core, &mut guard, effects);
     }
 
     /// Of what was taken, the queue forgets what nobody waits for any more.
@@ -103,6 +172,34 @@ impl<H: Handler> Stage<H> {
             over.extend(std::iter::repeat_n(duty.is_over(now), n));
         });
         lanes.shed_of(taken.turn, over.into_iter());
+    }
+
+    /// Calls `call` with a lane that no visit has meanwhile.
+    pub(super) fn with_closed_lane(
+        &self,
+        core: &Core,
+        lane: &mut Option<LaneRef>,
+        call: &mut dyn FnMut(&LaneRef),
+        effects: &mut Effects,
+    ) -> bool {
+        let close = |known: &LaneRef| self.state.lock().queue.as_lanes()?.close(known);
+        let Some(turn) = lane.as_ref().and_then(close) else { return false };
+        effects.hand_over(core);
+        // Its hold on the lane is gone before the lane can be forgotten.
+        let _ = lane.take().map(|lane| user::call(|| call(&lane)));
+        let mut guard = self.state.lock();
+        guard.queue.done(turn);
+        self.changed(core, &mut guard, effects);
+        true
+    }
+
+    /// The stage handles no more events: what it kept for its keys is dropped.
+    pub(super) fn drop_lanes(&self, effects: &mut Effects) {
+        let Some(keys) = &self.rules.keys else { return };
+        let mut lanes = Vec::new();
+        while keys.take_some(&mut lanes) {
+            lanes.drain(..).for_each(|lane| effects.discard(lane));
+        }
     }
 
     /// The clock says that the time of some lanes has come.

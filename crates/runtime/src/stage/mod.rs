@@ -80,6 +80,7 @@ pub(crate) struct Stage<H: Handler> {
     faults: Mutex<Faults>,
     /// Threads that may visit it, of which a keyed stage gives each its share.
     threads: AtomicUsize,
+    lane_watch: keyed::LaneWatch,
 }
 
 /// What is fixed about a stage.
@@ -239,6 +240,7 @@ impl<H: Handler> Stage<H> {
             order: ordered.then(Order::new),
             faults: Mutex::default(),
             threads: AtomicUsize::new(1),
+            lane_watch: keyed::LaneWatch::default(),
         }
     }
 

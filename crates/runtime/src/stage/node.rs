@@ -2,9 +2,11 @@
 //! live change.
 
 use std::any::{Any, TypeId};
+use std::time::Duration;
 
 use comporta_model::ack::Fate;
 use comporta_model::event::Meta;
+use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
@@ -18,7 +20,7 @@ use super::tray::Tray;
 use super::{Phase, Stage, State, instances_for};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
-use crate::failure::Failure;
+use crate::failure::{Failure, Replayed};
 use crate::node::{Node, Reading};
 use crate::path::outlet::Inlet;
 use crate::path::ready::Task;
@@ -198,7 +200,11 @@ impl<H: Handler> Node for Stage<H> {
             effects.discard(instance);
         }
         let callers = state.permits.send_away();
+        let rests = state.in_flight == 0;
         drop(guard);
+        if rests {
+            self.drop_lanes(effects);
+        }
         callers.iter().for_each(|caller| caller.close());
     }
 
@@ -278,6 +284,33 @@ impl<H: Handler> Node for Stage<H> {
         self.room.set_when_full(when_full);
     }
 
+    fn keys(&self) -> Option<&dyn AnyKeys> {
+        self.rules.keys.as_deref().map(|keys| keys as &dyn AnyKeys)
+    }
+
+    fn with_lane(
+        &self,
+        core: &Core,
+        lane: &mut Option<LaneRef>,
+        call: &mut dyn FnMut(&LaneRef),
+        effects: &mut Effects,
+    ) -> bool {
+        self.with_closed_lane(core, lane, call, effects)
+    }
+
+    fn wait_for_lane(&self, most: Duration) {
+        self.lane_watch.wait(most);
+    }
+
+    fn threads_changed(&self, threads: usize) {
+        self.threads.store(threads, Relaxed);
+        if self.rules.keys.is_some()
+            && let Some(lanes) = self.state.lock().queue.as_lanes()
+        {
+            lanes.sort();
+        }
+    }
+
     fn reading(&self) -> Reading {
         let state = self.state.lock();
         let (instances, ready) = (&state.instances, state.instances.claims());
@@ -333,11 +366,13 @@ impl<H: Handler> Node for Stage<H> {
         self.failures.lock().list()
     }
 
-    fn take_failures(&self, item: TypeId) -> Box<dyn Any> {
+    fn take_failures(&self, core: &Core, item: TypeId, effects: &mut Effects) -> Box<dyn Any> {
         if item != TypeId::of::<H::Item>() {
             return Box::new(()); // who asks for another type takes nothing
         }
-        Box::new(self.failures.lock().drain())
+        let (failures, lanes) = self.failures.lock().drain();
+        self.release_lanes(core, lanes, effects);
+        Box::new(failures)
     }
 
     fn replay(&self, core: &Core, max: usize, effects: &mut Effects) -> usize {
@@ -349,9 +384,10 @@ impl<H: Handler> Node for Stage<H> {
             state.permits.unpromised(state.queue.len())
         };
         let mut replayed = self.failures.lock().take_replayable(max.min(room));
-        for (_, columns, event) in &mut replayed {
-            // Its lane may have been forgotten since it failed.
-            columns.set_lanes(self.lane_of(core, event).into_iter());
+        for Replayed { columns, lane, event, .. } in &mut replayed {
+            // Unless it waits for the event, its lane may have been forgotten.
+            let own = lane.is_none().then(|| self.lane_of(core, event)).flatten();
+            columns.set_lanes(own.into_iter());
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -363,11 +399,15 @@ impl<H: Handler> Node for Stage<H> {
             for count in [&mut counts.offered, &mut counts.arrived, &mut counts.cancelled] {
                 *count += n as u64;
             }
-            replayed.into_iter().for_each(|(_, _, event)| effects.discard(event));
+            replayed.into_iter().for_each(|replayed| effects.discard(replayed.event));
             return 0;
         }
-        for (meta, columns, event) in replayed {
+        for Replayed { meta, columns, lane, event } in replayed {
             let meta = Meta { enqueued: now, ..meta };
+            if let (Some(lane), Some(lanes)) = (lane, state.queue.as_lanes()) {
+                lanes.replay(&lane, &meta, columns, event);
+                continue;
+            }
             let _ = state.queue.push(&meta, columns, vec![Some(event)], false);
         }
         if let Some(cycle) = &state.cycle {

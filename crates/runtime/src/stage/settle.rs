@@ -63,8 +63,9 @@ impl<H: Handler> Stage<H> {
             Some(wait) => instance.pending = Some(batch.wait_to_retry::<H>(wait)),
             None => {}
         }
-        instance.lanes.clear(); // a lane that nobody holds can be forgotten
-        let Batch { chunk, ticket, from, spent, slots, turn, .. } = batch;
+        let Batch { chunk, ticket, from, spent, slots, turn, lanes, .. } = batch;
+        lanes.clear(); // a lane that nobody holds can be forgotten
+        std::mem::swap(lanes, &mut instance.lanes);
         let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
         match ticket {
             None => {

@@ -10,7 +10,7 @@ use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
 use super::handle::{Instance, Tally};
-use super::lanes::{Due, LaneQueue};
+use super::lanes::{Doom, Due, LaneQueue};
 use super::permits::Shed;
 use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use super::tray::Tray;
@@ -37,8 +37,10 @@ pub(super) struct Batch<T> {
     pub(super) slots: usize,
     /// Of a keyed stage: what its queue knows it by.
     pub(super) turn: Turn,
-    /// The keys of its events cannot be had.
-    pub(super) keyless: bool,
+    /// Which lane each of its events belongs to, if somebody wants to know.
+    pub(super) lanes: Vec<LaneRef>,
+    /// Its events fail as they are.
+    pub(super) doomed: Option<Doom>,
 }
 
 impl<T> Batch<T> {
@@ -53,7 +55,8 @@ impl<T> Batch<T> {
             spent: Duties::default(),
             slots: 0,
             turn: Turn::default(),
-            keyless: false,
+            lanes: Vec::new(),
+            doomed: None,
         }
     }
 }
@@ -65,6 +68,7 @@ struct Begun<H: Handler> {
 }
 
 /// What a visit has to do.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, and nearly always is the largest")]
 enum With<H: Handler> {
     Events(Batch<H::Item>),
     Flight(InFlight<H>),
@@ -140,7 +144,8 @@ impl<H: Handler> Stage<H> {
         };
         instance.turn = Some(turn);
         instance.cx.set_attempt(attempt);
-        let keyless = self.note_lanes_of(state, &mut instance, turn);
+        let mut lanes = std::mem::take(&mut instance.lanes);
+        let doomed = self.note_lanes_of(state, turn, &mut lanes);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
         let ticket = self.order.is_some().then(|| state.tickets.take());
@@ -154,7 +159,7 @@ impl<H: Handler> Stage<H> {
         } else {
             (chunk, None)
         };
-        let batch = Batch { tray, ticket, from, slots, turn, keyless, ..Batch::of(chunk) };
+        let batch = Batch { tray, ticket, from, slots, turn, lanes, doomed, ..Batch::of(chunk) };
         Some(Begun { instance, with: With::Events(batch) })
     }
 

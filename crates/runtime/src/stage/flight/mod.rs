@@ -121,10 +121,11 @@ impl<H: Handler> Stage<H> {
         retry: Option<Duration>,
         visit: &mut Visit,
     ) -> bool {
-        let Batch { chunk, spent, .. } = batch;
+        let Batch { chunk, spent, lanes, .. } = batch;
         progress.before += progress.at;
         spent.append(chunk.spend(std::mem::take(&mut progress.at)));
         let one = chunk.split_front(1, Vec::with_capacity(1));
+        let lane = (!lanes.is_empty()).then(|| lanes.remove(progress.before));
         let now = core.clock.now();
         let attempt = instance.cx.attempt();
         instance.cx.set_attempt(1);
@@ -135,7 +136,11 @@ impl<H: Handler> Stage<H> {
         let limit = self.limit(now, one.first_duty().0.deadline).filter(|_| retry.is_none());
         let mut flight = Box::new(Flying {
             id: None,
-            batch: Batch { ticket: batch.ticket.take(), ..Batch::of(one) },
+            batch: Batch {
+                ticket: batch.ticket.take(),
+                lanes: lane.into_iter().collect(),
+                ..Batch::of(one)
+            },
             kept: std::mem::take(&mut instance.kept),
             attempt,
             future,
@@ -146,6 +151,7 @@ impl<H: Handler> Stage<H> {
             partial: false,
         });
         batch.slots = 0; // it has it
+        flight.batch.turn = self.detach(batch);
         if let Some(cycle) = &self.state.lock().cycle {
             cycle.activate(); // in flight it can act
         }
@@ -255,7 +261,9 @@ impl<H: Handler> Stage<H> {
         };
         let why = Why { partial: flight.partial, ..why };
         instance.cx.set_attempt(flight.attempt);
-        match self.failed(core, instance, &mut flight.batch, &mut 0, why) {
+        let effects = &mut visit.effects;
+        match self.failed(core, effects, instance, &mut flight.batch, &mut Progress::default(), why)
+        {
             Next::On | Next::Stop => self.land(core, instance, flight, visit),
             Next::Wait(wait) => {
                 flight.attempt = instance.cx.attempt();
@@ -317,7 +325,7 @@ impl<H: Handler> Stage<H> {
                 flight.limit = self.limit(now, instance.cx.deadline());
                 let (retain, fault) = (self.rules.retain, self.next_fault(core, true));
                 let tried = user.call(|| match fault {
-                    None => instance.try_one(&mut flight.batch.chunk, retain),
+                    None => instance.try_one(&mut flight.batch, retain),
                     Some(fault) => fault.strike(),
                 });
                 if let Ok(Stop::Waits) = tried {
@@ -347,7 +355,7 @@ impl<H: Handler> Stage<H> {
         state.in_flight -= 1;
         state.shed(&self.rules.name, Shed::Abandoned, over, &mut visit.effects);
         let shed = Tally { failed: 1, ..Tally::default() };
-        self.landed(core, state, flight.id, shed, &mut visit.effects);
+        self.landed(core, state, flight, shed, &mut visit.effects);
         true
     }
 
@@ -425,7 +433,6 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) {
         instance.kept.drain(..).for_each(user::discard);
-        let id = flight.id;
         let Batch { chunk, ticket, tally, .. } = &mut flight.batch;
         let (tally, ticket) = (*tally, *ticket);
         let end = core.clock.now();
@@ -441,7 +448,7 @@ impl<H: Handler> Stage<H> {
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 self.count(core, state, &settling, visit);
-                self.landed(core, state, id, tally, &mut visit.effects);
+                self.landed(core, state, &flight, tally, &mut visit.effects);
                 let usual = state.pace.usual();
                 drop(guard);
                 self.tell(core, &settling, usual, visit);
@@ -452,7 +459,7 @@ impl<H: Handler> Stage<H> {
                 let of = Deposited { tally, meta, spent, together, enqueued };
                 let leaves = self.deposit(&mut instance.ports, ticket, of);
                 let mut guard = self.state.lock();
-                self.landed(core, &mut guard, id, Tally::default(), &mut visit.effects);
+                self.landed(core, &mut guard, &flight, Tally::default(), &mut visit.effects);
                 leaves
             }
         };
@@ -465,11 +472,12 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         state: &mut State<H>,
-        id: Option<FlightId>,
+        flight: &Flying<H>,
         tally: Tally,
         effects: &mut Effects,
     ) {
-        state.flights.free(id);
+        state.flights.free(flight.id);
+        state.queue.done(flight.batch.turn);
         state.flights.release(1);
         self.cycle_ended(state, tally.ended(), effects);
         self.claim(state, effects);

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::Columns;
+use comporta_model::error::Error;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
@@ -73,9 +74,30 @@ struct Place {
     /// Which try at the first event comes next, and when.
     attempt: u32,
     waits: Option<Time>,
-    /// Failed events that hold it.
-    held: usize,
+    /// A failed event holds it.
+    held: bool,
+    /// It was held when no more events could come: those it has fail behind the one that held it.
+    given_up: bool,
     due: Option<Due>,
+}
+
+impl Doom {
+    /// What is said of them.
+    pub(crate) fn error(self) -> Error {
+        Error::permanent(Error::msg(match self {
+            Doom::Keyless => "its key cannot be had: the key function panicked",
+            Doom::Held => "its key is held by an event that failed before it",
+        }))
+    }
+}
+
+/// Why events fail as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    /// Their key cannot be had.
+    Keyless,
+    /// An event of their key before them has failed.
+    Held,
 }
 
 /// What is to be done for a lane beside its events.
@@ -97,7 +119,8 @@ impl Place {
             out: 0,
             attempt: 1,
             waits: None,
-            held: 0,
+            held: false,
+            given_up: false,
             due: None,
         }
     }
@@ -110,13 +133,22 @@ impl Place {
 
     #[inline]
     fn is_open(&self) -> bool {
-        self.turn.is_none() && self.waits.is_none() && self.held == 0
+        self.turn.is_none() && self.waits.is_none() && !self.held
+    }
+
+    #[inline]
+    fn doom(&self) -> Option<Doom> {
+        if self.lane.is_keyless() {
+            Some(Doom::Keyless)
+        } else {
+            self.given_up.then_some(Doom::Held)
+        }
     }
 
     /// Whether a visit to it takes nothing else.
     #[inline]
     fn is_alone(&self) -> bool {
-        self.attempt > 1 || self.due.is_some() || self.lane.is_keyless()
+        self.attempt > 1 || self.due.is_some() || self.doom().is_some()
     }
 }
 
@@ -326,10 +358,10 @@ impl<T: Send> LaneQueue<T> {
         into.extend(places.map(|place| place.lane.clone()));
     }
 
-    /// Whether the keys of the events that a visit took cannot be had.
-    pub(crate) fn is_keyless(&self, turn: Turn) -> bool {
-        let first = self.turns[turn.index()].first().and_then(|at| self.places[*at].as_ref());
-        first.is_some_and(|place| place.lane.is_keyless())
+    /// Why the events that a visit took fail as they are, if they do.
+    pub(crate) fn doom(&self, turn: Turn) -> Option<Doom> {
+        let first = *self.turns[turn.index()].first()?;
+        self.places[first].as_ref()?.doom()
     }
 
     /// What the next visit is to do for a lane beside its events, if it is that.
@@ -452,6 +484,77 @@ impl<T: Send> LaneQueue<T> {
             && let Some(lane) = self.alarms.expire(self.now, |_| true)
         {
             self.is_due(&lane, Due::Expiry);
+        }
+    }
+
+    /// Closes a lane for somebody who is no visit, unless a visit has it.
+    pub(crate) fn close(&mut self, lane: &LaneRef) -> Option<Turn> {
+        let at = self.place_of(lane);
+        if self.place(at).turn.is_some() {
+            return None;
+        }
+        let turn = self.new_turn();
+        self.turns[turn.index()].push(at);
+        let place = self.place(at);
+        place.turn = Some(turn);
+        if std::mem::take(&mut place.ready) {
+            let work = place.work();
+            self.ready_work -= work;
+            self.ready.retain(|ready| *ready != at);
+        }
+        Some(turn)
+    }
+
+    // --- failed events that hold their lanes
+
+    pub(crate) fn rules(&self) -> &LaneRules {
+        &self.rules
+    }
+
+    /// A failed event holds its lane, which a visit has.
+    pub(crate) fn hold(&mut self, lane: &LaneRef) {
+        let at = self.place_of(lane);
+        let place = self.place(at);
+        debug_assert!(place.turn.is_some(), "a visit has the lane of an event that fails");
+        place.held = !place.given_up;
+    }
+
+    /// A lane is not held any more.
+    pub(crate) fn release(&mut self, lane: &LaneRef) {
+        let at = self.place_of(lane);
+        self.place(at).held = false;
+        self.look_at(at, Side::Newest);
+    }
+
+    /// Puts an event that failed, and held its lane, at the front of the lane again.
+    pub(crate) fn replay(&mut self, lane: &LaneRef, meta: &Meta, own: Columns, event: T) {
+        let at = self.place_of(lane);
+        let shared = self.events.open(meta);
+        let own = Some(own).filter(|own| !own.is_empty());
+        self.link(at, event, (shared, own), Side::Oldest);
+        self.events.close(shared);
+        self.release(lane);
+    }
+
+    /// No more events will come, and nobody is at work: if all that is left stands in lanes that are held, it fails.
+    pub(crate) fn give_up(&mut self) {
+        let held = |place: &&mut Place| place.held;
+        if !self.rules.holds || self.events.len() == 0 || !self.ready.is_empty() {
+            return;
+        }
+        let places = self.places.iter().flatten();
+        if places.map(|place| if place.held { place.events.len() } else { 0 }).sum::<usize>()
+            < self.events.len()
+        {
+            return; // some wait to be tried again
+        }
+        for place in self.places.iter_mut().flatten().filter(held) {
+            (place.held, place.given_up) = (false, true);
+        }
+        for at in 0..self.places.len() {
+            if self.places[at].is_some() {
+                self.look_at(at, Side::Newest);
+            }
         }
     }
 

@@ -1,0 +1,116 @@
+//! Handlers that wait, in the lanes of their keys.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use comporta::{App, AsyncCx, AsyncStage, Emissions, Error, Out, Plan, Result};
+
+use crate::bounded::run;
+use crate::lanes::Watch;
+
+const KEYS: u64 = 5;
+
+/// Waits in the middle of each event, and fails once on some.
+struct Slow {
+    watch: Watch,
+    failed: Mutex<HashSet<u64>>,
+}
+
+impl AsyncStage for Slow {
+    type In = u64;
+    type Ports = Out<u64>;
+
+    async fn handle(&self, n: u64, out: &mut Emissions<Out<u64>>, cx: &AsyncCx) -> Result {
+        self.watch.enter(n % KEYS);
+        cx.sleep(Duration::from_micros(n % 3 * 40)).await;
+        let fails = n % 11 == 5 && self.failed.lock().unwrap().insert(n);
+        self.watch.leave(n % KEYS, (!fails).then_some(n));
+        if fails {
+            return Err(Error::msg("once"));
+        }
+        out.send(n);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_key_keeps_its_order_across_awaits_and_retries() {
+    const N: u64 = 500;
+    for (threads, instances) in [(1, 8), (2, 3), (4, 64)] {
+        let (watch, end) = (Watch::default(), Watch::default());
+        let (of, at_end) = (watch.clone(), end.clone());
+        let app = App::new("waiting");
+        let numbers = app.source("numbers", || 0..N);
+        let slow = app.stage("slow", Slow { watch: of, failed: Mutex::default() });
+        let sink = app.sink("end", move |n: u64| {
+            at_end.enter(n % KEYS);
+            at_end.leave(n % KEYS, Some(n));
+        });
+        app.connect(numbers, slow.retain().keyed(|n| n % KEYS));
+        app.connect(slow, sink);
+        let plan = Plan::new().threads(threads);
+        let plan = plan.stage("slow", |slow| slow.instances(instances).tries(3));
+        let summary = run(app, &plan);
+        let slow = summary.snapshot.stage("slow").unwrap();
+        assert_eq!((slow.counts.handled, slow.counts.failed), (N, 0), "{summary}");
+        watch.assert_in_order(N, KEYS);
+        end.assert_in_order(N, KEYS);
+    }
+}
+
+#[test]
+fn keys_wait_side_by_side() {
+    let inside = Arc::new(Mutex::new(0));
+    let (all, open) = (inside.clone(), Arc::new(tokio_free::Gate::default()));
+    let gate = open.clone();
+    let app = App::new("side-by-side");
+    let numbers = app.source("numbers", || 0..KEYS);
+    let wait = app.sink_async("wait", move |_: u64| {
+        let (all, gate) = (all.clone(), gate.clone());
+        async move {
+            *all.lock().unwrap() += 1;
+            if *all.lock().unwrap() == KEYS {
+                gate.open();
+            }
+            gate.wait().await;
+        }
+    });
+    app.connect(numbers, wait.keyed(|n| *n));
+    let _ = run(app, &Plan::new().threads(1).stage("wait", |wait| wait.instances(64)));
+    assert_eq!(*inside.lock().unwrap(), KEYS);
+}
+
+mod tokio_free {
+    //! A gate that futures wait at until it is open.
+
+    use std::future::poll_fn;
+    use std::sync::Mutex;
+    use std::task::{Poll, Waker};
+
+    #[derive(Default)]
+    pub(crate) struct Gate(Mutex<(bool, Vec<Waker>)>);
+
+    impl Gate {
+        pub(crate) fn open(&self) {
+            let wakers = {
+                let mut gate = self.0.lock().unwrap();
+                gate.0 = true;
+                std::mem::take(&mut gate.1)
+            };
+            wakers.into_iter().for_each(Waker::wake);
+        }
+
+        pub(crate) async fn wait(&self) {
+            poll_fn(|cx| {
+                let mut gate = self.0.lock().unwrap();
+                if gate.0 {
+                    return Poll::Ready(());
+                }
+                gate.1.push(cx.waker().clone());
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+}
