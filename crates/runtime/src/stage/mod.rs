@@ -272,9 +272,10 @@ impl<H: Handler> Stage<H> {
     }
 
     /// How many events a visit takes. Where a handler may wait and results leave in order, each event has
-    /// a place of its own in that order; where it flushes, what it sent leaves before other events' results.
+    /// a place of its own in that order; where the queue has lanes, an event that waits keeps
+    /// its lane closed; where it flushes, what it sent leaves before other events' results.
     fn stride(&self, state: &State<H>) -> usize {
-        let alone = H::WAITS && self.order.is_some();
+        let alone = H::WAITS && (self.order.is_some() || state.queue.has_turns());
         if alone || H::FLUSHES { 1 } else { state.pace.stride(self.is_shared(state)) }
     }
 

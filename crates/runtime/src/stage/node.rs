@@ -8,7 +8,7 @@ use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
-use super::flight::FlightId;
+use super::flight::FlightTray;
 use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
@@ -124,14 +124,17 @@ impl<H: Handler> Node for Stage<H> {
         Box::new(inlet)
     }
 
-    fn woken(&self, _: &Core, flight: FlightId, effects: &mut Effects) {
-        self.flight_woken(flight, effects);
+    fn woken(&self, effects: &mut Effects) {
+        self.flights_woken(effects);
     }
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
-        let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() else { return };
         let mut visit = Visit::new(0, None);
-        self.reclaim(core, tray, &mut visit);
+        if let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() {
+            self.reclaim(core, tray, &mut visit);
+        } else if let Some(tray) = tray.downcast_ref::<FlightTray<H>>() {
+            self.reclaim_flights(core, tray, &mut visit);
+        }
         effects.take(&mut visit.effects);
     }
 
@@ -346,8 +349,11 @@ impl<H: Handler> Node for Stage<H> {
         let replayed = self.failures.lock().take_replayable(max.min(room));
         let n = replayed.len();
         let now = core.clock.now();
-        for (meta, columns, event) in replayed {
-            let meta = Meta { enqueued: now, ..meta };
+        for (meta, mut columns, event) in replayed {
+            // Whoever replays an event wants it handled, late as it is.
+            columns.forget_passed(now);
+            let mut meta = Meta { enqueued: now, ..meta };
+            meta.duty.forget_passed(now);
             let _ = state.queue.push(&meta, columns, vec![Some(event)], false);
         }
         if let Some(cycle) = &state.cycle {

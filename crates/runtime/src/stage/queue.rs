@@ -5,7 +5,8 @@
 //! (its key, its encoding) is computed before.
 //!
 //! A turn is over when its instance is idle again: not while an event waits to be retried, nor while results
-//! wait in an outbox, where those of the next visit to the same lane would overtake them. Events that are shed
+//! wait in an outbox, where those of the next visit to the same lane would overtake them; nor while its event is
+//! in flight. Events that are shed
 //! or cancelled are removed, not taken, because a lane with a visit gives no turns.
 
 use comporta_model::chunk::{Chunk, ChunkQueue, Slots};
@@ -34,6 +35,12 @@ pub(crate) trait EventQueue<T>: Send {
     /// Takes out up to `max` events that end here, from the given end: shed, or cancelled by a stop. Those
     /// that wait for others can be removed too.
     fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>>;
+
+    /// Whether turns mean something to it: events wait for visits to others to be over. Of a stage whose
+    /// handlers wait, visits then take one event, and an event in flight has its turn until it has landed.
+    fn has_turns(&self) -> bool {
+        false
+    }
 
     /// A visit is over, and with it what others waited for: all it took has settled or was put back, and
     /// all it sent has entered the next queue.
@@ -223,6 +230,10 @@ mod tests {
             chunk
         }
 
+        fn has_turns(&self) -> bool {
+            true
+        }
+
         fn done(&mut self, turn: Turn) {
             if let Some(lane) = self.busy.remove(&turn) {
                 self.make_ready(lane);
@@ -361,6 +372,45 @@ mod tests {
         ends.assert_in_order(NUMBERS);
         assert!(put_back.load(SeqCst) > 0, "nothing was put back");
         assert_eq!(keys.load(SeqCst), NUMBERS as usize, "a key is computed once");
+    }
+
+    #[test]
+    fn a_lane_stays_closed_while_its_event_is_in_flight_and_its_results_wait_for_room() {
+        const NUMBERS: u64 = 600;
+        let (visits, ends) = (Visits::default(), Visits::default());
+        let (of, at_end) = (visits.clone(), ends.clone());
+        let app = App::new("lanes");
+        let numbers = app.source("numbers", || 0..NUMBERS);
+        let work = app.map_async("work", move |n: u64| {
+            let of = of.clone();
+            async move {
+                of.enter(n);
+                let mut left = n % 4;
+                std::future::poll_fn(|cx| {
+                    if left == 0 {
+                        return std::task::Poll::Ready(());
+                    }
+                    left -= 1;
+                    cx.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                })
+                .await;
+                of.leave(n, true);
+                n
+            }
+        });
+        let end = app.sink("end", move |n: u64| {
+            at_end.enter(n);
+            at_end.leave(n, true);
+        });
+        app.connect(numbers, work.with_queue(Box::new(Lanes::default()), key));
+        app.connect(work, end);
+        let plan = Plan::new().threads(3).stage("work", |work| work.instances(8));
+        let summary = complete(app.start(&plan.stage("end", |end| end.capacity(1))).unwrap());
+        let counts = summary.snapshot.stage("work").unwrap().counts;
+        assert_eq!((counts.handled, counts.failed), (NUMBERS, 0), "{summary}");
+        visits.assert_in_order(NUMBERS);
+        ends.assert_in_order(NUMBERS);
     }
 
     #[test]
