@@ -1,6 +1,12 @@
-//! `gateway`: a request through a graph and back, against what one writes by hand: a task that takes requests
-//! from a bounded channel, each with a oneshot for its reply. One request after the other, and 64 at once,
-//! asked by tasks of one tokio runtime on both sides; one stage, which adds one.
+//! `gateway`: a request through a graph and back, against what one writes by hand: a service that takes requests
+//! from a bounded channel, each with a oneshot for its reply. One request after the other, and 64 at once; one
+//! stage, which adds one.
+//!
+//! All are asked by tasks of one tokio runtime. The graph has threads of its own, as many as the plan says; so
+//! has the service of the peer `tokio`, which is a task of another runtime with as many threads: a reply comes
+//! from another thread on both sides. For comparison, the peer `task` is a task of the askers' own runtime, which
+//! may run it on the thread of the asker, between its two polls: no thread is woken. That is what a function call
+//! costs there, not a service, and no bar.
 
 use crate::load::CAPACITY;
 use crate::options::Options;
@@ -9,7 +15,7 @@ use crate::rounds::interleave;
 use crate::stats::{Ratio, median};
 use comporta::{App, Plan};
 use std::time::Instant;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) const ABOUT: &str =
@@ -18,7 +24,7 @@ pub(crate) const ABOUT: &str =
 const BARS: &[Bar] = &[Bar {
     name: "round_trip_vs_tokio",
     limit: Limit::AtMost(2.0),
-    about: "time of a request and its reply, one after the other, against oneshot through mpsc",
+    about: "time of a request and its reply, one after the other, against oneshot through mpsc to another runtime",
 }];
 
 const REQUESTS: u64 = 20_000;
@@ -32,8 +38,14 @@ struct Peer {
     run: fn(&Runtime, u64, u64) -> u64,
 }
 
-const PEERS: [Peer; 2] =
-    [Peer { name: "comporta", run: ours }, Peer { name: "tokio", run: by_hand }];
+const PEERS: [Peer; 3] = [
+    Peer { name: "comporta", run: ours },
+    Peer { name: "tokio", run: service },
+    Peer { name: "task", run: task },
+];
+
+/// Threads of the graph, and of the service.
+const THREADS: usize = 2;
 
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("gateway", options, BARS);
@@ -60,9 +72,11 @@ pub(crate) fn run(options: &Options) -> Report {
             report.detail(&name, peer.name, &[("us", us)]);
         }
         table.print();
-        let ratio = Ratio::paired(&series[0].samples, &series[1].samples, options.seed);
-        println!("ours over tokio's: {}", show_ratio(&ratio));
-        report.ratio(&format!("round_trip_vs_tokio{suffix}"), &ratio, Better::Less);
+        for (peer, samples) in PEERS.iter().zip(&series).skip(1) {
+            let ratio = Ratio::paired(&series[0].samples, &samples.samples, options.seed);
+            println!("ours over {}'s: {}", peer.name, show_ratio(&ratio));
+            report.ratio(&format!("round_trip_vs_{}{suffix}", peer.name), &ratio, Better::Less);
+        }
     }
     report.close();
     report
@@ -75,7 +89,7 @@ fn ours(runtime: &Runtime, each: u64, askers: u64) -> u64 {
     app.connect(gateway.requests, add);
     app.connect(add, gateway.replies);
     let client = gateway.client;
-    let plan = Plan::new().threads(2).every(|stage| stage.capacity(CAPACITY));
+    let plan = Plan::new().threads(THREADS).every(|stage| stage.capacity(CAPACITY));
     let running = app.start(&plan).expect("a valid graph");
     let sum = runtime.block_on(async {
         let ask = |_| {
@@ -99,21 +113,35 @@ fn ours(runtime: &Runtime, each: u64, askers: u64) -> u64 {
     sum
 }
 
-fn by_hand(runtime: &Runtime, each: u64, askers: u64) -> u64 {
+/// A service on threads of its own.
+fn service(runtime: &Runtime, each: u64, askers: u64) -> u64 {
+    let own = Builder::new_multi_thread().worker_threads(THREADS).build();
+    let own = own.expect("the system has threads");
+    let sum = by_hand(runtime, own.handle(), each, askers);
+    own.shutdown_background();
+    sum
+}
+
+/// A task among the askers.
+fn task(runtime: &Runtime, each: u64, askers: u64) -> u64 {
+    by_hand(runtime, runtime.handle(), each, askers)
+}
+
+fn by_hand(runtime: &Runtime, serves: &Handle, each: u64, askers: u64) -> u64 {
+    let (sender, mut receiver) = mpsc::channel::<(u64, oneshot::Sender<u64>)>(CAPACITY);
+    serves.spawn(async move {
+        while let Some((n, reply)) = receiver.recv().await {
+            let _ = reply.send(n + 1); // its asker waits
+        }
+    });
     runtime.block_on(async {
-        let (sender, mut receiver) = mpsc::channel::<(u64, oneshot::Sender<u64>)>(CAPACITY);
-        tokio::spawn(async move {
-            while let Some((n, reply)) = receiver.recv().await {
-                let _ = reply.send(n + 1); // its asker waits
-            }
-        });
         let ask = |_| {
             let sender = sender.clone();
             tokio::spawn(async move {
                 let mut sum = 0;
                 for n in 0..each {
                     let (reply, replied) = oneshot::channel();
-                    sender.send((n, reply)).await.expect("the task takes requests");
+                    sender.send((n, reply)).await.expect("the service takes requests");
                     sum += replied.await.expect("every request is answered");
                 }
                 sum

@@ -55,6 +55,11 @@ impl Duty {
         self.ack.as_ref().is_some_and(|group| group.is_over(now))
     }
 
+    /// Forgets the deadline, if it has passed.
+    pub fn forget_passed(&mut self, now: Time) {
+        self.deadline.take_if(|deadline| *deadline <= now);
+    }
+
     /// `n` events of it have ended.
     #[inline]
     pub fn settle(&self, n: usize, fate: Fate) {
@@ -286,6 +291,13 @@ impl Columns {
         let duty = duty.map(|deadline| Column::same(Duty { deadline, ack: None }, 1));
         let (lane, id) = (Column::same(lane, 1), Column::same(id, 1));
         Columns(Some(Box::new(Table { duty: duty.unwrap_or_default(), lane, id })))
+    }
+
+    /// Forgets deadlines that have passed.
+    pub fn forget_passed(&mut self, now: Time) {
+        for run in self.0.iter_mut().flat_map(|table| &mut table.duty.runs) {
+            run.value.forget_passed(now);
+        }
     }
 
     /// What each event carries of its own, but for what is owed for it.

@@ -477,7 +477,8 @@ impl Control {
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is
-    /// room. Returns how many events were put back.
+    /// room. Returns how many events were put back. A deadline that has passed is forgotten: the event is handled, late as
+    /// it is.
     ///
     /// # Errors
     /// Returns an error if the stage is unknown.

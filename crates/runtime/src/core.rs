@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
+use std::task::Waker;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -27,7 +28,7 @@ use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG;
-use crate::timer::{Alarm, PolicyCalls, PolicyTimer, Timers};
+use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
 use crate::workers::{AnyTray, WorkerGroup};
@@ -92,7 +93,9 @@ pub(crate) struct Core {
     pub(crate) timers: Arc<Timers>,
     pub(crate) wake_timers: WakeTimers,
     pub(crate) reactor: Reactor,
-    pub(crate) policy_calls: PolicyCalls,
+    pub(crate) policy_calls: Calls<PolicyTimer>,
+    /// Wakers of the program's futures.
+    pub(crate) waker_calls: Calls<Waker>,
     /// Of each cluster.
     pub(crate) worker_groups: Vec<WorkerGroup>,
     /// The first are those of the clusters, in their order.
@@ -168,7 +171,8 @@ impl Core {
             timers,
             wake_timers: WakeTimers::default(),
             reactor: Reactor::default(),
-            policy_calls: PolicyCalls::default(),
+            policy_calls: Calls::default(),
+            waker_calls: Calls::default(),
             wiring,
             resources: Resources::default(),
             nodes: OnceLock::new(),

@@ -12,7 +12,6 @@ use crate::failure::Failure;
 use crate::gateway::Requests;
 use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
-use crate::stage::flight::FlightId;
 use crate::stage::gate::Controller;
 use crate::stage::handle::Fault;
 use crate::sync::Arc;
@@ -25,8 +24,8 @@ pub(crate) trait Node: Send + Sync {
     fn start(&self, core: &Arc<Core>, effects: &mut Effects) -> Result<(), String>;
     /// Its queue, as `Arc<dyn Inlet<Item>>`.
     fn inlet(self: Arc<Self>) -> Box<dyn Any>;
-    /// An event in flight was woken.
-    fn woken(&self, _: &Core, _: FlightId, _: &mut Effects) {}
+    /// Events in flight were woken.
+    fn woken(&self, _: &mut Effects) {}
     /// Takes back what a visit that does not return has not begun.
     fn reclaim(&self, _: &Core, _tray: &dyn Any, _: &mut Effects) {}
     /// Nothing more is to come from outside: for sources and inputs.
@@ -102,7 +101,7 @@ pub(crate) trait Node: Send + Sync {
     }
     fn inject(&self, _: Fault) {}
     /// An alarm that it has set.
-    fn alarm(&self, _: &Core) {}
+    fn alarm(&self, _: &Arc<Core>) {}
     /// The open requests, if it is the input of a gateway.
     fn gateway(&self) -> Option<&Arc<Requests>> {
         None

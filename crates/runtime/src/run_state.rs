@@ -181,7 +181,8 @@ impl Core {
     fn halt(&self) {
         self.stopped.store(true, SeqCst);
         self.timers.stop();
-        self.policy_calls.stop();
+        self.policy_calls.stop(|_| true);
+        self.waker_calls.stop(|_| false);
         for workers in &self.worker_groups {
             workers.sleep.wake_all();
         }

@@ -201,12 +201,29 @@ pub struct GatewaySnapshot {
     pub replied: u64,
     /// Those that had no reply by their deadline.
     pub expired: u64,
+    /// Those that failed: a handler did, or dropped what was owed for them.
+    pub failed: u64,
+    /// Those that were shed on their way.
+    pub shed: u64,
+    /// Those that were handled, and led to no reply.
+    pub no_reply: u64,
+    /// Those that a stop cancelled.
+    pub cancelled: u64,
     /// Those whose client went before their end.
     pub abandoned: u64,
     /// Requests given back: there was no room, too many were in flight, or the gateway was closed.
     pub rejected: u64,
     /// Replies that nobody waited for: another was first, or the request had ended.
     pub unclaimed: u64,
+}
+
+impl GatewaySnapshot {
+    /// Returns `true` if every request that was begun is accounted for: each has one outcome, or is in flight.
+    #[must_use]
+    pub fn adds_up(&self) -> bool {
+        let refused = self.expired + self.failed + self.shed + self.no_reply + self.cancelled;
+        self.requests == self.replied + refused + self.abandoned + self.in_flight as u64
+    }
 }
 
 /// A pool at one moment.
@@ -255,12 +272,15 @@ impl Snapshot {
         all
     }
 
-    /// Returns `true` if every event of every stage is accounted for and, once all stages have ended, each
+    /// Returns `true` if every event of every stage, and every request of every gateway, is accounted for and, once all stages have ended, each
     /// stage was offered the events that the others sent it.
     #[must_use]
     pub fn adds_up(&self) -> bool {
         let at_rest = self.stages.iter().all(|stage| stage.ended);
-        self.stages.iter().all(StageSnapshot::adds_up) && (!at_rest || self.flows_add_up())
+        let gateways = self.stages.iter().filter_map(|stage| stage.gateway.as_ref());
+        self.stages.iter().all(StageSnapshot::adds_up)
+            && gateways.into_iter().all(GatewaySnapshot::adds_up)
+            && (!at_rest || self.flows_add_up())
     }
 
     /// Whether each stage was offered what the others have sent it; while events flow, some are on their

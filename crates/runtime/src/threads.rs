@@ -2,7 +2,9 @@
 //! fires timers and looks after the others: those that sleep although there is work, and those that do
 //! not return from a visit.
 
+use std::collections::VecDeque;
 use std::io;
+use std::task::Waker;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -14,11 +16,16 @@ use crate::path::work::Worker;
 use crate::pool::Pool;
 use crate::run_state::PATIENCE;
 use crate::sync::{Arc, Relaxed, spawn, thread};
-use crate::timer::{Alarm, HURRY, PolicyTimer};
+use crate::timer::{Alarm, Callers, HURRY, PolicyTimer};
+use crate::user;
 use crate::workers::WorkerGroup;
 
 /// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
 pub(crate) const LONG: Duration = Duration::from_millis(1);
+
+fn call_waker(waker: Waker) {
+    let _ = user::call(|| waker.wake());
+}
 
 impl Core {
     /// Adds `n` workers to a group, each with a thread.
@@ -131,10 +138,15 @@ impl Core {
     /// Policies are user code, and may not return: their timers have a thread of their own, which is
     /// started with the first.
     fn call_policy_later(self: &Arc<Self>, timer: PolicyTimer) {
-        if self.policy_calls.push(timer) {
+        let add = |due: &mut VecDeque<PolicyTimer>| {
+            if !due.contains(&timer) {
+                due.push_back(timer);
+            }
+        };
+        if self.policy_calls.add(add) == Callers::NewThread {
             let name = format!("{}-policy", self.graph.name);
             if let Err(error) = self.spawn(name, Core::call_policies) {
-                self.policy_calls.forget_thread();
+                let _ = self.policy_calls.forget_thread();
                 self.report(format!("no thread for the timers of policies: {error}"));
             }
         }
@@ -145,6 +157,36 @@ impl Core {
         while let Some(PolicyTimer { cluster, timer, epoch }) = self.policy_calls.next() {
             self.policy_hosts[cluster].timer_due(self, timer, epoch);
         }
+    }
+
+    /// Calls wakers of the program's futures: on a thread of their own, which is started with the first. A waker
+    /// is user code, and one that does not return must hold up neither the clock nor a worker.
+    pub(crate) fn call_wakers(self: &Arc<Self>, wakers: Vec<Waker>) {
+        if wakers.is_empty() {
+            return;
+        }
+        if self.is_tested() {
+            return wakers.into_iter().for_each(call_waker);
+        }
+        let mut wakers = Some(wakers);
+        let callers = self.waker_calls.add(|due| due.extend(wakers.take().into_iter().flatten()));
+        let left = match callers {
+            Callers::Thread => return,
+            Callers::Nobody => wakers.into_iter().flatten().collect(),
+            Callers::NewThread => {
+                let name = format!("{}-wakers", self.graph.name);
+                let body = |core: &Arc<Core>| {
+                    while let Some(waker) = core.waker_calls.next() {
+                        call_waker(waker);
+                    }
+                };
+                match self.spawn(name, body) {
+                    Ok(()) => return,
+                    Err(_) => self.waker_calls.forget_thread(), // there is none: they are called here
+                }
+            }
+        };
+        left.into_iter().for_each(call_waker);
     }
 
     /// Looks after those who were not woken because enough others are at work: whether these are. What

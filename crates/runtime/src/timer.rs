@@ -33,52 +33,78 @@ pub(crate) struct PolicyTimer {
     pub(crate) epoch: u32,
 }
 
-/// Timers of policies that are due, for the thread that calls them.
-#[derive(Default)]
-pub(crate) struct PolicyCalls {
-    state: Mutex<PolicyCallsState>,
+/// Calls of user code that are due, for a thread that makes them: the clock must not wait for it.
+pub(crate) struct Calls<T> {
+    state: Mutex<CallsState<T>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct PolicyCallsState {
-    due: VecDeque<PolicyTimer>,
+struct CallsState<T> {
+    due: VecDeque<T>,
     has_thread: bool,
     stopped: bool,
 }
 
-impl PolicyCalls {
-    /// Adds one that is due. Returns whether a thread is to be started.
-    pub(crate) fn push(&self, timer: PolicyTimer) -> bool {
+impl<T> Default for Calls<T> {
+    fn default() -> Self {
+        let state = CallsState { due: VecDeque::new(), has_thread: false, stopped: false };
+        Calls { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+/// Who makes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callers {
+    /// The thread that is there.
+    Thread,
+    /// A thread that is to be started.
+    NewThread,
+    /// Nobody: the program has stopped.
+    Nobody,
+}
+
+impl<T> Calls<T> {
+    /// Adds calls that are due, unless the program has stopped.
+    pub(crate) fn add(&self, add: impl FnOnce(&mut VecDeque<T>)) -> Callers {
         let mut state = self.state.lock();
-        if !state.due.contains(&timer) {
-            state.due.push_back(timer);
+        if state.stopped {
+            return Callers::Nobody;
         }
+        add(&mut state.due);
         self.changed.notify_one();
-        !std::mem::replace(&mut state.has_thread, true)
+        match std::mem::replace(&mut state.has_thread, true) {
+            true => Callers::Thread,
+            false => Callers::NewThread,
+        }
     }
 
-    /// The thread could not be started.
-    pub(crate) fn forget_thread(&self) {
-        self.state.lock().has_thread = false;
+    /// The thread could not be started. Returns what is due.
+    pub(crate) fn forget_thread(&self) -> VecDeque<T> {
+        let mut state = self.state.lock();
+        state.has_thread = false;
+        std::mem::take(&mut state.due)
     }
 
-    /// Waits for the next; none once the program has stopped.
-    pub(crate) fn next(&self) -> Option<PolicyTimer> {
+    /// Waits for the next; none once the program has stopped, and all are made that were due.
+    pub(crate) fn next(&self) -> Option<T> {
         let mut state = self.state.lock();
         loop {
+            if let Some(call) = state.due.pop_front() {
+                return Some(call);
+            }
             if state.stopped {
                 return None;
-            }
-            if let Some(timer) = state.due.pop_front() {
-                return Some(timer);
             }
             state = wait(&self.changed, state, None);
         }
     }
 
-    pub(crate) fn stop(&self) {
-        self.state.lock().stopped = true;
+    /// The program has stopped. Calls are still made that are due, but for those `given_up`.
+    pub(crate) fn stop(&self, given_up: impl FnMut(&T) -> bool) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        let mut given_up = given_up;
+        state.due.retain(|call| !given_up(call));
         self.changed.notify_all();
     }
 }

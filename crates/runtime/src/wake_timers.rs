@@ -1,5 +1,7 @@
 //! Timers of handlers that wait: wakers to be called at a time. One alarm of `timer` stands for the
 //! earliest of them. Used by `Host`, which is what a handler's context asks.
+//! The waker of an event in flight is ours, and called by the clock. Any other is user code, as a future may be
+//! polled with whatever waker its parent has: those are called elsewhere (`Core::call_wakers`).
 //! Invariant: while there is a timer, the clock was asked for a time no later than its own.
 
 use std::collections::BTreeMap;
@@ -8,7 +10,8 @@ use std::task::Waker;
 use comporta_model::event::Time;
 
 use crate::core::Core;
-use crate::sync::Mutex;
+use crate::stage::flight::Wakeup;
+use crate::sync::{Arc, Mutex};
 use crate::timer::{Alarm, Armed};
 use crate::user;
 
@@ -52,7 +55,7 @@ impl WakeTimers {
     }
 
     /// Calls the wakers whose time has come.
-    pub(crate) fn ring(&self, core: &Core) {
+    pub(crate) fn ring(&self, core: &Arc<Core>) {
         let now = core.clock.now();
         let mut state = self.0.lock();
         state.armed.ring(now);
@@ -63,8 +66,8 @@ impl WakeTimers {
         if let Some(due) = armed {
             core.timers.add(due, Alarm::Wakers);
         }
-        for waker in due.into_values() {
-            let _ = user::call(|| waker.wake());
-        }
+        let (own, others): (Vec<_>, Vec<_>) = due.into_values().partition(Wakeup::is_woken_by);
+        own.into_iter().for_each(Waker::wake);
+        core.call_wakers(others);
     }
 }

@@ -1,7 +1,9 @@
 //! The report as one line of JSON, for programs. The fields are these structs, in this order; their
 //! names do not change, new ones may be added. Times are in seconds.
 
-use comporta_runtime::{Counts, Ended, Latency, PoolSnapshot, Shed, StageSnapshot};
+use comporta_runtime::{
+    Counts, Ended, GatewaySnapshot, Latency, PoolSnapshot, Shed, StageSnapshot,
+};
 use serde::{Serialize, Serializer};
 
 use super::exit::Exit;
@@ -125,6 +127,27 @@ struct Stage<'a> {
     failures_kept: usize,
     failures_forgotten: u64,
     finished: bool,
+    /// Of a gateway only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<Gateway>,
+}
+
+/// `requests = replied + expired + failed + shed + no_reply + cancelled + abandoned + in_flight`.
+#[derive(Serialize)]
+struct Gateway {
+    requests: u64,
+    in_flight: usize,
+    replied: u64,
+    expired: u64,
+    failed: u64,
+    shed: u64,
+    no_reply: u64,
+    cancelled: u64,
+    abandoned: u64,
+    /// Requests that were given back.
+    rejected: u64,
+    /// Replies that nobody waited for.
+    unclaimed: u64,
 }
 
 /// On entry: `rejected`, `drop_newest`, `disabled`, `ended`; later: `drop_oldest`, `cycle`; by
@@ -275,6 +298,23 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
         failures_kept: stage.failures_kept,
         failures_forgotten: stage.failures_forgotten,
         finished: stage.ended,
+        gateway: super::report::gateway(stage).map(gateway),
+    }
+}
+
+fn gateway(counts: &GatewaySnapshot) -> Gateway {
+    Gateway {
+        requests: counts.requests,
+        in_flight: counts.in_flight,
+        replied: counts.replied,
+        expired: counts.expired,
+        failed: counts.failed,
+        shed: counts.shed,
+        no_reply: counts.no_reply,
+        cancelled: counts.cancelled,
+        abandoned: counts.abandoned,
+        rejected: counts.rejected,
+        unclaimed: counts.unclaimed,
     }
 }
 
@@ -302,6 +342,17 @@ fn pool(pool: &PoolSnapshot) -> Pool<'_> {
 mod tests {
     use super::*;
     use crate::show::samples;
+
+    #[test]
+    fn a_gateway_says_what_became_of_its_requests_once() {
+        let text = json(&samples::asked_report());
+        let expected = concat!(
+            r#""gateway":{"requests":4,"in_flight":0,"replied":1,"expired":0,"failed":1,"shed":0,"#,
+            r#""no_reply":1,"cancelled":0,"abandoned":1,"rejected":0,"unclaimed":0}}"#,
+        );
+        assert_eq!(text.matches(expected).count(), 1, "{text}");
+        assert_eq!(text.matches(r#""gateway":"#).count(), 1, "{text}");
+    }
 
     #[test]
     fn a_run_is_one_line_whose_fields_keep_their_names_and_order() {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use comporta_runtime::{Control, Decision, Ended, Reason, Snapshot, StageSnapshot, Summary};
+use comporta_runtime::{
+    Control, Decision, Ended, GatewaySnapshot, Reason, Snapshot, StageSnapshot, Summary,
+};
 
 use super::exit::Exit;
 use super::failures::Kept;
@@ -83,6 +85,11 @@ pub(super) fn decisions(first: &Snapshot, control: &Control) -> Decisions {
     last.sort_by_key(|(_, decision)| decision.at);
     let forgotten = clusters.iter().filter_map(|cluster| control.decisions_forgotten(cluster).ok());
     Decisions { last, forgotten: forgotten.sum() }
+}
+
+/// What became of the requests of a gateway: told where they enter, not where replies do, too.
+pub(super) fn gateway(stage: &StageSnapshot) -> Option<&GatewaySnapshot> {
+    stage.gateway.as_ref().filter(|_| stage.capacity == 0)
 }
 
 /// Which exit an end makes; `stopped` is the signal that stopped it at once.

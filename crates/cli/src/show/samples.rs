@@ -122,3 +122,27 @@ pub(super) fn lossy_report() -> Report {
         kept: None,
     }
 }
+
+/// A gateway that was asked four times: one request was answered, one failed, one came to nothing, and one was
+/// given up.
+pub(super) fn asked_report() -> Report {
+    let app = App::new("asked");
+    let prices = app.gateway::<u64, u64>("prices");
+    let price = app.try_map("price", |n: u64| if n == 1 { "x".parse::<u64>() } else { Ok(n) });
+    let known = app.filter("known", |n: &u64| *n != 2);
+    app.connect(prices.requests, price);
+    app.connect(price, known);
+    app.connect(known, prices.replies);
+    let client = prices.client;
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    for n in 0..3 {
+        assert!(runtime.complete(client.request(n)).is_some());
+    }
+    runtime.hold("price");
+    let mut given_up = std::pin::pin!(client.request(3));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(given_up.as_mut().poll(&mut cx).is_pending());
+    given_up.set(client.request(4)); // never polled
+    let snapshot = runtime.snapshot();
+    Report { first: snapshot.clone(), snapshot, ..report() }
+}

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use comporta_runtime::{Decision, Ended, Shed, StageSnapshot};
 
 use super::pace::per_second;
-use super::report::{Asked, Decisions, Failed, Report, held_or_cancelled};
+use super::report::{Asked, Decisions, Failed, Report, gateway, held_or_cancelled};
 use super::table::{Cell, Column, paint, table};
 use super::units::{amount, events, span, thousands};
 
@@ -19,6 +19,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     lines.extend(taken(report));
     let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
     lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
+    lines.extend(gateways(report));
     lines.extend(unrouted(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
@@ -133,6 +134,30 @@ fn row(stage: &StageSnapshot, style: &dyn Fn(Style) -> Style) -> Vec<Cell> {
     ]
 }
 
+/// `gateway `prices`: 1,204 requests, 1,200 replied, 3 expired, 1 given up; 7 given back`.
+fn gateways(report: &Report) -> impl Iterator<Item = String> {
+    report.snapshot.stages.iter().filter_map(|stage| {
+        let of = gateway(stage)?;
+        let outcomes = [
+            (of.replied, "replied"),
+            (of.expired, "expired"),
+            (of.failed, "failed"),
+            (of.shed, "shed"),
+            (of.no_reply, "without reply"),
+            (of.cancelled, "cancelled"),
+            (of.abandoned, "given up"),
+            (of.in_flight as u64, "in flight"),
+        ];
+        let told = |(n, how): &(u64, &str)| format!(", {} {how}", thousands(*n));
+        let outcomes: String = outcomes.iter().filter(|(n, _)| *n > 0).map(told).collect();
+        let others = [(of.rejected, "given back"), (of.unclaimed, "replies to nobody")];
+        let told = |(n, what): &(u64, &str)| format!("; {} {what}", thousands(*n));
+        let others: String = others.iter().filter(|(n, _)| *n > 0).map(told).collect();
+        let n = thousands(of.requests);
+        Some(format!("gateway `{}`: {n} requests{outcomes}{others}", stage.name))
+    })
+}
+
 /// What was sent through ports that lead nowhere.
 fn unrouted(report: &Report) -> impl Iterator<Item = String> {
     let lost = report.snapshot.stages.iter().filter(|stage| stage.counts.unrouted > 0);
@@ -220,6 +245,14 @@ work     1,250,000  1,250,000  1,250,000     0       0     0  1.25 µs
 show     1,240,000  1,240,000  1,240,000     0       0     0
 "
         );
+    }
+
+    #[test]
+    fn a_gateway_says_what_became_of_its_requests() {
+        let text = summary(&samples::asked_report(), usize::MAX, false);
+        let line =
+            "gateway `prices`: 4 requests, 1 replied, 1 failed, 1 without reply, 1 given up\n";
+        assert_eq!(text.matches(line).count(), 1, "{text}");
     }
 
     #[test]

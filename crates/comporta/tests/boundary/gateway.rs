@@ -11,11 +11,13 @@ use std::time::Duration;
 use comporta::testing::TestRuntime;
 use comporta::windows;
 use comporta::{
-    App, Client, Cx, Ended, Error, Ev, Gateway, GatewaySnapshot, Obligation, Out, Plan, Refusal,
-    Result, Retry, Shed, Stage, WhenFull, batched,
+    App, AsyncCx, AsyncStage, Client, Cx, Emissions, Ended, Error, Ev, Gateway, GatewaySnapshot,
+    Obligation, Out, Plan, Refusal, Result, Retry, Shed, Stage, WhenFull, batched,
 };
 
-use crate::bounded::{BOUND, Gate, THREADS, ends, stage, thread, under_policies, until, watched};
+use crate::bounded::{
+    BOUND, Gate, THREADS, Way, ends, stage, thread, under_policies, until, watched,
+};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -166,22 +168,27 @@ fn a_request_is_tried_again_like_any_event() {
 #[test]
 fn a_request_given_up_is_not_tried_again() {
     let plan = Plan::new().stage("work", |s| s.retry(Retry::new(9, HOUR).jitter(false)));
-    for ordered in [false, true] {
+    for (ordered, waits) in [(false, false), (true, false), (false, true), (true, true)] {
         let (mut runtime, client) = by_hand(&plan, |app, gateway| {
-            let work = app.map("work", |n: u64| n);
+            let work = if waits {
+                app.map_async("work", |n: u64| async move { n })
+            } else {
+                app.map("work", |n: u64| n)
+            };
             let work = if ordered { work.ordered() } else { work };
             app.connect(gateway.requests, work);
             app.connect(work, gateway.replies);
         });
+        let case = format!("ordered: {ordered}, waits: {waits}");
         runtime.fail_next("work", "at first");
         let asked = ask(&client, 1);
         let mut other = ask(&client, 2);
         runtime.run_until_idle();
         drop(asked);
         runtime.advance(2 * HOUR);
-        assert_eq!(poll(&mut other), Poll::Ready(Ok(2)), "ordered: {ordered}");
+        assert_eq!(poll(&mut other), Poll::Ready(Ok(2)), "{case}");
         let counts = runtime.snapshot().stage("work").unwrap().counts;
-        assert_eq!((counts.handled, counts.shed(Shed::Abandoned)), (1, 1), "ordered: {ordered}");
+        assert_eq!((counts.handled, counts.shed(Shed::Abandoned)), (1, 1), "{case}");
         assert_eq!(gateway(&runtime).in_flight, 0);
     }
 }
@@ -514,6 +521,73 @@ fn a_waker_that_panics_costs_nothing() {
     runtime.run_until_idle();
     assert_eq!(asked.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(1)));
     assert_eq!(runtime.snapshot().stage("ask-replies").unwrap().counts.failed, 0);
+}
+
+/// A waker that does not return before it may.
+struct Blocks {
+    woken: AtomicUsize,
+    may: Way,
+}
+
+impl Wake for Blocks {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, SeqCst);
+        self.may.pass();
+    }
+}
+
+#[test]
+fn a_waker_that_does_not_return_stops_no_timer() {
+    /// Sleeps, and polls its sleep with a waker of its own if there is one.
+    struct Sleeps(Arc<Blocks>);
+    impl AsyncStage for Sleeps {
+        type In = bool;
+        type Ports = ();
+        async fn handle(&self, blocks: bool, _: &mut Emissions<()>, cx: &AsyncCx) -> Result {
+            let mut sleep = Box::pin(cx.sleep(Duration::from_millis(1)));
+            std::future::poll_fn(|context| match blocks {
+                true => sleep.as_mut().poll(&mut Context::from_waker(&self.0.clone().into())),
+                false => sleep.as_mut().poll(context),
+            })
+            .await;
+            Ok(())
+        }
+    }
+    for of_handler in [false, true] {
+        watched("waker", move || {
+            let app = App::new("asked");
+            let gateway = app.gateway::<u64, u64>("ask");
+            let gate = Gate::default();
+            let may = gate.way();
+            let work = app.map("work", move |n: u64| {
+                may.pass();
+                n
+            });
+            app.connect(gateway.requests, work);
+            app.connect(work, gateway.replies);
+            let client = gateway.client.within(Duration::from_millis(1));
+            let blocks = Arc::new(Blocks { woken: AtomicUsize::new(0), may: gate.way() });
+            let (sender, events) = app.input::<bool>("events");
+            app.connect(events, app.stage("sleeps", Sleeps(blocks.clone())));
+            let plan = Plan::new().threads(2).stage("sleeps", |s| s.instances(9));
+            let running = app.start(&plan).unwrap();
+            let mut asked = Box::pin(client.request(1));
+            if of_handler {
+                sender.send(true).unwrap();
+            } else {
+                let waker = blocks.clone().into();
+                let polled = asked.as_mut().poll(&mut Context::from_waker(&waker));
+                assert!(polled.is_pending());
+            }
+            until("the waker is called", || blocks.woken.load(SeqCst) == 1);
+            sender.send(false).unwrap();
+            let handled = || stage(&running.snapshot(), "sleeps").counts.handled;
+            until("another sleeps and is woken", || handled() == 1);
+            gate.open();
+            drop(asked);
+            let _ = running.stop();
+        });
+    }
 }
 
 /// A program around two stages that runs on threads.

@@ -8,6 +8,7 @@ use comporta::{Choice, OnPanic, Plan, Retry, StageSet, WhenFull};
 use crate::chooser::{ADMISSIONS, Chooser};
 use crate::dice::Dice;
 use crate::faults::Faults;
+use crate::later::Waits;
 use crate::wiring::links;
 
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) enum Shape {
     /// One port; events are changed in place and sent on.
     InPlace,
     Grouped(usize, Duration),
+    /// One port; handlers wait.
+    Waiting(Waits),
 }
 
 #[derive(Debug)]
@@ -191,6 +194,7 @@ impl Case {
         }
         if all {
             case.inject(&mut Dice::new(seed ^ 4));
+            case.wait(&mut Dice::new(seed ^ 5));
         }
         case
     }
@@ -305,6 +309,10 @@ impl Case {
                     None => s,
                 };
                 let s = stage.emit_max.map_or(s.clone(), |most| s.emit_max(most));
+                let s = match stage.shape {
+                    Shape::Waiting(Waits { timeout: Some(timeout), .. }) => s.timeout(timeout),
+                    _ => s,
+                };
                 s.instances(stage.instances)
                     .capacity(stage.capacity)
                     .when_full(stage.when_full)

@@ -58,6 +58,11 @@ impl Injector {
         Arc::new(Injector { faults, on_threads, ..Injector::default() })
     }
 
+    /// Whether the run is one on threads.
+    pub(crate) fn is_on_threads(&self) -> bool {
+        self.on_threads
+    }
+
     pub(crate) fn strikes(&self, fault: Fault, facts: &Facts) -> bool {
         let harmless = facts.doomed && !WITHDRAWN_EVENTS_PANIC_WHEN_DROPPED;
         let off = matches!(fault, Fault::Drop) && (harmless || self.over.load(SeqCst));

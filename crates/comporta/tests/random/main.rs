@@ -11,6 +11,7 @@
 //! | `event` | its events, plain or with user code of their own |
 //! | `injector` | the faults as they come, and how many did |
 //! | `site` | what handlers do, and the ledger they keep |
+//! | `later` | stages whose handlers wait |
 //! | `program` | the program of a case |
 //! | `check` | what must hold at every moment, at rest, and at the end |
 //! | `run` | a case stepped on virtual time, and on real threads |
@@ -28,6 +29,7 @@ mod faults;
 mod event;
 mod injector;
 mod site;
+mod later;
 mod program;
 mod check;
 mod run;

@@ -15,6 +15,7 @@ use comporta::{
 use crate::case::{Case, Shape, Way};
 use crate::dice::{mix, mix2};
 use crate::event::{Event, Facts, ForkPorts, UNNUMBERED};
+use crate::later::{Later, LaterMut, Waits};
 use crate::site::{Ledger, Site};
 
 /// A stage that is handed one event at a time.
@@ -197,6 +198,10 @@ fn add_stage<E: Event>(
             ports.push(E::fork_ports(&made).to_vec());
             declare(made, case, node, site)
         }
+        Shape::Waiting(Waits { flushes: false, .. }) => {
+            waiting::<E, false>(app, case, node, site, ports)
+        }
+        Shape::Waiting(_) => waiting::<E, true>(app, case, node, site, ports),
         Shape::InPlace => {
             let updated = site.clone();
             let made = app.map_in_place(name, move |event: &mut E| updated.update(event));
@@ -211,6 +216,23 @@ fn add_stage<E: Event>(
     }
 }
 
+fn waiting<E: Event, const FLUSHES: bool>(
+    app: &App,
+    case: &Case,
+    node: usize,
+    site: &Arc<Site>,
+    ports: &mut Vec<Vec<Port<E>>>,
+) -> StageKey {
+    let later = Later::<E, FLUSHES>::new(site);
+    let stateful = case.stage(node).is_some_and(|stage| stage.stateful);
+    let made = match stateful {
+        true => app.stage(case.name(node), LaterMut(later)),
+        false => app.stage(case.name(node), later),
+    };
+    ports.push(vec![*made]);
+    declare(made, case, node, site)
+}
+
 fn declare<E: Event, P: Ports>(
     made: StageRef<'_, E, P>,
     case: &Case,
@@ -219,7 +241,7 @@ fn declare<E: Event, P: Ports>(
 ) -> StageKey {
     let Some(stage) = case.stage(node) else { return made.as_input() };
     let mut made = made;
-    if stage.stateful {
+    if stage.stateful && !matches!(stage.shape, Shape::Waiting(_)) {
         made = made.stateful();
     }
     if stage.ordered {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use comporta::{Cx, Error, Result, Retry};
+use comporta::{AsyncCx, Cx, Error, Result, Retry};
 
 use crate::case::{Case, Ending};
 use crate::dice::mix2;
@@ -106,7 +106,7 @@ impl Ledger {
 }
 
 /// Marks a site as running, also while a panic unwinds.
-struct Busy<'a>(&'a Site);
+pub(crate) struct Busy<'a>(&'a Site);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
@@ -138,6 +138,30 @@ enum Failing {
     Flood,
     /// An event cannot be dropped, once it is handled.
     Drop,
+}
+
+/// What a handler is told of its call, whether or not it waits.
+pub(crate) trait Called {
+    fn attempt(&self) -> u32;
+    fn quit(&self, result: u64);
+}
+
+impl Called for Cx {
+    fn attempt(&self) -> u32 {
+        Cx::attempt(self)
+    }
+    fn quit(&self, result: u64) {
+        Cx::quit(self, result);
+    }
+}
+
+impl Called for AsyncCx {
+    fn attempt(&self) -> u32 {
+        AsyncCx::attempt(self)
+    }
+    fn quit(&self, result: u64) {
+        AsyncCx::quit(self, result);
+    }
 }
 
 impl Site {
@@ -179,7 +203,7 @@ impl Site {
         (count + echoes, sum.wrapping_add(of_echoes))
     }
 
-    fn enter<E: Event>(&self, events: &[E], attempt: u32) -> Busy<'_> {
+    pub(crate) fn enter<E: Event>(&self, events: &[E], attempt: u32) -> Busy<'_> {
         if self.busy.swap(true, SeqCst) && self.single {
             self.wrong("runs twice at once");
         }
@@ -245,8 +269,19 @@ impl Site {
         out: &mut P,
         cx: &Cx,
     ) -> Result {
+        let _busy = self.enter(events, cx.attempt());
+        self.handle_entered(events, taken, out, cx)
+    }
+
+    /// As [`handle`](Self::handle), by a handler that has waited since it entered.
+    pub(crate) fn handle_entered<E: Event, P: ForkPorts<E>>(
+        &self,
+        events: &[E],
+        taken: bool,
+        out: &mut P,
+        cx: &impl Called,
+    ) -> Result {
         let attempt = cx.attempt();
-        let _busy = self.enter(events, attempt);
         let Some(first) = events.first().map(E::facts) else { return Ok(()) };
         let dice = mix2(first.id, self.node);
         if dice.is_multiple_of(7) {
@@ -297,6 +332,13 @@ impl Site {
             cx.quit(self.node);
         }
         Ok(())
+    }
+
+    /// A try was given up while its handler waited.
+    pub(crate) fn dropped(&self, facts: &Facts, attempt: u32) {
+        if attempt >= self.retry.tries {
+            self.failed.add(facts);
+        }
     }
 
     /// Changes an event in place.

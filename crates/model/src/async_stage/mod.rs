@@ -168,7 +168,8 @@ impl AsyncCx {
         self.tier
     }
 
-    /// Waits, on the program's clock: virtual under test. It needs no tokio.
+    /// Waits, on the program's clock: virtual under test. It needs no tokio. Tokio's own timers pass in real time
+    /// under test, too: its clock can be paused only by a runtime of one thread that it drives itself.
     pub async fn sleep(&self, wait: Duration) {
         /// Takes the timer back if the sleep is dropped.
         struct Set<'a> {

@@ -134,9 +134,9 @@ impl Requests {
     }
 
     /// The alarm: requests that are late end, and those who wait for the end of theirs are woken.
-    pub(crate) fn alarm(&self, core: &Core) {
+    pub(crate) fn alarm(&self, core: &Arc<Core>) {
         let now = core.clock.now();
-        let mut late: Vec<Arc<dyn AnySlot>> = Vec::new();
+        let mut late: Vec<(u64, Arc<dyn AnySlot>)> = Vec::new();
         let mut wakers = {
             let mut state = self.state.lock();
             state.alarm = None;
@@ -146,17 +146,12 @@ impl Requests {
                     break;
                 }
                 state.due.pop_first();
-                late.extend(state.open.remove(&number));
+                late.extend(state.open.get(&number).map(|slot| (number, slot.clone())));
             }
             std::mem::take(&mut state.wakers)
         };
-        let mut expired = 0;
-        for waker in late.iter().filter_map(|slot| slot.refuse(Why::Deadline).ok()) {
-            wakers.extend(waker);
-            expired += 1;
-        }
-        self.state.lock().counts.expired += expired;
-        wakers.into_iter().for_each(|waker| wake(Some(waker)));
+        wakers.extend(self.refuse_all(late, || Why::Deadline, |counts| counts.expired += 1));
+        core.call_wakers(wakers);
     }
 
     /// The program was stopped: every open request is cancelled.
@@ -165,12 +160,31 @@ impl Requests {
             let mut state = self.state.lock();
             state.closed = true;
             state.due.clear();
-            (std::mem::take(&mut state.open), std::mem::take(&mut state.wakers))
+            let open = state.open.iter().map(|(number, slot)| (*number, slot.clone())).collect();
+            (open, std::mem::take(&mut state.wakers))
         };
-        wakers.extend(open.values().filter_map(|slot| slot.refuse(Why::Cancelled).ok().flatten()));
+        wakers.extend(self.refuse_all(open, || Why::Cancelled, |counts| counts.cancelled += 1));
         for waker in wakers {
             effects.call_later(vec![Box::new(move || waker.wake())]);
         }
+    }
+
+    /// Ends those of these requests that have not ended; the others are counted by whoever ended them. Returns
+    /// whom to wake.
+    fn refuse_all(
+        &self,
+        open: Vec<(u64, Arc<dyn AnySlot>)>,
+        why: fn() -> Why,
+        count: fn(&mut GatewaySnapshot),
+    ) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for (number, slot) in open {
+            if let Ok(waker) = slot.refuse(why()) {
+                self.close(number, None, count);
+                wakers.extend(waker);
+            }
+        }
+        wakers
     }
 
     /// A reply came that nobody waited for.

@@ -129,22 +129,26 @@ pub(super) struct Waits<R>(pub(super) Arc<Slot<R>>);
 impl<R: Send + 'static> Awaits for Waits<R> {
     fn settled(&self, settled: Settled) {
         let slot = &self.0;
+        let mut count: fn(&mut GatewaySnapshot) = |counts| counts.no_reply += 1;
         let waker = slot.end(|open| {
             End::Refused(if settled.failed > 0 {
+                count = |counts| counts.failed += 1;
                 let dropped = "what was owed for it was dropped".to_owned();
                 let unknown = Why::Failed { stage: None, reason: dropped };
                 open.failed.take().unwrap_or(unknown)
             } else if settled.shed > 0 {
+                count = |counts| counts.shed += 1;
                 let unknown = Why::Shed { stage: String::new(), reason: Shed::Ended };
                 open.shed.take().unwrap_or(unknown)
             } else if settled.cancelled > 0 {
+                count = |counts| counts.cancelled += 1;
                 Why::Cancelled
             } else {
                 Why::NoReply
             })
         });
         if let Ok(waker) = waker {
-            slot.requests.close(slot.number, slot.deadline, |_| ());
+            slot.requests.close(slot.number, slot.deadline, count);
             slot.requests.wake_later(waker);
         }
     }

@@ -194,3 +194,20 @@ fn a_flight_that_flushed_goes_on_when_that_found_room() {
         assert_eq!(handled(&summary, "end"), 6);
     });
 }
+
+#[test]
+fn flights_that_two_threads_wake_at_once_are_all_polled() {
+    explore(|| {
+        let (world, seen) = (World::default(), Seen::new());
+        let app = asking(false, &world, &seen);
+        let wakers = [2, 1].map(|n| {
+            let world = world.clone();
+            thread::spawn(move || world.let_go(n))
+        });
+        let _ = summary(app, &plan(3));
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+        let mut all = seen.all();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+    });
+}

@@ -34,6 +34,7 @@
 //! | order | `ordered` |
 //! | events in flight | `flight` |
 //! | senders | `sender` |
+//! | a request's slot: reply, deadline, stop, a client that goes | `gateway` |
 //! | the end of streams, acknowledgement, a stop at any moment | `end` |
 //! | visits that take long, and the clock that looks after them | `stuck` |
 
@@ -50,6 +51,7 @@ mod policy_host;
 mod ordered;
 mod flight;
 mod sender;
+mod gateway;
 mod end;
 mod stuck;
 

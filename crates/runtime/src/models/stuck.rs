@@ -2,6 +2,8 @@
 //! moves the tokens of their workers, and has others woken. Here it does so again and again, at every
 //! moment of visits that do return: nothing is lost by it, and nothing handled twice.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use comporta_model::plan::Plan;
@@ -86,5 +88,36 @@ fn a_handler_that_waits_for_the_others_of_its_batch_is_overtaken_by_them() {
         app.connect(events, work);
         let plan = Plan::new().threads(2).stage("work", |s| s.instances(2));
         run_overdue(app, &plan, &begun);
+    });
+}
+
+#[test]
+fn flights_that_a_visit_has_not_polled_go_back_and_are_polled_once() {
+    explore(|| {
+        let seen = Seen::new();
+        let see = seen.clone();
+        let app = App::new("overdue");
+        let events = batched_by_chance(&app);
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = begun.clone();
+        let work = app.sink_async("work", move |n: u32| {
+            let (see, begins, mut waited) = (see.clone(), begins.clone(), false);
+            poll_fn(move |cx| {
+                if !std::mem::replace(&mut waited, true) {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                begins.fetch_or(n == 0, SeqCst);
+                thread::yield_now();
+                see.see(n);
+                Poll::Ready(())
+            })
+        });
+        app.connect(events, work);
+        let plan = Plan::new().threads(2).stage("work", |work| work.instances(3));
+        run_overdue(app, &plan, &begun);
+        let mut all = seen.all();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, LEARNT]);
     });
 }

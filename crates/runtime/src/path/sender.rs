@@ -493,7 +493,7 @@ impl Node for InputNode {
         self.requests.iter().for_each(|requests| requests.cancel(effects));
     }
 
-    fn alarm(&self, core: &Core) {
+    fn alarm(&self, core: &Arc<Core>) {
         self.requests.iter().for_each(|requests| requests.alarm(core));
     }
 

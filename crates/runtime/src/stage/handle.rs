@@ -33,6 +33,9 @@ use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 use crate::user;
 
+/// Flights that an instance keeps for the next events: as many as land in one visit.
+const SPARE_MAX: usize = 64;
+
 /// One instance of a stage: a handler with its state, its ports and where they lead.
 #[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
 pub(super) struct Instance<H: Handler> {
@@ -47,6 +50,8 @@ pub(super) struct Instance<H: Handler> {
     pub(super) turn: Option<Turn>,
     /// Storage for the lanes of the events of a visit.
     pub(super) lanes: Vec<LaneRef>,
+    /// The turns of flights that it had land, and whose results wait for room.
+    pub(super) landed_turns: Vec<Turn>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -54,6 +59,8 @@ pub(super) struct Instance<H: Handler> {
     /// Of a handler that waits: what the next event is woken by, and flights that flushed what has yet to
     /// find room.
     wakeup: Option<Arc<Wakeup>>,
+    /// Flights that have landed, for the next events that wait.
+    spare: Vec<InFlight<H>>,
     pub(super) flushed: Vec<InFlight<H>>,
     /// These wait for room inside of a cycle, and count as unable to act.
     pub(super) flushed_inside: bool,
@@ -156,25 +163,55 @@ impl<H: Handler> Instance<H> {
             pending: None,
             turn: None,
             lanes: Vec::new(),
+            landed_turns: Vec::new(),
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
             wakeup: None,
+            spare: Vec::new(),
             flushed: Vec::new(),
             flushed_inside: false,
         };
         if H::WAITS {
             instance.cx.set_emit_max(stage.emit_max());
-            instance.renew_wakeup(core, stage.id);
+            let list = stage.state.lock().flights.list().clone();
+            list.start(core, stage.id);
+            instance.set_wakeup(Wakeup::new(&list));
         }
         Ok(instance)
     }
 
-    /// The next event that waits is woken by another. Returns the one so far.
-    pub(super) fn renew_wakeup(&mut self, core: &Arc<Core>, stage: u32) -> Arc<Wakeup> {
-        let fresh = Wakeup::new(core, stage);
-        drop(self.cx.set_waker(fresh.clone().into()));
-        self.wakeup.replace(fresh.clone()).unwrap_or(fresh)
+    /// The next event that waits is woken by this.
+    fn set_wakeup(&mut self, wakeup: Arc<Wakeup>) {
+        drop(self.cx.set_waker(wakeup.clone().into()));
+        self.wakeup = Some(wakeup);
+    }
+
+    /// The next event that waits is woken by another than the last one, whose is returned. It is made of one
+    /// that is no longer used, if there is one.
+    pub(super) fn renew_wakeup(&mut self, unused: Option<Arc<Wakeup>>) -> Arc<Wakeup> {
+        let last = self.wakeup.clone().expect("the instance of a stage that waits has one");
+        self.set_wakeup(unused.map_or_else(|| last.another(), Wakeup::renew));
+        last
+    }
+
+    /// The flight of the first event of `chunk`, which has come to wait.
+    pub(super) fn begin_flight(&mut self, chunk: &mut Chunk<H::Item>) -> InFlight<H> {
+        let mut flight = self.spare.pop().unwrap_or_default();
+        let storage = flight.batch.chunk.take().into_storage();
+        flight.batch = Batch::of(chunk.split_front(1, storage));
+        let unused = flight.wakeup.take();
+        flight.wakeup = Some(self.renew_wakeup(unused));
+        flight.kept = std::mem::take(&mut self.kept);
+        flight
+    }
+
+    /// Keeps a flight that has landed for another event.
+    pub(super) fn keep_spare(&mut self, mut flight: InFlight<H>) {
+        if self.spare.len() < SPARE_MAX {
+            flight.clear();
+            self.spare.push(flight);
+        }
     }
 
     /// Calls the handler with the one event of `batch`.

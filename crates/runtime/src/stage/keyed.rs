@@ -129,14 +129,6 @@ impl<H: Handler> Stage<H> {
         lanes.doom(turn)
     }
 
-    /// An event that a visit has come to leaves it, and its lane with it. Returns its turn.
-    pub(super) fn detach(&self, batch: &Batch<H::Item>) -> Turn {
-        let mut state = self.state.lock();
-        let left = batch.chunk.len() + batch.tray.as_ref().map_or(0, |tray| tray.left());
-        let lanes = state.queue.as_lanes();
-        lanes.map_or_else(Turn::default, |lanes| lanes.detach(batch.turn, left))
-    }
-
     /// The event of a lane has failed for good: if the plan says so, the lane waits for it.
     pub(super) fn hold_lane(&self, lane: Option<&LaneRef>) -> Option<LaneRef> {
         let lane = lane?;
@@ -258,5 +250,14 @@ impl<H: Handler> Stage<H> {
         self.count(core, state, &settling, visit);
         self.place(core, state, instance, in_line, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// The event that a visit has come to leaves it, and takes its lane along. Returns its turn.
+    pub(super) fn detach(&mut self, batch: &Batch<H::Item>) -> Option<Turn> {
+        let lanes = self.queue.as_lanes()?;
+        let left = batch.chunk.len() + batch.tray.as_ref().map_or(0, |tray| tray.left());
+        Some(lanes.detach(batch.turn, left))
     }
 }

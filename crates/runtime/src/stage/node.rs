@@ -10,7 +10,7 @@ use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
-use super::flight::FlightId;
+use super::flight::FlightTray;
 use super::gate::Controller;
 use super::groups::GroupSize;
 use super::handle::{Fault, Instance};
@@ -130,14 +130,17 @@ impl<H: Handler> Node for Stage<H> {
         Box::new(inlet)
     }
 
-    fn woken(&self, _: &Core, flight: FlightId, effects: &mut Effects) {
-        self.flight_woken(flight, effects);
+    fn woken(&self, effects: &mut Effects) {
+        self.flights_woken(effects);
     }
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
-        let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() else { return };
         let mut visit = Visit::new(0, None);
-        self.reclaim(core, tray, &mut visit);
+        if let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() {
+            self.reclaim(core, tray, &mut visit);
+        } else if let Some(tray) = tray.downcast_ref::<FlightTray<H>>() {
+            self.reclaim_flights(core, tray, &mut visit);
+        }
         effects.take(&mut visit.effects);
     }
 
@@ -402,8 +405,11 @@ impl<H: Handler> Node for Stage<H> {
             replayed.into_iter().for_each(|replayed| effects.discard(replayed.event));
             return 0;
         }
-        for Replayed { meta, columns, lane, event } in replayed {
-            let meta = Meta { enqueued: now, ..meta };
+        for Replayed { meta, mut columns, lane, event } in replayed {
+            // Whoever replays an event wants it handled, late as it is.
+            columns.forget_passed(now);
+            let mut meta = Meta { enqueued: now, ..meta };
+            meta.duty.forget_passed(now);
             if let (Some(lane), Some(lanes)) = (lane, state.queue.as_lanes()) {
                 lanes.replay(&lane, &meta, columns, event);
                 continue;

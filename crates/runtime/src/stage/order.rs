@@ -82,6 +82,14 @@ pub(super) struct Deposited {
     pub(super) enqueued: Time,
 }
 
+impl Deposited {
+    /// Of a visit whose events were shed.
+    pub(super) fn nothing(meta: Meta) -> Self {
+        let (tally, spent, together) = (Tally::default(), Duties::default(), Obligation::default());
+        Deposited { tally, enqueued: meta.enqueued, meta, spent, together }
+    }
+}
+
 impl<P: Ports> Order<P> {
     pub(super) fn new() -> Self {
         Order(Mutex::new(State {

@@ -5,7 +5,8 @@
 //! (its key, its encoding) is computed before.
 //!
 //! A turn is over when its instance is idle again: not while an event waits to be retried, nor while results
-//! wait in an outbox, where those of the next visit to the same lane would overtake them. Events that are shed
+//! wait in an outbox, where those of the next visit to the same lane would overtake them; nor while its event is
+//! in flight. Events that are shed
 //! or cancelled are removed, not taken, because a lane with a visit gives no turns.
 
 use comporta_model::chunk::{Chunk, ChunkQueue, Slots};

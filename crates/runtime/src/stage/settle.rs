@@ -297,6 +297,7 @@ impl<H: Handler> Stage<H> {
         if let Some(turn) = instance.turn.take() {
             state.queue.done(turn);
         }
+        instance.landed_turns.drain(..).for_each(|turn| state.queue.done(turn));
         if matches!(state.phase, Phase::Finishing(_)) {
             return self.retire(state, instance, effects);
         }

@@ -1,6 +1,8 @@
 //! The beginning of a visit: an instance that is idle takes a batch of events from the queue.
 //! Before: `work`, with a token. After: `handle`.
 
+use std::collections::VecDeque;
+
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Time;
@@ -71,7 +73,7 @@ struct Begun<H: Handler> {
 #[expect(clippy::large_enum_variant, reason = "it is moved once, and nearly always is the largest")]
 enum With<H: Handler> {
     Events(Batch<H::Item>),
-    Flight(InFlight<H>),
+    Flights(VecDeque<InFlight<H>>),
     /// A timer of this lane is due, or its state has expired.
     Lane(LaneRef, Due),
 }
@@ -85,8 +87,8 @@ impl<H: Handler> Stage<H> {
             Some(Begun { instance, with: With::Events(batch) }) => {
                 self.run(core, instance, batch, visit);
             }
-            Some(Begun { instance, with: With::Flight(first) }) => {
-                self.fly_on(core, instance, first, visit);
+            Some(Begun { instance, with: With::Flights(woken) }) => {
+                self.fly_on(core, instance, woken, visit);
             }
             Some(Begun { instance, with: With::Lane(lane, due) }) => {
                 self.visit_lane(core, instance, lane, due, visit);
@@ -101,14 +103,14 @@ impl<H: Handler> Stage<H> {
             return None; // a copy of a token that was used
         }
         let mut instance = state.instances.take_idle()?;
-        let effects = &mut visit.effects;
         if H::WAITS
-            && let Some(first) = state.take_woken(visit.start)
+            && let Some(woken) = self.take_woken(state, visit)
         {
             state.counts.visits += 1;
-            self.changed(core, state, effects);
-            return Some(Begun { instance, with: With::Flight(first) });
+            self.changed(core, state, &mut visit.effects);
+            return Some(Begun { instance, with: With::Flights(woken) });
         }
+        let effects = &mut visit.effects;
         if let Some((lane, due, turn)) = state.queue.as_lanes().and_then(LaneQueue::take_due) {
             instance.turn = Some(turn);
             state.counts.visits += 1;

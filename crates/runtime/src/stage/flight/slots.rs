@@ -1,22 +1,22 @@
 //! The events in flight of a stage: those that wait, in slots; those that were woken; when each is to be
 //! looked at. Used by `flight`, under the lock of the stage.
-//! Invariants: a flight stands in its slot, or belongs to the visit that polls it. Of a wake-up and the moment
-//! its flight is parked, whichever comes second makes it ready ([`Wakeup`]).
+//! Invariant: a flight stands in its slot, in the tray of a visit that will poll it ([`FlightTray`]), or
+//! belongs to the visit that polls it.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Weak;
-use std::task::Wake;
+use std::task::Waker;
 use std::time::Duration;
 
 use comporta_model::async_stage::Flight;
-use comporta_model::event::Time;
+use comporta_model::chunk::Chunk;
+use comporta_model::event::{Meta, Time};
 use comporta_model::stage::Handler;
 
 use super::Batch;
-use crate::core::Core;
-use crate::effects::Effects;
+use super::wakeup::{Wakeup, WokenList};
 use crate::failure::Reason;
-use crate::sync::{AcqRel, Acquire, Arc, AtomicU32, AtomicU64, Relaxed, SeqCst};
+use crate::stage::queue::Turn;
+use crate::sync::{Arc, Mutex};
 use crate::timer::Armed;
 
 /// The future of an event.
@@ -24,7 +24,7 @@ type AnyFlight<H> = Box<dyn Flight<<H as Handler>::Item, <H as Handler>::Ports>>
 
 /// Which flight, of all that a stage ever had: its slot, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FlightId(u64);
+pub(super) struct FlightId(u64);
 
 impl FlightId {
     fn new(slot: usize, life: u32) -> Self {
@@ -38,6 +38,15 @@ impl FlightId {
     fn life(self) -> u32 {
         (self.0 >> 32) as u32
     }
+
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Of a [`number`](Self::number).
+    pub(super) fn numbered(number: u64) -> Self {
+        FlightId(number)
+    }
 }
 
 /// The events in flight of a stage, under its lock.
@@ -49,6 +58,8 @@ pub(in crate::stage) struct Flights<H: Handler> {
     free: Vec<usize>,
     /// Those that are to be polled, first in first out.
     woken: VecDeque<FlightId>,
+    /// Those that were woken since a visit last looked: they come after these.
+    list: Arc<WokenList>,
     /// When a flight that stands in its slot is to be looked at, whether or not it was woken.
     alarms: BTreeSet<(Time, FlightId)>,
     armed: Armed,
@@ -72,12 +83,13 @@ pub(in crate::stage) struct Flying<H: Handler> {
     /// None until it has a slot.
     pub(super) id: Option<FlightId>,
     /// Its one event: an empty slot while its future has it.
-    pub(super) batch: Batch<H::Item>,
-    pub(super) kept: Vec<H::Item>,
+    pub(in crate::stage) batch: Batch<H::Item>,
+    pub(in crate::stage) kept: Vec<H::Item>,
     pub(super) attempt: u32,
     /// None: it waits to be tried again.
     pub(super) future: Option<AnyFlight<H>>,
-    pub(super) wakeup: Arc<Wakeup>,
+    /// None only while it is not in use.
+    pub(in crate::stage) wakeup: Option<Arc<Wakeup>>,
     /// When it is looked at again: to be tried again, or because its time is up.
     pub(super) alarm: Option<Time>,
     /// When its time is up, in this try.
@@ -86,67 +98,59 @@ pub(in crate::stage) struct Flying<H: Handler> {
     pub(super) since: Time,
     /// It has flushed: what it sent is not withdrawn any more.
     pub(super) partial: bool,
+    /// What its queue waits for until it has landed, if it does.
+    pub(super) turn: Option<Turn>,
 }
 
-impl<H: Handler> Flying<H> {
-    /// It is polled again as soon as it stands in its slot.
-    pub(super) fn be_looked_at(&mut self, now: Time) {
-        match self.future {
-            Some(_) => self.wakeup.state.store(WOKEN, SeqCst),
-            None => self.alarm = Some(now),
+impl<H: Handler> Default for Flying<H> {
+    fn default() -> Self {
+        Flying {
+            id: None,
+            batch: Batch::of(Chunk::new(Meta::default(), Vec::new())),
+            kept: Vec::new(),
+            attempt: 1,
+            future: None,
+            wakeup: None,
+            alarm: None,
+            limit: None,
+            since: Time::ZERO,
+            partial: false,
+            turn: None,
         }
     }
 }
 
-/// What the waker of an event wakes.
-pub(in crate::stage) struct Wakeup {
-    state: AtomicU32,
-    id: AtomicU64,
-    stage: u32,
-    core: Weak<Core>,
-}
-
-/// It is being polled, or was not polled yet.
-const POLLED: u32 = 0;
-/// It was woken since it was last polled.
-const WOKEN: u32 = 1;
-/// It stands in its slot, and nobody woke it.
-const PARKED: u32 = 2;
-
-impl Wakeup {
-    pub(in crate::stage) fn new(core: &Arc<Core>, stage: u32) -> Arc<Self> {
-        Arc::new(Wakeup {
-            state: AtomicU32::new(POLLED),
-            id: AtomicU64::new(0),
-            stage,
-            core: Arc::downgrade(core),
-        })
+impl<H: Handler> Flying<H> {
+    /// It has landed, and is of use for another event: its wake-up too, if no waker is left.
+    pub(in crate::stage) fn clear(&mut self) {
+        let (storage, wakeup) = (self.batch.chunk.take().into_storage(), self.wakeup.take());
+        let batch = Batch::of(Chunk::new(Meta::default(), storage));
+        *self = Flying { batch, wakeup, ..Flying::default() };
     }
 
-    /// It stands in its slot now. Returns whether it was woken meanwhile.
-    fn park(&self, id: FlightId) -> bool {
-        self.id.store(id.0, Relaxed);
-        self.state.compare_exchange(POLLED, PARKED, AcqRel, Acquire).is_err()
+    /// It is about to be polled: it may be woken anew from now on.
+    pub(super) fn begin_poll(&mut self) {
+        self.alarm = None;
+        if let Some(wakeup) = &self.wakeup {
+            wakeup.unpark();
+        }
     }
 
-    /// It is about to be polled.
-    fn unpark(&self) {
-        self.state.swap(POLLED, SeqCst);
-    }
-}
-
-impl Wake for Wakeup {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+    /// What its future is polled with.
+    pub(super) fn waker(&self) -> Waker {
+        self.wakeup.clone().map_or_else(|| Waker::noop().clone(), Waker::from)
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.swap(WOKEN, SeqCst) == PARKED
-            && let Some(core) = self.core.upgrade()
-        {
-            let mut effects = Effects::default();
-            core.node(self.stage).woken(&core, FlightId(self.id.load(Relaxed)), &mut effects);
-            core.dispatch(effects);
+    /// As [`Wakeup::claim`].
+    fn claim(&self) -> bool {
+        self.wakeup.as_ref().is_some_and(|wakeup| wakeup.claim())
+    }
+
+    /// It is polled again as soon as it stands in its slot.
+    pub(super) fn be_looked_at(&mut self, now: Time) {
+        match self.future {
+            Some(_) => drop(self.claim()),
+            None => self.alarm = Some(now),
         }
     }
 }
@@ -159,6 +163,7 @@ impl<H: Handler> Flights<H> {
             slots: Vec::new(),
             free: Vec::new(),
             woken: VecDeque::new(),
+            list: Arc::default(),
             alarms: BTreeSet::new(),
             armed: Armed::default(),
             polled_last: false,
@@ -182,7 +187,7 @@ impl<H: Handler> Flights<H> {
     /// Events that wait.
     pub(in crate::stage) fn waiting(&self) -> usize {
         let taken = self.slots.len() - self.free.len();
-        taken.saturating_sub(self.woken.len())
+        taken.saturating_sub(self.woken())
     }
 
     pub(in crate::stage) fn waited(&self) -> Duration {
@@ -191,7 +196,12 @@ impl<H: Handler> Flights<H> {
 
     /// Those that are to be polled.
     pub(in crate::stage) fn woken(&self) -> usize {
-        self.woken.len()
+        self.woken.len() + self.list.len()
+    }
+
+    /// Where its flights are put that were woken.
+    pub(in crate::stage) fn list(&self) -> &Arc<WokenList> {
+        &self.list
     }
 
     /// A visit may begin one more. Returns whether there is room for it.
@@ -206,8 +216,8 @@ impl<H: Handler> Flights<H> {
         self.begun -= n;
     }
 
-    /// Puts a flight into its slot, or into a new one.
-    pub(super) fn park(&mut self, mut flight: InFlight<H>, now: Time) {
+    /// Puts a flight into its slot, or into a new one. Returns whether it is to be polled again.
+    pub(super) fn park(&mut self, mut flight: InFlight<H>, now: Time) -> bool {
         let id = flight.id.unwrap_or_else(|| {
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(Slot { life: 0, flight: None });
@@ -221,11 +231,13 @@ impl<H: Handler> Flights<H> {
         self.alarms.extend(due.map(|due| (due, id)));
         flight.alarm = due;
         // A flight without a future waits for its alarm alone.
-        let woken = flight.future.is_some() && flight.wakeup.park(id);
+        let woken =
+            flight.future.is_some() && flight.wakeup.as_ref().is_some_and(|wakeup| wakeup.park(id));
         self.slots[id.slot()].flight = Some(flight);
         if woken {
             self.woken.push_back(id);
         }
+        woken
     }
 
     /// The time for which the clock is to be asked, if it is another than before.
@@ -245,51 +257,71 @@ impl<H: Handler> Flights<H> {
             if let Some(flight) = &mut self.slots[id.slot()].flight {
                 flight.alarm = None;
                 // Its waker may have made it ready already; then it is taken for that.
-                if flight.future.is_none() || flight.wakeup.state.swap(WOKEN, SeqCst) == PARKED {
+                if flight.future.is_none() || flight.claim() {
                     self.woken.push_back(id);
                 }
             }
         }
     }
 
-    /// The waker of a flight was called.
-    pub(super) fn wake(&mut self, id: FlightId) -> bool {
-        let slot = self.slots.get(id.slot()).filter(|slot| slot.life == id.life());
-        let woken = slot.is_some_and(|slot| slot.flight.is_some());
-        if woken {
-            self.woken.push_back(id);
-        }
-        woken
-    }
-
-    /// Takes out the next flight that is to be polled.
-    pub(super) fn take_woken(&mut self, now: Time) -> Option<InFlight<H>> {
-        loop {
-            let id = self.woken.pop_front()?;
+    /// Takes out up to `n` flights that are to be polled.
+    pub(super) fn take_woken(&mut self, n: usize, now: Time) -> VecDeque<InFlight<H>> {
+        self.list.take(&mut self.woken);
+        let mut taken = VecDeque::with_capacity(n.min(self.woken.len()));
+        while taken.len() < n
+            && let Some(id) = self.woken.pop_front()
+        {
             let slot = self.slots.get_mut(id.slot()).filter(|slot| slot.life == id.life());
-            let Some(mut flight) = slot.and_then(|slot| slot.flight.take()) else { continue };
-            if let Some(due) = flight.alarm.take() {
+            let Some(flight) = slot.and_then(|slot| slot.flight.take()) else { continue };
+            if let Some(due) = flight.alarm {
                 self.alarms.remove(&(due, id));
             }
-            flight.wakeup.unpark();
             self.waited_ns += now.duration_since(flight.since).as_nanos() as u64;
-            return Some(flight);
+            taken.push_back(flight);
         }
+        taken
+    }
+
+    /// Puts back a flight that was taken to be polled, and was not: it is the first again.
+    pub(super) fn put_back(&mut self, mut flight: InFlight<H>, now: Time) {
+        let Some(id) = flight.id else { return };
+        self.alarms.extend(flight.alarm.map(|due| (due, id)));
+        flight.since = now;
+        self.slots[id.slot()].flight = Some(flight);
+        self.woken.push_front(id);
     }
 
     /// A flight has landed: its slot is free.
-    pub(super) fn free(&mut self, id: Option<FlightId>) {
-        if let Some(id) = id {
-            let slot = &mut self.slots[id.slot()];
-            slot.life = slot.life.wrapping_add(1);
-            self.free.push(id.slot());
-        }
+    pub(super) fn free(&mut self, id: FlightId) {
+        let slot = &mut self.slots[id.slot()];
+        slot.life = slot.life.wrapping_add(1);
+        self.free.push(id.slot());
     }
 
     /// The program stops: takes out all that stand in their slots.
     pub(super) fn cancel(&mut self) -> Vec<InFlight<H>> {
+        self.list.take(&mut self.woken);
         self.woken.clear();
         self.alarms.clear();
         self.slots.iter_mut().filter_map(|slot| slot.flight.take()).collect()
+    }
+}
+
+/// The flights that a visit has taken and not yet polled: one step away from it, so that they can be taken back
+/// when a poll does not return. A leaf lock, as that of [`Tray`](crate::stage::tray::Tray).
+pub(in crate::stage) struct FlightTray<H: Handler>(Mutex<VecDeque<InFlight<H>>>);
+
+impl<H: Handler> FlightTray<H> {
+    pub(super) fn new(flights: VecDeque<InFlight<H>>) -> Self {
+        FlightTray(Mutex::new(flights))
+    }
+
+    pub(super) fn next(&self) -> Option<InFlight<H>> {
+        self.0.lock().pop_front()
+    }
+
+    /// Takes all that are left.
+    pub(super) fn take_rest(&self) -> VecDeque<InFlight<H>> {
+        std::mem::take(&mut *self.0.lock())
     }
 }
