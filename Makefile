@@ -8,7 +8,7 @@ RUST_MIN := 1.95
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench doc deny tidy msrv toolchain format lint docs tests features examples models smoke
+.PHONY: help run test bench doc deny tidy msrv toolchain format lint docs tests features examples models smoke integrations
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ doc: toolchain ## build the documentation and say where it is
 deny: toolchain ## licences and known faults of dependencies, if cargo-deny is there or can be had
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check
+
+# A workspace of its own: what these crates cost to build is no cost of `test`.
+integrations: toolchain ## handlers that wait with hyper, reqwest and sqlx; SQLite is built for it
+	cd integrations && $(CARGO) fmt --check
+	cd integrations && $(CARGO) clippy --all-targets --target-dir ../target/integrations -- -D warnings
+	cd integrations && $(CARGO) test --target-dir ../target/integrations
 
 tidy: toolchain ## the rules of the house for source files
 	$(CARGO) run -q -p xtask -- tidy
@@ -71,6 +77,8 @@ examples:
 	$(CARGO) run -q --release -p comporta-example-images -- --count 40 --verify
 	$(CARGO) run -q --release -p comporta-example-rpc
 	$(CARGO) run -q --release -p comporta-example-callbacks
+	$(CARGO) run -q --release -p comporta-example-enrich
+	$(CARGO) run -q --release -p comporta-example-api -- check
 
 # Interleavings of the runtime's and the scheduler's own locks and threads, explored by shuttle.
 models:

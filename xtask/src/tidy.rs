@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where source files are, from the root of the repository.
-const ROOTS: [&str; 5] = ["bench", "crates", "examples", "sim", "xtask"];
+const ROOTS: [&str; 6] = ["bench", "crates", "examples", "integrations", "sim", "xtask"];
 /// A file over this many lines gives a reason.
 const LINES_MAX: usize = 500;
 /// How a header line begins that gives it.

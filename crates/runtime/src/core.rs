@@ -405,7 +405,10 @@ impl Core {
     /// From outside the workers: hands everything over, and drops what is no longer wanted.
     pub(crate) fn dispatch(&self, mut effects: Effects) {
         effects.hand_over(self);
-        effects.call_and_drop();
+        if effects.wants_user_code() {
+            let _reactor = self.enter_reactor(); // what futures hold may need it when it is dropped
+            effects.call_and_drop();
+        }
     }
 
     /// Ends what is over and breaks what is stuck, until only tokens and callers are left.

@@ -183,8 +183,11 @@ impl Running {
             let started = running.core.reactor.start(name);
             started.map_err(|message| StartError::Threads { message })?;
         }
-        running.core.open_resources()?;
-        let effects = ready(&running.core)?;
+        let effects = {
+            let _reactor = running.core.enter_reactor(); // for pools and clients that begin with a task
+            running.core.open_resources()?;
+            ready(&running.core)?
+        };
         if let Err(refused) = running.core.start_threads() {
             effects.abandon();
             return Err(refused);
@@ -327,8 +330,11 @@ impl Running {
             return;
         }
         self.core.wait_until(Some(GRACE), |run| run.threads as isize <= run.left);
-        self.core.farewell();
-        self.core.close_resources();
+        {
+            let _reactor = self.core.enter_reactor();
+            self.core.farewell();
+            self.core.close_resources();
+        }
         self.core.reactor.stop();
     }
 

@@ -6,11 +6,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::{App, Error, Plan, Result, Summary};
+use comporta::{App, Error, Plan, Result, Running, Summary};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::{spawn, spawn_blocking};
+use tokio::runtime::Handle;
+use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot, watch};
+use tokio::task::{JoinSet, spawn, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -36,6 +37,14 @@ where
     let mut seen = seen.lock().unwrap().clone();
     seen.sort_unstable();
     (seen, summary)
+}
+
+/// Waits until it holds, and no longer than the bound.
+#[track_caller]
+fn until(mut holds: impl FnMut() -> bool) {
+    let (_open, never) = std::sync::mpsc::channel::<()>();
+    let held = (0..BOUND.as_millis()).any(|_| holds() || never.recv_timeout(MS).is_ok());
+    assert!(held, "not within {BOUND:?}");
 }
 
 fn all_come_through<F, Fut>(call: F)
@@ -152,9 +161,133 @@ fn a_program_without_a_runtime_has_one_of_its_own_and_leaves_nothing_behind() {
     app.connect(numbers, wait);
     let summary = app.run(&Plan::new()).unwrap();
     assert_eq!(summary.snapshot.stage("wait").unwrap().counts.handled, 10, "{summary}");
-    let (_open, never) = std::sync::mpsc::channel::<()>();
-    let gone = (0..BOUND.as_millis()).any(|_| never.recv_timeout(MS).is_err() && reactors() == 0);
-    assert!(gone, "the reactor's thread is still there");
+    until(|| reactors() == 0);
+}
+
+#[test]
+fn a_runtime_of_one_thread_is_not_relied_upon() {
+    // Its thread may be the one that starts the program and waits for it: nobody would drive its timers.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        all_come_through(|n| async move {
+            let name = spawn(async { std::thread::current().name().map(str::to_owned) }).await?;
+            assert_eq!(name.as_deref(), Some("waiting-reactor"));
+            sleep(MS).await;
+            Ok(n)
+        });
+    });
+}
+
+#[test]
+fn sets_of_tasks_streams_of_ticks_and_yields() {
+    all_come_through(|n| async move {
+        let mut set = JoinSet::new();
+        (0..4).for_each(|part| drop(set.spawn(async move { n * part })));
+        let mut ticks = tokio::time::interval(MS);
+        while let Some(part) = set.join_next().await {
+            assert!(part? <= 3 * n);
+            ticks.tick().await;
+            yield_now().await;
+        }
+        Ok(n)
+    });
+}
+
+#[test]
+fn locks_signals_and_cells_are_shared_by_handlers() {
+    let sum = Arc::new(tokio::sync::Mutex::new(0_u64));
+    let (changed, watched) = watch::channel(0_u64);
+    let (changed, once) = (Arc::new(changed), Arc::new(OnceCell::new()));
+    let of_all = sum.clone();
+    all_come_through(move |n| {
+        let (sum, once, changed) = (sum.clone(), once.clone(), changed.clone());
+        let mut watched = watched.clone();
+        async move {
+            once.get_or_init(|| sleep(MS)).await;
+            let mut sum = sum.lock().await;
+            yield_now().await; // held across an await
+            *sum += 1;
+            changed.send_replace(*sum);
+            drop(sum);
+            watched.wait_for(|sum| *sum >= 1).await?;
+            Ok(n)
+        }
+    });
+    assert_eq!(*of_all.blocking_lock(), 100);
+}
+
+/// Notes whether tokio is there when it is dropped, as connections of a pool need it.
+struct NeedsTokio(Arc<Mutex<Vec<bool>>>);
+
+impl Drop for NeedsTokio {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().push(Handle::try_current().is_ok());
+    }
+}
+
+#[test]
+fn futures_are_dropped_where_tokio_is_however_they_end() {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let app = App::new("dropping");
+    let numbers = app.source("numbers", || 0..8_u64);
+    let note = found.clone();
+    let wait = app.sink_async("wait", move |n: u64| {
+        let guard = NeedsTokio(note.clone());
+        async move {
+            let _guard = guard;
+            sleep(MS).await;
+            match n {
+                0 => Ok(()),
+                1 => Err(Error::msg("no")),
+                2 => panic!("ouch"),
+                _ => std::future::pending().await, // four time out, four are stopped
+            }
+        }
+    });
+    app.connect(numbers, wait);
+    let plan = Plan::new().threads(2).stage("wait", |wait| wait.instances(4).timeout(50 * MS));
+    let running = app.start(&plan).unwrap();
+    let failed = |running: &Running| running.snapshot().stage("wait").unwrap().counts.failed;
+    until(|| failed(&running) >= 4);
+    let summary = running.stop();
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let found = found.lock().unwrap().clone();
+    assert!(found.len() >= 6 && found.iter().all(|there| *there), "{found:?}");
+}
+
+#[test]
+fn resources_and_stages_are_made_and_closed_where_tokio_is() {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let app = App::new("opening");
+    let (opened, closed, made) = (found.clone(), found.clone(), found.clone());
+    let note = |found: &Arc<Mutex<Vec<bool>>>| {
+        found.lock().unwrap().push(Handle::try_current().is_ok());
+    };
+    let connection = app.resource(
+        "connection",
+        move || {
+            note(&opened);
+            // As pools do that look after their connections.
+            Ok(spawn(std::future::pending::<()>()))
+        },
+        move |task| {
+            note(&closed);
+            task.abort();
+        },
+    );
+    let numbers = app.source("numbers", move || {
+        note(&made);
+        0..10_u64
+    });
+    let wait = app.sink_async("wait", move |_: u64| {
+        let connection = connection.clone();
+        async move { assert!(!connection.get().is_finished()) }
+    });
+    app.connect(numbers, wait);
+    let summary = app.run(&Plan::new()).unwrap();
+    assert!(summary.problems.is_empty(), "{summary}");
+    assert_eq!(summary.snapshot.stage("wait").unwrap().counts.handled, 10, "{summary}");
+    assert_eq!(*found.lock().unwrap(), [true; 3]);
 }
 
 // --- what does not work costs the event, with a reason
@@ -175,4 +308,26 @@ fn a_handler_is_no_task() {
         Ok(n)
     });
     assert!(reason.contains("task"), "{reason}");
+}
+
+#[test]
+fn a_handler_that_blocks_holds_its_worker_and_nothing_else() {
+    // It is no task of tokio's, so tokio does not refuse it.
+    let (seen, summary) = through(4, |n| async move {
+        Handle::current().block_on(sleep(MS));
+        tokio::task::block_in_place(|| ());
+        Ok(n)
+    });
+    assert_eq!(seen, [0, 1, 2, 3], "{summary}");
+}
+
+#[test]
+fn without_a_stage_that_waits_there_is_no_tokio() {
+    let app = App::new("plain");
+    let numbers = app.source("numbers", || 0..10_u64);
+    let plain = app.sink("plain", |_: u64| drop(spawn(async {})));
+    app.connect(numbers, plain);
+    let summary = app.run(&Plan::new()).unwrap();
+    assert_eq!(summary.snapshot.stage("plain").unwrap().counts.failed, 10);
+    assert!(summary.to_string().contains("there is no reactor running"), "{summary}");
 }

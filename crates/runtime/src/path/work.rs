@@ -277,6 +277,7 @@ impl Worker {
             // hands meanwhile.
             self.put_next_by(core);
             self.visit.effects.wake_callers();
+            let _reactor = core.enter_reactor(); // what futures hold may need it when it is dropped
             self.visit.effects.call_and_drop();
         }
     }
