@@ -15,11 +15,13 @@ use std::time::Duration;
 struct Gate(Arc<Mutex<HashMap<u64, Notifier<()>>>>);
 
 impl Gate {
-    fn wait(&self, number: u64) {
+    /// Waits; reports the number when it can be let go.
+    fn wait(&self, number: u64, waits: &mpsc::Sender<u64>) {
         let wakes = listen(events::callback(|notifier| {
             self.0.lock().unwrap().insert(number, notifier);
             Ok(())
         }));
+        waits.send(number).unwrap();
         wakes.unwrap().next().unwrap();
     }
 
@@ -264,8 +266,7 @@ fn an_event_is_acknowledged_when_its_handler_and_what_it_sent_have_ended() {
     let (gate, began) = (Gate::default(), mpsc::channel());
     let (at, begins) = (gate.clone(), began.0);
     let wait = app.stage_coroutine("wait", move |n: u64, out: &mut Out<u64>| -> Result {
-        begins.send(n).unwrap();
-        at.wait(n);
+        at.wait(n, &begins);
         out.send(n);
         if n == 1 { Err(Error::msg("no ones")) } else { Ok(()) }
     });
@@ -277,10 +278,6 @@ fn an_event_is_acknowledged_when_its_handler_and_what_it_sent_have_ended() {
     assert_eq!(begun, [0, 1, 2]);
     assert!(told.try_recv().is_err(), "all of them wait");
     for (number, ends) in [(2, (0, 0, 0)), (1, (1, 0, 0)), (0, (0, 0, 0))] {
-        // It waits for its notifier, or is about to.
-        while !gate.0.lock().unwrap().contains_key(&number) {
-            std::thread::yield_now();
-        }
         gate.let_go(number);
         assert_eq!(fate(next(&told)), ends);
     }
