@@ -430,8 +430,6 @@ pub use comporta_runtime::{
 };
 
 pub use comporta_policy as policy;
-#[cfg(feature = "scheduler")]
-pub use comporta_runtime::CoroutineStage;
 /// Sockets, timers, callbacks and blocking calls that read like sequential code (feature `scheduler`), for the
 /// handlers of [`App::stage_coroutine`] and [`sources::scheduler`].
 #[cfg(feature = "scheduler")]

@@ -209,8 +209,7 @@ impl Core {
         self.tested
     }
 
-    /// A held stage's tokens are set aside until it is let go: it is not visited. For tests, and for stages
-    /// that have handed over as many events as they may.
+    /// A held stage's tokens are set aside until it is let go: it is not visited. For tests.
     pub(crate) fn hold(&self, stage: u32, hold: bool) {
         let mut held = self.held.lock();
         if hold {

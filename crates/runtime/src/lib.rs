@@ -70,8 +70,6 @@ mod models;
 
 pub use app::{App, Replicate, StageOf, StageRef};
 pub use control::{Control, ControlError};
-#[cfg(feature = "scheduler")]
-pub use coroutine::CoroutineStage;
 pub use failed_event::FailedEvent;
 pub use failure::{Failure, Reason};
 pub use gateway::{Client, Gateway, Refusal};

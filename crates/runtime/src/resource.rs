@@ -141,7 +141,7 @@ enum State<R> {
 /// A declared resource, whatever it is.
 pub(crate) trait AnyResource: Any + Send {
     fn name(&self) -> &str;
-    fn open(&mut self, app: &Arc<str>) -> std::result::Result<(), String>;
+    fn open(&mut self, core: &Core) -> std::result::Result<(), String>;
     /// Closes it, if it is open. Returns what is to be reported.
     fn close(&mut self) -> Option<String>;
     fn as_any(&mut self) -> &mut dyn Any;
@@ -152,7 +152,7 @@ impl<R: Send + Sync + 'static> AnyResource for Declared<R> {
         &self.shared.name
     }
 
-    fn open(&mut self, app: &Arc<str>) -> std::result::Result<(), String> {
+    fn open(&mut self, core: &Core) -> std::result::Result<(), String> {
         let State::Declared(open, close) = std::mem::replace(&mut self.state, State::Closed) else {
             return Ok(());
         };
@@ -164,7 +164,7 @@ impl<R: Send + Sync + 'static> AnyResource for Declared<R> {
                 return Err(message);
             }
         };
-        let (app, name) = (app.clone(), self.shared.name.clone());
+        let (app, name) = (core.graph.name.clone(), self.shared.name.clone());
         let held = Arc::new(Held { app, name, value: Some(value), close: Mutex::new(Some(close)) });
         let _ = self.shared.open.set(Arc::downgrade(&held));
         self.state = State::Open(held);
@@ -206,10 +206,10 @@ impl Resources {
     }
 
     /// Opens all, or as many as there are before one that cannot be opened.
-    fn open(&self, app: &Arc<str>) -> std::result::Result<(), StartError> {
+    fn open(&self, core: &Core) -> std::result::Result<(), StartError> {
         let mut all = self.take();
         let refused = all.iter_mut().find_map(|resource| {
-            let message = resource.open(app).err()?;
+            let message = resource.open(core).err()?;
             Some(StartError::Resource { name: resource.name().to_owned(), message })
         });
         *self.0.lock() = all;
@@ -239,7 +239,7 @@ impl Core {
     /// # Errors
     /// One cannot be opened: those before it stay open until [`close_resources`](Self::close_resources).
     pub(crate) fn open_resources(&self) -> std::result::Result<(), StartError> {
-        self.resources.open(&self.graph.name)
+        self.resources.open(self)
     }
 
     /// Closes the resources of the program, once it has stopped.

@@ -5,6 +5,7 @@
 //! order in which they came: room that a waiting sender was woken for is kept for it.
 
 use crate::core::{Core, Parked};
+use crate::failure::discard;
 use crate::wait_list::WaitList;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -197,8 +198,8 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.channel.open.set(false);
         self.channel.room.wake_all();
-        let left = self.channel.queue.take();
-        drop(left);
+        // One by one: the coroutine may be unwinding, and a `Drop` that panics would abort the process.
+        self.channel.queue.take().into_iter().for_each(discard);
     }
 }
 

@@ -80,7 +80,9 @@
 //! | a coroutine panics, or the handler of a source or a [`spawn_fallible`] coroutine returns an error | its finalizers see it, then the holder of its handle; if there is neither, [`Builder::on_failure`] and the caller of [`step`](Scheduler::step) or [`run`](Scheduler::run). The loop goes on |
 //! | a handler adds finalizers without end | the 1,025th [`on_end`] panics |
 //! | a coroutine is cancelled | it unwinds from where it is suspended; the second time, nothing happens |
-//! | a cancelled coroutine catches the unwinding | it unwinds again where it suspends next |
+//! | a cancelled coroutine catches the unwinding | it unwinds again where it suspends next; a loop that catches every panic must look at [`is_cancelled`], or it never ends |
+//! | two coroutines join each other | both wait until one is cancelled; one that joins itself panics |
+//! | a socket is used by another scheduler | it is at home there; an operation that waits for it in the first one returns an error |
 //! | a coroutine suspends in `Drop` | it is suspended, unless it is unwinding: then the operation returns an error at once ([`sleep`] and [`yield_now`] just return) |
 //! | a handler registers itself again | that is another coroutine; both run |
 //! | a notifier reports to a source that has no listener any more | the event is returned; the loop is not woken |
@@ -124,7 +126,9 @@ pub use failure::{Failure, Outcome};
 pub use notifier::{Notifier, NotifyError};
 pub use scheduler::{Builder, Handle, Scheduler, Step, Summary, listen, register_source};
 pub use source::{EventSource, Registration};
-pub use task::{JoinHandle, now, on_end, sleep, spawn, spawn_fallible, stop, yield_now};
+pub use task::{
+    JoinHandle, is_cancelled, now, on_end, sleep, spawn, spawn_fallible, stop, yield_now,
+};
 pub use wait::{Selectable, Wait};
 
 #[cfg(all(test, shuttle))]

@@ -2,6 +2,7 @@
 //! of timers, descriptors and polled sources. What other threads report waits behind a lock (`notifier`).
 //! Invariant: a mailbox holds no more than its capacity.
 
+use crate::failure::discard;
 use crate::fifo::Fifo;
 use crate::wait_list::WaitList;
 use std::cell::Cell;
@@ -70,5 +71,14 @@ impl<E> Mailbox<E> {
 
     pub(crate) fn waiting(&self) -> &WaitList {
         &self.waiting
+    }
+}
+
+impl<E> Drop for Mailbox<E> {
+    fn drop(&mut self) {
+        // One by one: the handler may be unwinding, and a `Drop` that panics would abort the process.
+        while let Some(event) = self.events.pop() {
+            discard(event);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: under the lock of a mailbox events are moved, never dropped, cloned or compared.
 
+use crate::failure::discard;
 use crate::observer::Signal;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wait_list::WaitList;
@@ -203,10 +204,11 @@ impl<E> Drop for Notified<E> {
     fn drop(&mut self) {
         let mut mail = self.mailbox.lock();
         mail.open = false;
-        let left = (std::mem::take(&mut mail.queue), mail.error.take());
+        let (left, error) = (std::mem::take(&mut mail.queue), mail.error.take());
         drop(mail);
         self.mailbox.room.notify_all();
-        // Dropped under no lock: it is what users made.
-        drop(left);
+        // Under no lock, and one by one: the handler may be unwinding, and a `Drop` that panics would abort the process.
+        left.into_iter().for_each(discard);
+        discard(error);
     }
 }

@@ -372,7 +372,8 @@ impl Builder {
     /// Sets the size of each stack in bytes (default 1 MiB), rounded up to whole pages. Only the pages that
     /// were used take memory; an overflow hits a guard page and ends the process.
     pub fn stack_size(mut self, bytes: usize) -> Builder {
-        self.limits.stack_size = bytes;
+        // More would overflow when it is rounded up; the system refuses this, too.
+        self.limits.stack_size = bytes.min(isize::MAX as usize);
         self
     }
 

@@ -41,7 +41,8 @@ impl<T> JoinHandle<T> {
     /// would have to wait ([`Failure::Cancelled`]).
     ///
     /// # Panics
-    /// Panics if it has not ended and this is not a coroutine of the same scheduler.
+    /// Panics if it has not ended and this is not another coroutine of the same scheduler. Two that join each other
+    /// wait until one of them is cancelled.
     pub fn join(self) -> Result<T, Failure> {
         self.wait(None).unwrap_or(Err(Failure::Cancelled))
     }
@@ -62,6 +63,8 @@ impl<T> JoinHandle<T> {
         while !self.slot.ended.get() {
             let here = self.core.runs_here();
             assert!(here, "`JoinHandle::join` would wait outside of a coroutine of its scheduler");
+            let own = Rc::ptr_eq(&self.handler, &self.core.running());
+            assert!(!own, "a coroutine that joins itself would wait for ever");
             match self.slot.waiting.park(&self.core, deadline) {
                 Parked::Woken => {}
                 Parked::TimedOut | Parked::Unwinding => break,
@@ -214,6 +217,16 @@ pub fn on_end(finalizer: impl FnOnce(Result<(), &Failure>) + 'static) {
     };
     discard(refused);
     panic!("`on_end` was called {why} (at most {FINALIZERS_MAX})");
+}
+
+/// Returns `true` if this coroutine was cancelled: it unwinds, or will do so where it suspends next. For code that
+/// catches panics and goes on, as a loop of a server may: cancellation is one that it must not go on after.
+///
+/// # Panics
+/// Panics outside a coroutine.
+#[must_use]
+pub fn is_cancelled() -> bool {
+    Core::expect_handler("is_cancelled").running().is_cancelled()
 }
 
 /// Suspends this coroutine for `time`, or a little longer.

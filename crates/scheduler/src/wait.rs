@@ -8,6 +8,7 @@ use crate::core::{Core, Parked};
 use crate::events::Events;
 use crate::observer::unwinding;
 use crate::wait_list::WaitList;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::TryRecvError;
@@ -64,6 +65,17 @@ type TakeFn<'a, P> = Box<dyn FnMut() -> Option<io::Result<Option<P>>> + 'a>;
 struct Arm<'a, P> {
     take: TakeFn<'a, P>,
     list: &'a WaitList,
+    /// It woke the handler, which has not used that.
+    owes: Cell<bool>,
+}
+
+/// The handler took another arm, or unwinds: the next that waits for this one is woken instead.
+impl<P> Drop for Arm<'_, P> {
+    fn drop(&mut self) {
+        if self.owes.get() {
+            self.list.wake_one();
+        }
+    }
 }
 
 /// Waits for the first of several sources, each of which has its own result.
@@ -113,7 +125,8 @@ impl<'a, P> Wait<'a, P> {
             let with = with.take().expect("an arm is not asked again after it answered");
             Some(taken.map(|item| item.map(with)))
         };
-        self.arms.push(Arm { take: Box::new(take), list: source.list() });
+        let owes = Cell::new(false);
+        self.arms.push(Arm { take: Box::new(take), list: source.list(), owes });
         self
     }
 
@@ -164,6 +177,7 @@ fn take_first<P>(arms: &mut Vec<Arm<'_, P>>) -> Option<io::Result<P>> {
         match (arm.take)() {
             Some(Ok(None)) => drop(arms.remove(place)),
             Some(Ok(Some(params))) => {
+                arm.owes.set(false);
                 let last = arms.iter().map(|arm| arm.list.served().get()).max().unwrap_or(0);
                 arms[place].list.served().set(last + 1);
                 return Some(Ok(params));
@@ -175,13 +189,12 @@ fn take_first<P>(arms: &mut Vec<Arm<'_, P>>) -> Option<io::Result<P>> {
     None
 }
 
-/// Suspends until one of the arms' lists wakes the handler. A wake-up is passed on to the next in that
-/// list, because the handler may come to use another arm.
+/// Suspends until one of the arms' lists wakes the handler.
 fn park<P>(core: &Core, arms: &[Arm<'_, P>], deadline: Option<Instant>) -> Parked {
     core.park(
         deadline,
         |handler| arms.iter().for_each(|arm| arm.list.enlist(handler)),
-        |handler, _| arms.iter().for_each(|arm| arm.list.leave(handler)),
+        |handler, _| arms.iter().for_each(|arm| arm.owes.set(arm.list.leave(handler))),
     )
 }
 

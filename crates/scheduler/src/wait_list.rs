@@ -3,7 +3,8 @@
 //!
 //! Invariants: a handler is taken out by itself when it goes on, unless it was taken out by being woken
 //! from here; `woken` counts the latter until they go on. No wake-up is lost: a handler that was woken
-//! and leaves without using it, because it was cancelled, wakes the next.
+//! and leaves without using it, because it was cancelled or took something else (`wait`), wakes the next. One that
+//! found nothing wakes nobody: handlers that woke each other for nothing would do so without end.
 
 use crate::core::{Core, Parked};
 use crate::fifo::Fifo;
@@ -35,7 +36,11 @@ impl WaitList {
             |handler, cause| match cause {
                 // Nothing else wakes it with an event while it waits for this alone.
                 Cause::Event => self.woken.set(self.woken.get() - 1),
-                Cause::Deadline | Cause::Cancelled => self.leave(handler),
+                Cause::Deadline | Cause::Cancelled => {
+                    if self.leave(handler) {
+                        self.wake_one();
+                    }
+                }
             },
         )
     }
@@ -46,13 +51,15 @@ impl WaitList {
         self.waiters.push(handler.clone());
     }
 
-    /// Takes a handler out that goes on for another reason. If it was woken from here, the next is.
-    pub(crate) fn leave(&self, handler: &Rc<Handler>) {
+    /// Takes out a handler that goes on. Returns `true` if it was woken from here: what that was for is its own to
+    /// use, or to pass on.
+    #[must_use]
+    pub(crate) fn leave(&self, handler: &Rc<Handler>) -> bool {
         let waits = self.waiters.remove_first(|waiter| Rc::ptr_eq(waiter, handler));
         if waits.is_none() {
             self.woken.set(self.woken.get() - 1);
-            self.wake_one();
         }
+        waits.is_none()
     }
 
     /// Wakes the handler that has waited longest, of those that do not go on for another reason.

@@ -1,8 +1,8 @@
 //! An event scheduler on a thread of its own, as a node of the graph. It is an input whose handle the loop has.
 //! Before: `App` declares it. After: `path::sender`, with what the coroutines send.
 //!
-//! Invariants: the thread is started with the program, and the input ends after it, however it ends. A drain stops
-//! the loop of a source; that of a stage goes on until its stage has finished. A stop ends both at once.
+//! Invariants: the thread is started with the program, and the input ends after it, however it ends: what coroutines
+//! have begun to send is sent. A drain stops the loop; a stop ends it at once.
 
 use std::any::Any;
 use std::future::Future;
@@ -27,20 +27,10 @@ use crate::sync::{Arc, Mutex};
 /// Runs a scheduler on the loop's thread, until it is stopped or has nothing more to do.
 type Body = Box<dyn FnOnce(&mut Scheduler, &Arc<Core>) + Send>;
 
-/// What a drain does to a loop.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnDrain {
-    /// It brings events in: it is stopped.
-    Stops,
-    /// It handles events: it goes on.
-    GoesOn,
-}
-
 pub(super) struct LoopNode {
     input: Arc<InputNode>,
     name: String,
     body: Mutex<Option<Body>>,
-    on_drain: OnDrain,
     /// Called at a stop.
     on_stop: Box<dyn Fn() + Send + Sync>,
     handle: OnceLock<Handle>,
@@ -51,7 +41,6 @@ impl App {
     pub(super) fn add_loop<T: Send + 'static>(
         &self,
         name: String,
-        on_drain: OnDrain,
         on_stop: impl Fn() + Send + Sync + 'static,
         body: impl FnOnce(Sender<T>, &mut Scheduler, &Arc<Core>) + Send + 'static,
     ) -> StageKey {
@@ -63,7 +52,6 @@ impl App {
                 input,
                 name,
                 body: Mutex::new(Some(body)),
-                on_drain,
                 on_stop: Box::new(on_stop),
                 handle: OnceLock::new(),
             })
@@ -108,9 +96,7 @@ impl Node for LoopNode {
     }
 
     fn close(&self, _: &Core, _: &mut Effects) {
-        if self.on_drain == OnDrain::Stops {
-            self.stop();
-        }
+        self.stop();
     }
 
     fn cancel(&self, effects: &mut Effects) {

@@ -9,7 +9,7 @@ use comporta_model::error::Outcome;
 use comporta_model::port::Port;
 use comporta_scheduler::{Scheduler, Step};
 
-use super::event_loop::{OnDrain, report, wait_for};
+use super::event_loop::{report, wait_for};
 use crate::app::App;
 use crate::core::Core;
 use crate::path::sender::{SendError, Sender};
@@ -58,7 +58,7 @@ where
     let stopped = Arc::new(AtomicBool::new(false));
     let (at_stop, own) = (stopped.clone(), name.clone());
     let on_stop = move || at_stop.store(true, SeqCst);
-    let key = app.add_loop(name, OnDrain::Stops, on_stop, move |sender, scheduler, core| {
+    let key = app.add_loop(name, on_stop, move |sender, scheduler, core| {
         run(scheduler, core, &own, &stopped, sender, body);
     });
     Port::of(key, 0)

@@ -101,7 +101,7 @@ impl<S: Source> Socket<S> {
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        direction.inspect(|direction| direction.drained());
+                        direction.inspect(|direction| direction.would_block());
                     }
                     Err(error) => {
                         if is_exhaustion(&error) {

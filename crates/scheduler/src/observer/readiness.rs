@@ -134,12 +134,19 @@ pub(crate) struct Direction {
     maybe: Cell<bool>,
     /// The end of the stream, or an error, was reported: there will be no further edge.
     over: Cell<bool>,
+    /// The socket has left the scheduler.
+    left: Cell<bool>,
     waiting: WaitList,
 }
 
 impl Direction {
     fn new() -> Direction {
-        Direction { maybe: Cell::new(true), over: Cell::new(false), waiting: WaitList::default() }
+        Direction {
+            maybe: Cell::new(true),
+            over: Cell::new(false),
+            left: Cell::new(false),
+            waiting: WaitList::default(),
+        }
     }
 
     pub(crate) fn maybe_ready(&self) -> bool {
@@ -151,15 +158,23 @@ impl Direction {
         self.over.get()
     }
 
-    /// The socket has left the scheduler: a handler that waits for it is to try again.
+    /// The socket has left for another scheduler. A handler that waits for it here has an error: if it took the socket
+    /// back, the two would take it from each other without end.
     pub(crate) fn abandon(&self) {
-        self.edge(true);
+        self.left.set(true);
+        self.waiting.wake_all();
     }
 
     /// An operation has found it drained: only an edge makes it ready. The end of the stream may have
     /// been reported together with the last bytes; it is yet to be read, and no edge will come.
     pub(crate) fn drained(&self) {
         self.maybe.set(self.over.get());
+    }
+
+    /// An operation would have blocked, so whatever was over is not: only an edge makes it ready.
+    pub(crate) fn would_block(&self) {
+        self.over.set(false);
+        self.maybe.set(false);
     }
 
     fn edge(&self, over: bool) {
@@ -171,6 +186,9 @@ impl Direction {
     /// Suspends the running handler until there is an edge.
     pub(crate) fn wait(&self, core: &Rc<Core>, deadline: Option<Instant>) -> io::Result<()> {
         while !self.maybe.get() {
+            if self.left.get() {
+                return Err(io::Error::other("another scheduler has taken the socket over"));
+            }
             match self.waiting.park(core, deadline) {
                 Parked::Woken => {}
                 Parked::TimedOut => return Err(io::ErrorKind::TimedOut.into()),

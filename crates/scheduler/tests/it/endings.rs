@@ -1,9 +1,14 @@
 //! How coroutines end, and who hears of it: finalizers, then the handle, then the caller.
 
-use crate::{Dropped, Log, scheduler};
-use comporta_scheduler::{Failure, Step, on_end, sleep, sources, spawn};
+use crate::{Dropped, Log, real_scheduler, scheduler};
+use comporta_scheduler::{
+    Failure, JoinHandle, Notifier, Step, channel, is_cancelled, listen, on_end, sleep, sources,
+    spawn,
+};
+use std::cell::Cell;
 use std::io;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -348,4 +353,75 @@ fn a_coroutine_has_a_bounded_number_of_finalizers() {
     let failure = handle.join().unwrap_err();
     assert!(failure.to_string().contains("at most 1024"), "{failure}");
     assert_eq!((ran.get(), log.lines()), (1024, vec!["refused finalizer dropped".to_owned()]));
+}
+
+#[test]
+fn a_coroutine_that_joins_itself_panics_and_does_not_wait_for_ever() {
+    let mut scheduler = scheduler();
+    let handle = Rc::new(Cell::new(None::<JoinHandle<()>>));
+    let own = handle.clone();
+    let joins = scheduler.spawn(move || {
+        let own = own.take().unwrap();
+        let joined = catch_unwind(AssertUnwindSafe(|| own.join()));
+        assert!(joined.is_err());
+    });
+    handle.set(Some(joins.unwrap()));
+    let summary = scheduler.run().unwrap();
+    assert_eq!((summary.stopped, summary.failed), (false, 0));
+}
+
+#[test]
+fn a_loop_that_catches_every_panic_can_tell_that_it_was_cancelled() {
+    let mut scheduler = scheduler();
+    let handle = scheduler
+        .spawn(|| {
+            let mut caught = 0;
+            while !is_cancelled() {
+                let turn = catch_unwind(|| sleep(Duration::from_secs(1)));
+                caught += u32::from(turn.is_err());
+            }
+            caught
+        })
+        .unwrap();
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    handle.cancel();
+    drop(scheduler);
+    assert_eq!(handle.join().unwrap(), 1);
+}
+
+#[test]
+fn events_and_items_whose_drop_panics_do_not_abort_a_coroutine_that_unwinds() {
+    #[derive(Debug)]
+    struct Bomb(Rc<Cell<u32>>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            resume_unwind(Box::new("on purpose"));
+        }
+    }
+    let (mut scheduler, dropped) = (real_scheduler(), Rc::new(Cell::new(0)));
+    let bombs = dropped.clone();
+    scheduler
+        .spawn(move || {
+            let (sender, receiver) = channel(4);
+            (0..3).for_each(|_| sender.send(Bomb(bombs.clone())).unwrap());
+            let mut notifier = None;
+            let events = listen(sources::callback(|reports| {
+                notifier = Some(reports);
+                Ok(())
+            }));
+            let notifier: Notifier<Bomb> = notifier.unwrap();
+            (0..3).for_each(|_| notifier.notify(Bomb(bombs.clone())).unwrap());
+            let polled = listen(sources::polled(move |_| Ok(Some(Bomb(bombs.clone())))));
+            sleep(Duration::from_secs(3600));
+            drop((receiver, events, polled));
+        })
+        .unwrap();
+    assert!(matches!(scheduler.step().unwrap(), Step::Resumed));
+    // The polled source is asked twice.
+    for _ in 0..2 {
+        assert!(matches!(scheduler.step_within(Duration::ZERO).unwrap(), Step::Idle));
+    }
+    drop(scheduler);
+    assert_eq!(dropped.get(), 3 + 3 + 2);
 }

@@ -208,3 +208,11 @@ fn a_coroutine_captures_as_much_as_its_stack_has_room_for() {
     let sum = scheduler.block_on(move || captured.iter().map(|n| usize::from(*n)).sum::<usize>());
     assert_eq!(sum.unwrap(), 7 * 4 * KIB);
 }
+
+#[test]
+fn a_stack_beyond_all_memory_is_refused() {
+    for size in [usize::MAX, usize::MAX / 2] {
+        let mut scheduler = Scheduler::builder().stack_size(size).build().unwrap();
+        assert!(scheduler.spawn(|| ()).is_err());
+    }
+}

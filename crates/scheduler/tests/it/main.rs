@@ -12,6 +12,7 @@ mod channels;
 mod net;
 mod blocking;
 mod limits;
+mod random;
 
 use comporta_scheduler::{Builder, Scheduler};
 use std::cell::RefCell;

@@ -243,11 +243,12 @@ fn a_socket_that_comes_to_another_scheduler_is_at_home_there() {
     });
     let (read, _theirs) = read.unwrap();
     assert_eq!(read.unwrap(), 1);
-    // Who waited in the first one tries again, and finds the rest.
+    // What waited in the first one has an error: it does not take the socket back.
     while !waits.is_finished() {
         assert!(matches!(first.step().unwrap(), Step::Resumed));
     }
-    assert_eq!(waits.join().unwrap().unwrap(), 1);
+    let refused = waits.join().unwrap().unwrap_err();
+    assert_eq!(refused.to_string(), "another scheduler has taken the socket over");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::scheduler;
 use comporta_scheduler::{
-    EventSource, Notifier, Wait, channel, listen, now, on_end, sleep, sources, spawn, stop,
+    EventSource, Notifier, Step, Wait, channel, listen, now, on_end, sleep, sources, spawn, stop,
     yield_now,
 };
 use std::cell::RefCell;
@@ -207,4 +207,70 @@ fn a_source_that_is_always_ready_does_not_keep_another_of_the_same_wait_from_its
         turns
     });
     assert_eq!(turns.unwrap(), ["busy", "busy", "busy", "quiet", "busy", "busy"]);
+}
+
+#[test]
+fn coroutines_that_wait_for_the_same_source_among_others_come_to_rest() {
+    // Each is woken by what the first takes; one that finds nothing must not wake the others for it.
+    let mut scheduler = scheduler();
+    let (notifier, source) = kept::<u32>();
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let (sender, receiver) = channel::<u32>(8);
+    let receiver = Rc::new(receiver);
+    let all = taken.clone();
+    scheduler
+        .spawn(move || {
+            let events = Rc::new(listen(source).unwrap());
+            for _ in 0..3 {
+                let (events, receiver, taken) = (events.clone(), receiver.clone(), all.clone());
+                spawn(move || {
+                    while let Some(number) =
+                        Wait::new().on(&*events, |n| n).on(&*receiver, |n| n).suspend().unwrap()
+                    {
+                        taken.borrow_mut().push(number);
+                    }
+                })
+                .unwrap();
+            }
+        })
+        .unwrap();
+    let mut rest = || {
+        let step = || scheduler.step_within(Duration::ZERO).unwrap();
+        let steps = std::iter::repeat_with(step).take(100);
+        assert!(steps.take_while(|step| matches!(step, Step::Resumed)).count() < 100);
+    };
+    rest();
+    sender.try_send(1).unwrap();
+    rest();
+    notifier.borrow().as_ref().unwrap().notify(2).unwrap();
+    rest();
+    assert_eq!(*taken.borrow(), [1, 2]);
+}
+
+#[test]
+fn a_wake_up_for_another_source_than_the_one_taken_goes_to_the_next_that_waits() {
+    // The first is woken by an item of `items`, but takes a word that came meanwhile: the second has the item.
+    let got = scheduler().block_on(|| {
+        let (items, item) = channel::<u32>(8);
+        let (words, word) = channel::<u32>(8);
+        let item = Rc::new(item);
+        let (got, second) = (Rc::new(RefCell::new(Vec::new())), item.clone());
+        let (first_got, second_got) = (got.clone(), got.clone());
+        let first = spawn(move || {
+            let wait = Wait::new().on(&word, |n| n).on(&*item, |n| n);
+            let number = wait.suspend().unwrap().unwrap();
+            first_got.borrow_mut().push(("first", number));
+        });
+        let second = spawn(move || {
+            let number = second.recv().unwrap();
+            second_got.borrow_mut().push(("second", number));
+        });
+        yield_now();
+        items.send(1).unwrap();
+        words.send(2).unwrap();
+        first.unwrap().join().unwrap();
+        second.unwrap().join_timeout(SECOND).unwrap().unwrap();
+        got.take()
+    });
+    assert_eq!(got.unwrap(), [("first", 2), ("second", 1)]);
 }
