@@ -128,7 +128,7 @@ pub(super) fn lossy_report() -> Report {
 pub(super) fn asked_report() -> Report {
     let app = App::new("asked");
     let prices = app.gateway::<u64, u64>("prices");
-    let price = app.try_map("price", |n: u64| if n == 1 { "x".parse::<u64>() } else { Ok(n) });
+    let price = app.try_map("price", |n: u64| if n == 1 { Ok("x".parse::<u64>()?) } else { Ok(n) });
     let known = app.filter("known", |n: &u64| *n != 2);
     app.connect(prices.requests, price);
     app.connect(price, known);
