@@ -62,6 +62,8 @@ pub(crate) struct StageCase {
     pub(crate) shape: Shape,
     pub(crate) stateful: bool,
     pub(crate) ordered: bool,
+    /// How many keys its events have, if it is keyed.
+    pub(crate) keys: Option<u64>,
     pub(crate) autostart: bool,
     pub(crate) retain: bool,
     pub(crate) capacity: usize,
@@ -195,6 +197,7 @@ impl Case {
         if all {
             case.inject(&mut Dice::new(seed ^ 4));
             case.wait(&mut Dice::new(seed ^ 5));
+            case.give_keys(&mut Dice::new(seed ^ 6));
         }
         case
     }
@@ -220,6 +223,18 @@ impl Case {
         }
     }
 
+    /// Gives keys to the events of some stages, in some cases.
+    fn give_keys(&mut self, dice: &mut Dice) {
+        if dice.chance(50) {
+            return;
+        }
+        for stage in &mut self.stages {
+            let may =
+                !stage.stateful && !stage.ordered && !matches!(stage.shape, Shape::Grouped(..));
+            stage.keys = (may && dice.chance(60)).then(|| dice.pick(&[1, 2, 3, 10, 1_000]));
+        }
+    }
+
     /// The admission controllers that a node has in turn.
     fn admissions(&self, node: usize) -> impl Iterator<Item = &'static str> {
         let later = self.changes.iter().filter_map(move |change| match change {
@@ -232,7 +247,10 @@ impl Case {
     /// Whether it may take the newest events first.
     pub(crate) fn may_turn(&self, node: usize) -> bool {
         let in_order = self.stage(node).is_none_or(|stage| {
-            stage.stateful || stage.ordered || matches!(stage.shape, Shape::Grouped(..))
+            stage.stateful
+                || stage.ordered
+                || stage.keys.is_some()
+                || matches!(stage.shape, Shape::Grouped(..))
         });
         !in_order && self.admissions(node).any(|name| name == ADMISSIONS[0])
     }
@@ -435,6 +453,7 @@ impl StageCase {
             shape,
             stateful,
             ordered,
+            keys: None,
             autostart: dice.chance(8),
             retain: dice.chance(20),
             capacity: dice.pick(&[1, 1, 2, 3, 5, 8, 50, 1000]).max(least),

@@ -60,7 +60,10 @@ impl<'a> Watch<'a> {
         let capacity = self.capacities[node];
         // A visit that stops early puts back what it did not come to; meanwhile others may have
         // filled the queue again.
-        let whole = stage.batch == 1 || stage.ordered || matches!(stage.shape, Shape::Grouped(..));
+        // Of a keyed stage, an event that is tried again waits in its lane.
+        let whole = (stage.batch == 1 && stage.keys.is_none())
+            || stage.ordered
+            || matches!(stage.shape, Shape::Grouped(..));
         let put_back =
             if whole { 0 } else { self.most_instances(stage) * capacity.min(stage.batch) };
         let most = capacity + put_back;

@@ -34,6 +34,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Its key, of so many.
+    pub(crate) fn key(&self, keys: u64) -> u64 {
+        mix(self.id) % keys
+    }
+
     pub(crate) fn new(id: u64, fuel: u64, from: u64, number: u64) -> Self {
         Facts { id, fuel, from, number, doomed: false, echo: false, tries: 0 }
     }

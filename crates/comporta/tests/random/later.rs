@@ -133,11 +133,12 @@ async fn woken_elsewhere() {
         }
         if !std::mem::replace(&mut begun, true) {
             let (woken, waker) = (woken.clone(), cx.waker().clone());
-            std::thread::spawn(move || {
+            let wakes = move || {
                 waker.wake_by_ref(); // too early
                 woken.store(true, SeqCst);
                 waker.wake();
-            });
+            };
+            std::thread::Builder::new().name("wakes".into()).spawn(wakes).expect("a thread");
         }
         Poll::Pending
     })

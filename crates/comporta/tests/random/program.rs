@@ -247,6 +247,9 @@ fn declare<E: Event, P: Ports>(
     if stage.ordered {
         made = made.ordered();
     }
+    if let Some(keys) = stage.keys {
+        made = made.keyed(move |event: &E| event.facts().key(keys));
+    }
     if stage.retain {
         made = made.retain();
     }

@@ -1,7 +1,7 @@
 //! What the handlers of one node do, decided by a hash of the event, and the ledger of what they saw
 //! and sent, to be compared with what the runtime says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,11 @@ pub(crate) struct Site {
     fuel: u64,
     busy: AtomicBool,
     next: AtomicU64,
-    last_seen: Mutex<HashMap<u64, u64>>,
+    /// How many keys its events have, if it is keyed, and those that it handles.
+    keys: Option<u64>,
+    inside: Mutex<HashSet<u64>>,
+    /// By key and sender.
+    last_seen: Mutex<HashMap<(Option<u64>, u64), u64>>,
     retry: Retry,
     retain: bool,
     /// What one event may emit, where it sometimes floods.
@@ -67,7 +71,9 @@ impl Ledger {
             Arc::new(Site {
                 node: node as u64,
                 single,
-                checks_order: single
+                keys: stage.and_then(|stage| stage.keys),
+                inside: Mutex::default(),
+                checks_order: (single || stage.is_some_and(|stage| stage.keys.is_some()))
                     && !case.may_turn(node)
                     && stage.is_none_or(|stage| !stage.replayed),
                 renumbers: !single && case.is_numbered(node),
@@ -105,12 +111,18 @@ impl Ledger {
     }
 }
 
-/// Marks a site as running, also while a panic unwinds.
-pub(crate) struct Busy<'a>(&'a Site);
+/// Marks a site as running, and the key of its event, also while a panic unwinds.
+pub(crate) struct Busy<'a> {
+    site: &'a Site,
+    key: Option<u64>,
+}
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.store(false, SeqCst);
+        self.site.busy.store(false, SeqCst);
+        if let Some(key) = self.key {
+            self.site.inside.lock().unwrap().remove(&key);
+        }
     }
 }
 
@@ -207,6 +219,13 @@ impl Site {
         if self.busy.swap(true, SeqCst) && self.single {
             self.wrong("runs twice at once");
         }
+        let key_of = |facts: &Facts| self.keys.map(|keys| facts.key(keys));
+        let key = events.first().and_then(|event| key_of(event.facts()));
+        if let Some(key) = key
+            && !self.inside.lock().unwrap().insert(key)
+        {
+            self.wrong(format_args!("handles two events of key {key} at once"));
+        }
         if attempt > self.retry.tries {
             self.wrong(format_args!("try {attempt} of {}", self.retry.tries));
         }
@@ -218,14 +237,15 @@ impl Site {
         if self.checks_order && attempt == 1 {
             let mut seen = self.last_seen.lock().unwrap();
             let numbered = events.iter().map(E::facts).filter(|facts| facts.from != UNNUMBERED);
-            for &Facts { from, number, .. } in numbered {
-                let last = seen.insert(from, number);
+            for facts in numbered {
+                let (from, number) = (facts.from, facts.number);
+                let last = seen.insert((key_of(facts), from), number);
                 if last.is_some_and(|last| last >= number) {
-                    self.wrong(format_args!("saw {number} of {from} after {last:?}"));
+                    self.wrong(format_args!("saw {number} of {from} after {last:?}, key {key:?}"));
                 }
             }
         }
-        Busy(self)
+        Busy { site: self, key }
     }
 
     /// Whether and how the call for this event fails.

@@ -70,7 +70,6 @@ struct Begun<H: Handler> {
 }
 
 /// What a visit has to do.
-#[expect(clippy::large_enum_variant, reason = "it is moved once, and nearly always is the largest")]
 enum With<H: Handler> {
     Events(Batch<H::Item>),
     Flights(VecDeque<InFlight<H>>),
