@@ -437,3 +437,48 @@ fn a_handler_that_does_not_return_is_left_behind_by_a_stop_which_says_so() {
     assert_eq!(told.try_iter().map(fate).collect::<Vec<_>>(), [(0, 0, 1), (0, 0, 1)]);
     drop(release);
 }
+
+#[test]
+fn whatever_handlers_do_and_whenever_it_ends_every_event_is_settled_once() {
+    const EVENTS: u64 = 60;
+    for case in 0..24_u64 {
+        let app = App::new("mixed");
+        let (numbers, told) = acked(&app, (0..EVENTS).collect());
+        let (begins, begun) = mpsc::channel();
+        let mixed = app.stage_coroutine("mixed", move |n: u64, out: &mut Out<u64>| -> Result {
+            let _ = begins.send(());
+            (0..n % 5).for_each(|_| yield_now());
+            out.send(n);
+            match (n + case) % 11 {
+                0 => return Err(Error::msg("no good")),
+                1 => std::panic::resume_unwind(Box::new("on purpose")),
+                2 => sleep(LONG), // until its time is up
+                3 => sleep(Duration::from_millis(n % 3)),
+                _ => {}
+            }
+            Ok(())
+        });
+        app.connect(numbers, mixed.retain());
+        app.connect(mixed, app.sink("sink", |_: u64| ()));
+        let plan = Plan::new().threads(1 + case as usize % 3).stage("mixed", |s| {
+            let tries = Retry::new(1 + case as u32 % 2, Duration::ZERO);
+            s.instances(1 + case as usize % 7 * 3).timeout(Duration::from_millis(2)).retry(tries)
+        });
+        let running = app.start(&plan).unwrap();
+        (0..case * 2).for_each(|_| next(&begun));
+        let (summary, all) = match case % 2 {
+            0 => (running.stop(), false),
+            _ => (running.drain_within(BOUND), true),
+        };
+        assert!(summary.snapshot.adds_up(), "{case}: {summary}");
+        assert!(summary.problems.is_empty(), "{case}: {summary}");
+        let mut groups: Vec<u64> = told.try_iter().map(|settled| settled.group).collect();
+        let settled = groups.len();
+        groups.sort_unstable();
+        groups.dedup();
+        assert_eq!(groups.len(), settled, "{case}: once each");
+        let counts = &summary.snapshot.stage("mixed").unwrap().counts;
+        assert_eq!(settled as u64, counts.arrived, "{case}: {summary}");
+        assert!(!all || counts.handled + counts.failed == counts.arrived, "{case}: {summary}");
+    }
+}
