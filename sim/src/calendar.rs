@@ -8,8 +8,8 @@ use std::collections::BinaryHeap;
 
 const SLOT_BITS: u32 = 24;
 const ORDER_BITS: u32 = 40;
-/// What may be under way at once: beyond it the model has lost its bounds.
-const SLOTS_MAX: usize = 1 << SLOT_BITS;
+/// What may be under way at once.
+pub(crate) const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
 #[derive(Debug)]
 pub(crate) struct Calendar<T> {
@@ -17,25 +17,43 @@ pub(crate) struct Calendar<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     order: u64,
+    most: usize,
+    is_overfull: bool,
 }
 
 impl<T> Calendar<T> {
     pub(crate) fn new() -> Self {
-        Calendar { heap: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), order: 0 }
+        Calendar::with_bound(SLOTS_MAX)
     }
 
-    /// Something will happen at that time.
-    ///
-    /// # Panics
-    /// If 16 million things are under way.
+    fn with_bound(most: usize) -> Self {
+        Calendar {
+            heap: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            order: 0,
+            most,
+            is_overfull: false,
+        }
+    }
+
+    /// Returns `true` if something did not find room, and will not happen: the run is not to be trusted.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_overfull
+    }
+
+    /// Something will happen at that time, unless `SLOTS_MAX` things are under way.
     pub(crate) fn set(&mut self, time: u64, what: T) {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(what);
                 slot
             }
+            None if self.slots.len() == self.most => {
+                self.is_overfull = true;
+                return;
+            }
             None => {
-                assert!(self.slots.len() < SLOTS_MAX, "more is under way than the model can hold");
                 self.slots.push(Some(what));
                 (self.slots.len() - 1) as u32
             }
@@ -75,6 +93,18 @@ mod tests {
         assert_eq!(all, "abcd");
         assert_eq!(calendar.next(u64::MAX), Some((u64::MAX, 'z')));
         assert_eq!(calendar.next(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_reported_and_does_not_happen() {
+        let mut calendar = Calendar::with_bound(2);
+        calendar.set(1, 'a');
+        calendar.set(2, 'b');
+        assert!(!calendar.is_overfull());
+        calendar.set(0, 'c');
+        assert!(calendar.is_overfull());
+        assert_eq!((calendar.next(9), calendar.next(9)), (Some((1, 'a')), Some((2, 'b'))));
+        assert_eq!(calendar.next(9), None);
     }
 
     #[test]

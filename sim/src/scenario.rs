@@ -396,6 +396,9 @@ impl Scenario {
             operator.check(is_sink[at], &mut fault);
         }
         self.check_streams(&mut fault);
+        if self.name.contains(char::is_control) {
+            fault(scenario, "its name has no control characters".to_owned());
+        }
         check_names(self.nodes.iter().map(|node| &node.name), "node", &mut fault);
         check_names(self.operators.iter().map(|one| &one.name), "operator", &mut fault);
         faults
@@ -450,8 +453,15 @@ fn check_names<'n>(
     fault: &mut dyn FnMut(&str, String),
 ) {
     let mut seen = HashSet::new();
-    for name in names.filter(|name| !seen.insert(*name)) {
-        fault(name, format!("another {what} has this name"));
+    for name in names {
+        if name.is_empty() || name.contains(char::is_control) {
+            // Shown escaped: a terminal would obey some of them.
+            let wrong = format!("the name of a {what} has characters, and no control characters");
+            fault(&name.escape_debug().to_string(), wrong);
+        }
+        if !seen.insert(name) {
+            fault(name, format!("another {what} has this name"));
+        }
     }
 }
 

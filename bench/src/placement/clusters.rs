@@ -3,20 +3,14 @@
 //! state. What `cost-aware` is set against `adaptive` on, besides the experiment that both were tried on first.
 //! Those of seed 1 were looked at while `cost-aware` was written; `--seed N` draws others.
 
-use super::{Figure, LATENCIES};
-use crate::options::Options;
-use crate::report::{Report, Table};
-use crate::stats::median;
 use comporta_sim::rates::Rates;
 use comporta_sim::scenario::{Node, Operator, Scenario, Service};
 use comporta_stats::Dice;
 
-const CLUSTERS: u64 = 12;
-const CLUSTERS_QUICK: u64 = 2;
-const SEEDS: u64 = 3;
+/// Clusters of a seed of the bench.
+pub(super) const COUNT: u64 = 12;
+
 const DURATION_S: f64 = 300.0;
-/// What a latency of ours may be at most, as a share of the other's.
-pub(super) const RATIO_MAX: f64 = 1.02;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -42,7 +36,7 @@ fn between(dice: &mut Dice, low: f64, high: f64) -> f64 {
 }
 
 /// The cluster of a number. Sources and sinks are on nodes of their own.
-fn cluster(number: u64, strategy: &str, seed: u64) -> Scenario {
+pub(super) fn cluster(number: u64, strategy: &str, seed: u64) -> Scenario {
     let mut dice = Dice::new(number.wrapping_mul(7919).wrapping_add(101));
     let kind = KINDS[number as usize % KINDS.len()];
     let mut scenario = Scenario::new(format!("cluster {number}, {kind:?}"));
@@ -106,57 +100,4 @@ fn add_operators(scenario: &mut Scenario, kind: Kind, nodes: usize, dice: &mut D
     for at in 0..operators {
         scenario.operators.push(Operator::new(format!("sink{at}"), vec![1], vec![operators + at]));
     }
-}
-
-pub(super) fn run_clusters(options: &Options, report: &mut Report) {
-    println!(
-        "\ncost-aware against adaptive(d=0.25) on clusters drawn by chance: medians of {SEEDS} seeds"
-    );
-    let mut table = Table::new(&[
-        "cluster",
-        "fast mean",
-        "fast p99",
-        "slow mean",
-        "slow p99",
-        "processed",
-        "migrations",
-        "verdict",
-    ]);
-    let count = if options.quick { CLUSTERS_QUICK } else { CLUSTERS };
-    let (mut held, mut worst) = (0_u32, 0.0_f64);
-    let first = (options.seed.saturating_sub(1)) * CLUSTERS;
-    for number in first..first + count {
-        let mut ratios = vec![Vec::new(); LATENCIES.len() + 1];
-        let mut migrations = [Vec::new(), Vec::new()];
-        for seed in 1..=SEEDS {
-            let run = |strategy| {
-                comporta_sim::run(&cluster(number, strategy, seed)).expect("a cluster is sound")
-            };
-            let (ours, theirs, none) = (run("cost-aware"), run("adaptive(d=0.25)"), run("none"));
-            for (ratio, figure) in ratios.iter_mut().zip(LATENCIES) {
-                ratio.push(figure.of(&ours) / figure.of(&theirs));
-            }
-            let processed = Figure::Processed;
-            ratios[LATENCIES.len()].push(processed.of(&ours) / processed.of(&none));
-            migrations[0].push(Figure::Migrations.of(&ours));
-            migrations[1].push(Figure::Migrations.of(&theirs));
-        }
-        let medians: Vec<f64> = ratios.iter().map(|ratio| median(ratio)).collect();
-        let (latencies, processed) = medians.split_at(LATENCIES.len());
-        worst = latencies.iter().copied().fold(worst, f64::max);
-        let holds = latencies.iter().all(|ratio| *ratio <= RATIO_MAX)
-            && latencies.iter().filter(|ratio| **ratio < 1.0).count() >= 2
-            && processed[0] >= 0.995;
-        held += u32::from(holds);
-        let name = cluster(number, "none", 1).name;
-        let mut row = vec![name.trim_start_matches("cluster ").to_owned()];
-        row.extend(medians.iter().map(|ratio| format!("{ratio:.3}")));
-        row.push(format!("{:.0} / {:.0}", median(&migrations[0]), median(&migrations[1])));
-        row.push(if holds { "holds" } else { "MISS" }.to_owned());
-        table.row(row);
-    }
-    table.print();
-    report.figure("clusters", count as f64);
-    report.figure("clusters_vs_adaptive", worst);
-    report.figure("clusters_held", f64::from(held) / count as f64);
 }

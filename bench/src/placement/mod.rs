@@ -3,7 +3,7 @@
 //!
 //! 1. `settings`   what is run: strategies and what was published of them
 //! 2. `figures`    tables and SVG figures beside the published ones
-//! 3. `clusters`   clusters drawn by chance, which no strategy was made for
+//! 3. `contest`    ours against theirs on scenarios drawn by chance: `clusters`, and `unseen`, a wider family
 //! 4. `model`      the simulator itself: closed formulas, speed
 //! 5. `reality`    one node of it against Comporta
 //!
@@ -14,7 +14,9 @@
 
 mod settings;
 mod figures;
+mod contest;
 mod clusters;
+mod unseen;
 mod model;
 mod reality;
 
@@ -23,6 +25,7 @@ use crate::report::{Bar, Limit, Report, Table};
 use crate::stats::median;
 use comporta_sim::published::{self, Reading, Workload};
 use comporta_sim::{Latency, Outcome};
+use contest::Family;
 use settings::{SETTINGS, Setting};
 use std::collections::BTreeMap;
 
@@ -58,13 +61,18 @@ const BARS: &[Bar] = &[
     },
     Bar {
         name: "clusters_vs_adaptive",
-        limit: Limit::AtMost(clusters::RATIO_MAX),
+        limit: Limit::AtMost(contest::RATIO_MAX),
         about: "clusters drawn by chance: the worst of mean and p99, fast and slow, on any of them",
     },
     Bar {
         name: "clusters_held",
         limit: Limit::AtLeast(1.0),
         about: "the share of them on which that holds, two of the four are better, and no events are lost",
+    },
+    Bar {
+        name: "unseen_held",
+        limit: Limit::AtLeast(0.9),
+        about: "programs drawn by chance from a wider family: the share of them on which the same holds",
     },
     Bar {
         name: "mm1_error",
@@ -87,6 +95,10 @@ const BARS: &[Bar] = &[
         about: "sim: time per thing that happens, 1,000 nodes against 6",
     },
 ];
+
+const CLUSTERS: Family =
+    Family { name: "clusters", count: clusters::COUNT, draw: clusters::cluster };
+const UNSEEN: Family = Family { name: "unseen", count: unseen::COUNT, draw: unseen::program };
 
 const SEEDS: usize = 5;
 const SEEDS_QUICK: usize = 2;
@@ -185,7 +197,10 @@ pub(crate) fn run(options: &Options) -> Report {
         sensitivity(options, seeds.min(SEEDS));
     }
     if options.takes_case("clusters") {
-        clusters::run_clusters(options, &mut report);
+        contest::run(&CLUSTERS, options, &mut report);
+    }
+    if options.takes_case("unseen") {
+        contest::run(&UNSEEN, options, &mut report);
     }
     if options.takes_case("model") {
         model::check(options, &mut report);

@@ -3,11 +3,13 @@
 //! The usage of a full node does not show how much is demanded of it: its CPUs cannot be more than busy. But the cost of
 //! an event and the number of arrivals are known, and their product is the demand.
 
-use crate::usage::Usage;
+use std::ops::{Add, AddAssign, Sub};
+
+use crate::usage::{Resource, Usage};
 use crate::view::{OperatorId, ReplicaView, Second, View};
 
 /// Seconds that the latest rate is the mean of.
-const RECENT: usize = 3;
+pub(crate) const RECENT: usize = 3;
 /// Events of the last period from which on its cost per event is preferred to that of all time.
 const EVENTS_MIN: f64 = 20.0;
 
@@ -16,8 +18,29 @@ const EVENTS_MIN: f64 = 20.0;
 pub struct Demand {
     /// Events a second.
     pub rate: f64,
-    /// The usage that they need: cores and bytes per second. Memory is what the replica holds now.
+    /// The usage that they need: cores of a usual node, and bytes per second. Memory is what the replica holds now.
     pub usage: Usage,
+}
+
+impl Add for Demand {
+    type Output = Demand;
+    fn add(self, other: Demand) -> Demand {
+        Demand { rate: self.rate + other.rate, usage: self.usage + other.usage }
+    }
+}
+
+impl AddAssign for Demand {
+    fn add_assign(&mut self, other: Demand) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Demand {
+    type Output = Demand;
+    /// Takes away, down to nothing.
+    fn sub(self, other: Demand) -> Demand {
+        Demand { rate: (self.rate - other.rate).max(0.0), usage: self.usage - other.usage }
+    }
 }
 
 /// Returns the demand of every replica of a view, by its place. It is zero for a silent replica, whose arrivals are
@@ -26,7 +49,8 @@ pub struct Demand {
 pub fn demands(view: &View) -> Vec<Demand> {
     let mut costs: std::collections::HashMap<OperatorId, (Usage, f64)> = Default::default();
     for replica in &view.replicas {
-        if let Some(cost) = cost(replica) {
+        if let Some(mut cost) = cost(replica) {
+            cost[Resource::Cpu] *= view.nodes[replica.node.0].capacity.speed;
             let (sum, count) = costs.entry(replica.operator).or_default();
             *sum += cost;
             *count += 1.0;
@@ -37,8 +61,7 @@ pub fn demands(view: &View) -> Vec<Demand> {
         let Some((sum, count)) = costs.get(&replica.operator) else { return Demand::default() };
         let rate = rate(&replica.seconds);
         let mut usage = sum.scaled(rate / count);
-        usage[crate::Resource::Memory] =
-            replica.usage().map_or(0.0, |now| now[crate::Resource::Memory]);
+        usage[Resource::Memory] = replica.usage().map_or(0.0, |now| now[Resource::Memory]);
         Demand { rate, usage }
     };
     view.replicas.iter().map(demand).collect()

@@ -26,8 +26,14 @@ use crate::view::{
 };
 
 /// What a node of a mock has: four cores, 2 GB, a disk of 100 MB/s, a network of 125 MB/s.
-pub const CAPACITY: Capacity =
-    Capacity { cores: 4.0, memory: 2e9, disk: 1e8, network_in: 1.25e8, network_out: 1.25e8 };
+pub const CAPACITY: Capacity = Capacity {
+    cores: 4.0,
+    speed: 1.0,
+    memory: 2e9,
+    disk: 1e8,
+    network_in: 1.25e8,
+    network_out: 1.25e8,
+};
 
 /// Seconds of a mock's period.
 const SECONDS: usize = 10;

@@ -22,6 +22,8 @@ pub struct OperatorId(pub usize);
 pub struct Capacity {
     /// Cores.
     pub cores: f64,
+    /// What one of its cores does in a second, in core-seconds of a usual node; 1 where nodes are alike.
+    pub speed: f64,
     /// Bytes of memory.
     pub memory: f64,
     /// Bytes a second that its disk reads or writes.

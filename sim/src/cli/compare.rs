@@ -37,7 +37,12 @@ pub(super) fn compare(
         text += &format!("\n{strategy} against {}, medians of {seeds} seeds:\n", strategies[0]);
         for (name, figure) in FIGURES {
             let pairs = outcomes.iter().zip(first);
-            let ratios: Vec<f64> = pairs.map(|(a, b)| figure(a) / figure(b)).collect();
+            let ratios = pairs.map(|(a, b)| figure(a) / figure(b));
+            let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+            if ratios.is_empty() {
+                text += &format!("  {name:<10} -\n"); // nothing was measured
+                continue;
+            }
             let interval = sure_interval(&ratios)
                 .map_or(String::new(), |(low, high)| format!("  [{low:.3} .. {high:.3}]"));
             text += &format!("  {name:<10} {:.3}{interval}\n", median(&ratios));

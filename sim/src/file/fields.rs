@@ -238,7 +238,8 @@ fn duration_s(text: &str) -> Option<f64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let simple = units.iter().find(|(unit, _)| *unit == text[split..].trim());
     if let Some((_, of_a_second)) = simple {
-        return text[..split].parse::<f64>().ok().map(|number| number / of_a_second);
+        let number: f64 = text[..split].parse().ok()?;
+        return Some(number / of_a_second).filter(|time| time.is_finite());
     }
     humantime::parse_duration(text).ok().map(|time| time.as_secs_f64())
 }
@@ -260,6 +261,7 @@ mod tests {
         let times = ["1.5ms", "200us", "10s", "2m", "1h 1s", "0s"].map(duration_s);
         assert_eq!(times, [0.0015, 0.0002, 10.0, 120.0, 3601.0, 0.0].map(Some));
         assert_eq!(["5", "", "ms", "-1s", "1.2.3s"].map(duration_s), [None; 5]);
+        assert_eq!(duration_s(&format!("{}ms", "9".repeat(400))), None, "that is no number");
         let sizes = ["200B", "4KB", "1.5 MB", "2GB"].map(bytes);
         assert_eq!(sizes, [200.0, 4e3, 1.5e6, 2e9].map(Some));
         assert_eq!(["4", "GB", "-4KB", "4kb"].map(bytes), [None; 4]);

@@ -20,12 +20,34 @@ const COUNT_MAX: usize = 100_000;
 
 /// Seconds that a level of a rate lasts at least.
 const PERIOD_MIN_S: f64 = 0.1;
+/// Levels that a rate of chance may have in a run: they are kept for every source.
+const LEVELS_MAX: f64 = 100_000.0;
 
 /// The places of what a group became.
-struct Group {
+pub(super) struct Group {
     name: String,
+    /// Where it is named in the file.
+    at: Range<usize>,
     first: usize,
     count: usize,
+}
+
+/// The groups of a file.
+pub(super) struct Groups {
+    nodes: Vec<Group>,
+    operators: Vec<Group>,
+}
+
+impl Groups {
+    /// Where the group of a node or an operator is named.
+    pub(super) fn place(&self, name: &str) -> Option<Range<usize>> {
+        let is_of = |group: &&Group| {
+            (0..group.count).any(|at| numbered(&group.name, group.count, at) == name)
+        };
+        // Of two that make the same name, the later one is at fault.
+        let all = self.nodes.iter().chain(&self.operators);
+        all.rev().find(is_of).map(|group| group.at.clone())
+    }
 }
 
 pub(super) fn fill(
@@ -33,15 +55,16 @@ pub(super) fn fill(
     nodes: Vec<Named<'_>>,
     operators: Vec<Named<'_>>,
     mistakes: &mut Mistakes,
-) {
-    let (mut homes, mut senders): (Vec<Group>, Vec<Group>) = (Vec::new(), Vec::new());
+) -> Groups {
+    let mut groups = Groups { nodes: Vec::new(), operators: Vec::new() };
     for named in nodes {
-        homes.push(add_nodes(scenario, named, mistakes));
+        groups.nodes.push(add_nodes(scenario, named, mistakes));
     }
     for named in operators {
-        let group = add_operators(scenario, named, &homes, &senders, mistakes);
-        senders.push(group);
+        let group = add_operators(scenario, named, &groups, mistakes);
+        groups.operators.push(group);
     }
+    groups
 }
 
 fn numbered(name: &str, count: usize, at: usize) -> String {
@@ -50,6 +73,7 @@ fn numbered(name: &str, count: usize, at: usize) -> String {
 
 fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes) -> Group {
     let Named { name, mut fields } = named;
+    let named_at = fields.at.clone();
     let count = fields.count("count", 1, COUNT_MAX, mistakes).unwrap_or(1);
     let mut node = Node::new("");
     if let Some(cores) = fields.count("cores", 1, CORES_MAX, mistakes) {
@@ -85,7 +109,7 @@ fn add_nodes(scenario: &mut Scenario, named: Named<'_>, mistakes: &mut Mistakes)
     for at in 0..count {
         scenario.nodes.push(Node { name: numbered(&name, count, at), ..node.clone() });
     }
-    Group { name, first, count }
+    Group { name, at: named_at, first, count }
 }
 
 /// What the clock of a node shows.
@@ -106,23 +130,23 @@ fn clock(fields: &mut Fields<'_>, node: &mut Node, mistakes: &mut Mistakes) {
 fn add_operators(
     scenario: &mut Scenario,
     named: Named<'_>,
-    homes: &[Group],
-    senders: &[Group],
+    groups: &Groups,
     mistakes: &mut Mistakes,
 ) -> Group {
     let Named { name, mut fields } = named;
+    let named_at = fields.at.clone();
     let wanted = fields.count("count", 1, COUNT_MAX, mistakes);
     let from: Vec<&Group> = fields
         .names("from", mistakes)
         .iter()
-        .filter_map(|(name, at)| find("operators before it", name, at, senders, mistakes))
+        .filter_map(|(name, at)| find("operators before it", name, at, &groups.operators, mistakes))
         .collect();
     let count = wanted.unwrap_or(1);
     let replicas = fields.count("replicas", 1, REPLICAS_MAX, mistakes).unwrap_or(1);
     let on = fields.names("on", mistakes);
     let places: Vec<usize> = on
         .iter()
-        .filter_map(|(name, at)| find("nodes", name, at, homes, mistakes))
+        .filter_map(|(name, at)| find("nodes", name, at, &groups.nodes, mistakes))
         .flat_map(|home| home.first..home.first + home.count)
         .collect();
     let at = on.first().map_or(fields.at.clone(), |(_, at)| at.clone());
@@ -133,7 +157,7 @@ fn add_operators(
         mistakes.label(title, at, "replicas of one operator never share a node".to_owned());
     }
     let operator = operator(&mut fields, mistakes);
-    let rate = Rate::read(&mut fields, mistakes);
+    let rate = Rate::read(&mut fields, scenario.duration, mistakes);
     fields.finish(mistakes);
     let mut dice = Dice::new(scenario.seed ^ 0x5ca1_ab1e);
     let first = scenario.operators.len();
@@ -144,7 +168,7 @@ fn add_operators(
         let name = numbered(&name, count, at);
         scenario.operators.push(Operator { name, nodes, inputs, rates, ..operator.clone() });
     }
-    Group { name, first, count }
+    Group { name, at: named_at, first, count }
 }
 
 /// The nodes of the `at`-th operator: the first replicas go round, the others follow, further away
@@ -178,6 +202,7 @@ fn find<'g>(
         let names = groups.iter().map(|group| group.name.as_str());
         let label = match nearest(name, names.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
+            None if groups.is_empty() => "there are none".to_owned(),
             None => format!("there are: {}", names.collect::<Vec<_>>().join(", ")),
         };
         mistakes.label(format!("there are no {what} called `{name}`"), at.clone(), label);
@@ -254,7 +279,7 @@ enum Rate {
 }
 
 impl Rate {
-    fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Self> {
+    fn read(fields: &mut Fields<'_>, duration: f64, mistakes: &mut Mistakes) -> Option<Self> {
         if !fields.has_table("rate") {
             return fields.number("rate", mistakes).map(Rate::Steady);
         }
@@ -276,6 +301,11 @@ impl Rate {
             if share > 1.0 {
                 let label = "expected a share, from 0 to 1".to_owned();
                 mistakes.label("this does not fit `share`", rate.at.clone(), label);
+            }
+            if duration.min(TIME_MAX) / period > LEVELS_MAX {
+                let label = format!("expected a period of which the run has {LEVELS_MAX} at most");
+                mistakes.label("this rate changes too often", rate.at.clone(), label);
+                period = duration;
             }
             Some(Rate::Chance { low, high, share, period, ramp })
         } else {

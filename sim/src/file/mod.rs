@@ -14,6 +14,7 @@ pub use mistakes::{Mistake, Mistakes};
 use comporta_placement::{Choice, Registry};
 
 use self::fields::Fields;
+use self::groups::Groups;
 use crate::scenario::Scenario;
 
 /// Reads a scenario. `name` is what the file is called in messages; `strategies` are those that it may choose from.
@@ -42,15 +43,22 @@ use crate::scenario::Scenario;
 /// ```
 pub fn read(name: &str, text: &str, strategies: &Registry) -> Result<Scenario, Mistakes> {
     let mut mistakes = Mistakes::new(name, text);
-    let scenario = scenario(name, text, strategies, &mut mistakes);
+    let (scenario, groups) = scenario(name, text, strategies, &mut mistakes);
     if mistakes.is_empty() {
         // What single values cannot show: how they fit together.
-        scenario.check().iter().for_each(|fault| mistakes.add(fault.to_string(), None));
+        for fault in scenario.check() {
+            mistakes.add(fault.to_string(), groups.place(&fault.what));
+        }
     }
     if mistakes.is_empty() { Ok(scenario) } else { Err(mistakes) }
 }
 
-fn scenario(name: &str, text: &str, strategies: &Registry, mistakes: &mut Mistakes) -> Scenario {
+fn scenario(
+    name: &str,
+    text: &str,
+    strategies: &Registry,
+    mistakes: &mut Mistakes,
+) -> (Scenario, Groups) {
     let (document, errors) = toml::de::DeTable::parse_recoverable(text);
     for error in errors {
         let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -85,8 +93,8 @@ fn scenario(name: &str, text: &str, strategies: &Registry, mistakes: &mut Mistak
     let nodes = top.tables("nodes", mistakes);
     let operators = top.tables("operators", mistakes);
     top.finish(mistakes);
-    groups::fill(&mut scenario, nodes, operators, mistakes);
-    scenario
+    let groups = groups::fill(&mut scenario, nodes, operators, mistakes);
+    (scenario, groups)
 }
 
 #[cfg(test)]
@@ -206,6 +214,26 @@ mod tests {
     fn every_mistake_is_reported_at_once() {
         let message = mistakes(&GOOD.replace("cores", "cors").replace("cost", "cst"));
         assert!(message.contains("`cores`") && message.contains("`cost`"), "{message}");
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_reported_at_its_group() {
+        for (from, to, place, wrong) in [
+            ("cores = 2", "background = 4", "s.toml:8:16", "others leave it some of its cores"),
+            ("cores = 2", "speed = 0", "s.toml:8:16", "more than 0"),
+            ("slide = 5", "slide = 50", "s.toml:16:20", "as many events as it holds"),
+            ("[nodes.ends]", "[nodes.n2]\n[nodes.ends]", "s.toml:9:16", "another node has this"),
+            ("[nodes.n]", "[nodes.\"a\\u001b[31m\"]\n[nodes.n]", "s.toml", "a\\u{1b}[31m"),
+            ("[nodes.n]", "[nodes.\"\"]\n[nodes.n]", "s.toml:8:16", "has characters"),
+        ] {
+            let message = mistakes(&GOOD.replace(from, to));
+            assert!(message.contains(place) && message.contains(wrong), "{to}:\n{message}");
+        }
+        let often = "low = 1, high = 2, period = \"100ms\"";
+        let long = GOOD.replace("\"2m\"", "\"100000s\"");
+        let levels = "levels = [50, 550], period = \"60s\", ramp = \"10s\"";
+        assert!(mistakes(&long.replace(levels, often)).contains("changes too often"));
+        assert!(mistakes("[operators.x]\non = 'n'\nrate = 1").contains("there are none"));
     }
 
     #[test]

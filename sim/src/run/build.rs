@@ -60,6 +60,7 @@ impl<'s> Model<'s> {
         // What others hold is in what is used, below: it is not taken from what there is.
         let capacity = Capacity {
             cores: node.cores as f64,
+            speed: node.speed,
             memory: node.memory,
             disk: node.disk,
             network_in: node.download.unwrap_or(node.network),

@@ -44,6 +44,16 @@ pub enum RunError {
     /// Its strategy is not known.
     #[error(transparent)]
     Strategy(#[from] Unknown),
+    /// More is under way at once than the model can hold.
+    #[error(
+        "after {second:.3} s, {} messages are under way at once, which is the most that the model holds: \
+         the network is too slow for what is sent",
+        crate::calendar::SLOTS_MAX
+    )]
+    Overfull {
+        /// When that was.
+        second: f64,
+    },
     /// The policy of a node is not known, or cannot run there.
     #[error("{node}: the policy `{policy}`: {wrong}")]
     Policy {
@@ -89,6 +99,9 @@ pub fn run_with(
             progress(Progress { second, of, events });
         }
         model.happen(what);
+        if model.calendar.is_overfull() {
+            return Err(RunError::Overfull { second: time as f64 / NS });
+        }
     }
     let active = model.nodes.iter().filter(|node| node.state == NodeState::Active).count();
     Ok(model.recorder.finish(scenario, active))

@@ -5,6 +5,24 @@ use std::fmt::Write;
 const CSS: &str = include_str!("sheet.css");
 pub(super) const MARGIN: f64 = 24.0;
 
+/// What a letter of a line is wide, on average and not too little.
+const LETTER: f64 = 6.4;
+/// The same of a title.
+const TITLE_LETTER: f64 = 11.0;
+
+/// A text in two lines at most, broken after a `;` where it is too long for one, and cut off where it is for two.
+fn lines(text: &str, letters: usize) -> Vec<String> {
+    let cut = |line: &str| match line.char_indices().nth(letters) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
+    };
+    if text.chars().count() <= letters {
+        return vec![text.to_owned()];
+    }
+    let (first, second) = text.split_once("; ").unwrap_or((text, ""));
+    [first, second].into_iter().filter(|line| !line.is_empty()).map(cut).collect()
+}
+
 /// A page that is drawn on.
 pub(super) struct Sheet {
     out: String,
@@ -17,13 +35,22 @@ pub(super) fn escaped(text: &str) -> String {
 
 impl Sheet {
     pub(super) fn new(wide: f64, high: f64, title: &str, about: &str) -> Self {
-        let (title, about) = (escaped(title), escaped(about));
+        let title = lines(title, ((wide - 2.0 * MARGIN) / TITLE_LETTER) as usize);
+        let title = escaped(title.first().map_or("", String::as_str));
+        let about: String = lines(about, ((wide - 2.0 * MARGIN) / LETTER) as usize)
+            .iter()
+            .zip([60, 76])
+            .map(|(line, y)| {
+                let line = escaped(line);
+                format!("<text class=\"about\" x=\"{MARGIN}\" y=\"{y}\">{line}</text>\n")
+            })
+            .collect();
         let out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{wide:.0}\" height=\"{high:.0}\" \
              viewBox=\"0 0 {wide:.0} {high:.0}\">\n<title>{title}</title>\n<style>\n{CSS}</style>\n\
              <rect class=\"page\" width=\"100%\" height=\"100%\" rx=\"12\"/>\n\
              <text class=\"title\" x=\"{MARGIN}\" y=\"38\">{title}</text>\n\
-             <text class=\"about\" x=\"{MARGIN}\" y=\"60\">{about}</text>\n"
+             {about}"
         );
         Sheet { out }
     }
@@ -146,6 +173,13 @@ mod tests {
         let scale = Scale::logarithmic(2.1, 4819.0);
         assert_eq!(scale.ticks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!((scale.share(1.0), scale.share(0.0), scale.share(1e9)), (0.0, 0.0, 1.0));
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_has_two_lines_and_no_more() {
+        assert_eq!(lines("short; enough", 20), ["short; enough"]);
+        assert_eq!(lines("a strategy; its figures", 15), ["a strategy", "its figures"]);
+        assert_eq!(lines("äöüäöü", 4), ["äöü…"]);
     }
 
     #[test]

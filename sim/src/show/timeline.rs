@@ -153,7 +153,7 @@ fn legend(sheet: &mut Sheet, y: f64, lines: &[(&str, &str)]) {
     let mut x = LEFT + WIDE;
     for (class, name) in lines.iter().rev() {
         sheet.text("end", x, y, name);
-        x -= name.chars().count() as f64 * 6.6 + 10.0;
+        x -= name.chars().count() as f64 * 6.0 + 16.0;
         sheet.path(&format!("line {class}"), &format!("M{:.1} {:.1}h20", x - 20.0, y - 4.0));
         x -= 38.0;
     }

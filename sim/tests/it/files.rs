@@ -96,3 +96,17 @@ fn a_full_disk_is_reported_and_is_exit_code_1() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn strategies_of_which_nothing_was_measured_are_compared_without_a_number() {
+    let folder = std::env::temp_dir().join(format!("comporta-sim-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("idle.toml");
+    let scenario = "duration = '5s'\n[nodes.n]\n[operators.s]\non = 'n'\nrate = 0\n";
+    std::fs::write(&path, scenario).unwrap();
+    let output = sim(&["compare", path.to_str().unwrap(), "none", "random", "--seeds", "2"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let compared = text(&output.stdout);
+    assert!(compared.contains("fast mean  -") && !compared.contains("NaN"), "{compared}");
+}

@@ -231,3 +231,24 @@ fn latencies_are_right_by_a_clock_that_has_drifted_by_far_more() {
     assert_eq!(latencies.len(), 10);
     assert!(latencies.iter().all(|ms| (ms - 1.0).abs() < 6.1), "{latencies:?}");
 }
+
+#[test]
+fn nodes_that_fall_silent_during_a_copy_lose_no_event() {
+    // Copies take two seconds; both nodes fall silent in the middle of one, and never speak again.
+    let mut scenario = line(3, &[0, 1], 200.0, 0.003);
+    scenario.operators[0].rates = Some(Rates::steady(200.0).then(60.0, 0.0, 0.0));
+    (scenario.period, scenario.create, scenario.duration) = (1.0, 0.3, 100.0);
+    scenario.operators[1].state = 2e7;
+    for node in &mut scenario.nodes {
+        (node.network, node.silent_from) = (1e7, Some(21.3));
+    }
+    let outcome = run_as(scenario, || Restless(0));
+    let under_way = outcome
+        .migrations
+        .iter()
+        .filter(|record| record.at_s < 21.3 && record.ended_s.is_some_and(|ended| ended > 21.3));
+    assert!(under_way.count() > 0, "{:?}", outcome.migrations);
+    assert!(outcome.migrations.iter().all(|record| record.at_s < 32.0), "nothing is known later");
+    assert_eq!(outcome.processed, outcome.offered);
+    assert_eq!(outcome.total.count, outcome.offered);
+}

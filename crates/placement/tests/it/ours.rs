@@ -2,7 +2,7 @@
 
 use comporta_placement::mock::Mock;
 use comporta_placement::strategies::CostAware;
-use comporta_placement::{NodeState, Resource};
+use comporta_placement::{NodeState, Resource, Usage};
 
 fn ours() -> CostAware {
     CostAware::new(4, 0.75)
@@ -129,4 +129,62 @@ fn a_load_that_grows_keeps_a_node_from_being_released() {
     mock.node_mut("b").elastic = true;
     mock.arrivals("x", 600.0); // of 0.004 core-seconds each: 2.4 cores
     assert!(mock.decide(&mut ours()).is_empty());
+}
+
+#[test]
+fn what_takes_a_core_of_a_slow_node_takes_half_of_one_that_is_twice_as_fast() {
+    let mut mock = crowded();
+    // The crowded node has cores of half the speed: what takes 4 of them takes 2 of the others.
+    mock.node_mut("a").capacity.speed = 0.5;
+    let decisions = mock.decide(&mut ours());
+    assert!(decisions.len() >= 3, "{:?}", mock.migrations(&decisions));
+    let effect = &decisions[0].reason.effect;
+    assert!(effect.contains("b at 0.12"), "{effect}"); // half a core of four
+}
+
+#[test]
+fn of_two_nodes_with_the_same_room_the_one_whose_cores_are_its_own_is_taken() {
+    let others = |cores| Usage::new().with(Resource::Cpu, cores);
+    let mut mock = Mock::new(["a", "shared", "own"]);
+    for name in ["v", "w", "x"] {
+        mock = mock.replica(name, name, "a");
+        mock.use_cpu(name, 1.2);
+    }
+    mock.background("shared", others(2.0));
+    mock.node_mut("own").capacity.cores = 2.0;
+    let first = &mock.migrations(&mock.decide(&mut ours()))[0];
+    assert_eq!(first, "v: a -> own");
+}
+
+#[test]
+fn a_copy_that_takes_longer_than_the_load_is_expected_to_last_is_not_begun() {
+    let mut mock = crowded();
+    for name in ["v", "w", "x", "y", "z"] {
+        // 32 s at 125 MB/s; little comes to each, so that waiting for it costs little.
+        mock.replica_mut(name).state_bytes = 4e9;
+        mock.arrivals(name, 100.0);
+    }
+    assert!(mock.decide(&mut ours()).is_empty());
+}
+
+#[test]
+fn what_a_copy_holds_up_on_its_way_counts_against_it() {
+    // x hardly gets an event, but its state would hold up the many of the others on both nodes.
+    let setup = |others: f64| {
+        let mut mock = Mock::new(["a", "b"])
+            .replica("x", "X", "a")
+            .replica("y", "Y", "b")
+            .flow("X", "Y", 1.0, 100.0)
+            .replica("busy", "B", "b");
+        mock.use_cpu("x", 0.001).use_cpu("y", 0.1).use_cpu("busy", 1e-4);
+        mock.arrivals("x", 1.0).arrivals("y", 100.0).arrivals("busy", others);
+        mock.replica_mut("y").pinned = true;
+        mock.replica_mut("busy").pinned = true;
+        mock.replica_mut("x").state_bytes = 1.25e7; // a tenth of a second
+        mock.view.network_latency_s = 0.5;
+        mock
+    };
+    let quiet = setup(1.0);
+    assert_eq!(quiet.migrations(&quiet.decide(&mut ours())), ["x: a -> b"]);
+    assert!(setup(2e4).decide(&mut ours()).is_empty());
 }

@@ -1,14 +1,19 @@
 //! The loads of nodes as they would be if every replica had what it demands, and what that costs in
 //! delay. Migrations are tried here before they are drafted.
 //!
-//! The delay of an event on a node is that of queueing for each of four resources in turn: `t·ρ/(1-ρ)` up to a
-//! load of `KNEE`, and beyond it a line. Past its capacity a resource falls behind by `ρ - 1` seconds each second, so
-//! over a horizon of H seconds events wait `(ρ - 1)·H/2` on average: that is the slope of the line. Memory has no queue: what does
-//! not fit is swapped, which costs like a resource past its capacity.
+//! The cost of a node is the mean number of events that are there: by Little's law, the event-seconds of delay that it
+//! adds each second. Each resource adds its own. `c` cores that are busy to a share `ρ` hold `c·ρ + ρ^√(2(c+1)) / (1-ρ)`
+//! events: those that are served, and those that wait, by Sakasegawa's approximation of M/M/c, which is exact for one server.
+//! Served events count, because a slow node, or one whose cores others use, holds each of them for longer. A disk and each
+//! direction of a network interface is one server.
+//!
+//! That is so up to a load of `KNEE`, and beyond it the number grows along a line. Past its capacity a resource falls behind by
+//! `ρ - 1` seconds each second, so over a horizon of H seconds events wait `(ρ - 1)·H/2` on average: that is the slope of the line.
+//! Memory has no queue: what does not fit is swapped, which costs like a resource past its capacity.
 
 use std::collections::HashMap;
 
-use crate::demand::{Demand, demands};
+use crate::demand::{Demand, RECENT, demands};
 use crate::usage::{Resource, Usage};
 use crate::view::{Capacity, NodeId, OperatorId, ReplicaId, View};
 
@@ -16,22 +21,20 @@ use crate::view::{Capacity, NodeId, OperatorId, ReplicaId, View};
 const KNEE: f64 = 0.9;
 /// Seconds for which a load is expected to last.
 const HORIZON_S: f64 = 30.0;
+/// The share of its cores that is left to a node's replicas, whatever others use: a node without any would have no load.
+const LEFT_MIN: f64 = 0.05;
 
-/// What is queued for.
-const QUEUES: [&[Resource]; 4] = [
-    &[Resource::Cpu],
-    &[Resource::DiskRead, Resource::DiskWritten],
-    &[Resource::Received],
-    &[Resource::Sent],
-];
+/// What has one server.
+const SERVERS: [&[Resource]; 3] =
+    [&[Resource::DiskRead, Resource::DiskWritten], &[Resource::Received], &[Resource::Sent]];
 
 #[derive(Clone, Debug)]
 struct NodeLoad {
     capacity: Capacity,
-    /// What others use, and what its replicas demand. `None` of a silent node.
-    usage: Option<Usage>,
-    /// Events a second, of all its replicas.
-    rate: f64,
+    /// What others use; `None` of a silent node.
+    others: Option<Usage>,
+    /// What its replicas demand, and what is needed to work off what waits for them; cores are those of a usual node.
+    demand: Demand,
 }
 
 /// An operator that sends to another or receives from it.
@@ -59,31 +62,24 @@ pub(super) struct Loads {
 impl Loads {
     pub(super) fn new(view: &View) -> Self {
         let demands = demands(view);
-        let mut nodes: Vec<NodeLoad> = view
-            .nodes
-            .iter()
-            .map(|node| NodeLoad { capacity: node.capacity, usage: node.usage, rate: 0.0 })
-            .collect();
+        let node = |node: &crate::NodeView| NodeLoad {
+            capacity: node.capacity,
+            others: node.usage,
+            demand: Demand::default(),
+        };
+        let mut nodes: Vec<NodeLoad> = view.nodes.iter().map(node).collect();
         let mut replicas_of: HashMap<OperatorId, Vec<ReplicaId>> = HashMap::new();
-        // First what others use, then what the replicas would: a difference must not eat a sum.
-        for replica in &view.replicas {
-            if let Some(usage) = &mut nodes[replica.node.0].usage {
-                *usage -= replica.usage().unwrap_or_default();
-            }
-        }
         for (id, replica) in view.replicas() {
             replicas_of.entry(replica.operator).or_default().push(id);
             let node = &mut nodes[replica.node.0];
-            node.rate += demands[id.0].rate;
-            if let Some(usage) = &mut node.usage {
-                *usage += demands[id.0].usage;
-                // What waits there is worked off there, even if the replica leaves.
-                *usage += replica
-                    .per_event
-                    .unwrap_or_default()
-                    .without_memory()
-                    .scaled(replica.backlog / HORIZON_S);
+            if let Some(others) = &mut node.others {
+                *others -= replica.usage().unwrap_or_default();
             }
+            // What waits there is worked off there, even if the replica leaves.
+            let mut owed = replica.per_event.unwrap_or_default().without_memory();
+            owed[Resource::Cpu] *= node.capacity.speed;
+            node.demand.usage += owed.scaled(replica.backlog / HORIZON_S);
+            node.demand += demands[id.0];
         }
         let mut peers: HashMap<OperatorId, Vec<Peer>> = HashMap::new();
         for flow in &view.flows {
@@ -110,34 +106,39 @@ impl Loads {
     /// The share of its fullest resource that is wanted of a node; past 1 it falls behind.
     pub(super) fn fullest(&self, node: NodeId) -> Option<f64> {
         let node = &self.nodes[node.0];
-        node.usage.map(|usage| fullest(&node.capacity, &usage))
+        node.fullest(&node.demand.usage)
     }
 
     /// As [`fullest`](Self::fullest), with another replica.
     pub(super) fn fullest_with(&self, node: NodeId, replica: ReplicaId) -> Option<f64> {
         let node = &self.nodes[node.0];
-        node.usage.map(|usage| fullest(&node.capacity, &(usage + self.demands[replica.0].usage)))
+        node.fullest(&(node.demand.usage + self.demands[replica.0].usage))
     }
 
     /// Event-seconds of delay that a node costs each second. A silent one costs nothing that is known.
     pub(super) fn cost(&self, node: NodeId) -> f64 {
         let node = &self.nodes[node.0];
-        node.usage.map_or(0.0, |usage| node.rate * delay_s(&node.capacity, &usage, node.rate))
+        node.cost(node.demand).unwrap_or(0.0)
     }
 
     /// Event-seconds of delay that a migration would save each second, less what would be lost on the network.
     pub(super) fn saving(&self, replica: ReplicaId, to: NodeId) -> f64 {
-        let demand = &self.demands[replica.0];
-        let after = |node: NodeId, usage: Usage, rate: f64| {
-            rate * delay_s(&self.nodes[node.0].capacity, &usage, rate)
-        };
+        let demand = self.demands[replica.0];
         let from = self.places[replica.0];
         let (a, b) = (&self.nodes[from.0], &self.nodes[to.0]);
-        let (Some(used_a), Some(used_b)) = (a.usage, b.usage) else { return f64::NEG_INFINITY };
-        let left = after(from, used_a - demand.usage, (a.rate - demand.rate).max(0.0));
-        let taken = after(to, used_b + demand.usage, b.rate + demand.rate);
+        let left = a.cost(a.demand - demand);
+        let taken = b.cost(b.demand + demand);
+        let (Some(left), Some(taken)) = (left, taken) else { return f64::NEG_INFINITY };
         let near = self.met(replica, to) - self.met(replica, from);
         self.cost(from) + self.cost(to) - left - taken + near * self.network_latency_s
+    }
+
+    /// What the cost of two nodes may be off by: rates are counted for a few seconds, and events come by chance. Two
+    /// standard errors of so many events, as a share of the cost.
+    pub(super) fn noise(&self, a: NodeId, b: NodeId) -> f64 {
+        let rate = self.nodes[a.0].demand.rate + self.nodes[b.0].demand.rate;
+        let counted = (rate * RECENT as f64).max(1.0);
+        (self.cost(a) + self.cost(b)) * 2.0 / counted.sqrt()
     }
 
     /// Events a second between a replica and those connected with it that are on a node.
@@ -157,20 +158,29 @@ impl Loads {
         all.map(|id| self.places[id.0]).collect()
     }
 
-    /// Event-seconds that a migration costs, once: events that arrive while the state is copied wait for half of that on
-    /// average, and all of them for a message more. Before that the replica works on, so what it has queued costs nothing.
-    pub(super) fn price(&self, replica: ReplicaId, to: NodeId) -> f64 {
+    /// Seconds that the state of a replica takes to a node.
+    fn copied_s(&self, replica: ReplicaId, to: NodeId) -> f64 {
         let from = self.places[replica.0];
         let (out, into) =
             (self.nodes[from.0].capacity.network_out, self.nodes[to.0].capacity.network_in);
-        let network = out.min(into);
-        let copied_s = self.state_bytes[replica.0] / network.max(1.0) + self.network_latency_s;
-        self.demands[replica.0].rate * copied_s * (copied_s / 2.0 + self.network_latency_s)
+        self.state_bytes[replica.0] / out.min(into).max(1.0)
     }
 
-    /// What a saving a second is worth, once.
-    pub(super) fn worth(saving: f64) -> f64 {
-        saving * HORIZON_S
+    /// Event-seconds that a migration costs, once: events that arrive while the state is copied wait for half of that on
+    /// average, and all of them for a message more. So does what the other replicas of the two nodes send and receive: the state is
+    /// in its way. Before that the replica works on, so what it has queued costs nothing.
+    pub(super) fn price(&self, replica: ReplicaId, to: NodeId) -> f64 {
+        let (from, latency_s) = (self.places[replica.0], self.network_latency_s);
+        let copied_s = self.copied_s(replica, to);
+        let held_up = self.nodes[from.0].demand.rate + self.nodes[to.0].demand.rate;
+        let paused_s = copied_s + latency_s;
+        let paused = self.demands[replica.0].rate * paused_s * (paused_s / 2.0 + latency_s);
+        paused + held_up * copied_s * copied_s / 2.0
+    }
+
+    /// What a saving a second is worth, once. It begins when the state has been copied.
+    pub(super) fn worth(&self, saving: f64, replica: ReplicaId, to: NodeId) -> f64 {
+        saving * (HORIZON_S - self.copied_s(replica, to)).max(0.0)
     }
 
     /// Migrates a replica, here alone.
@@ -178,42 +188,56 @@ impl Loads {
         let demand = self.demands[replica.0];
         let from = std::mem::replace(&mut self.places[replica.0], to);
         let a = &mut self.nodes[from.0];
-        a.rate = (a.rate - demand.rate).max(0.0);
-        a.usage = a.usage.map(|usage| usage - demand.usage);
+        a.demand = a.demand - demand;
         let b = &mut self.nodes[to.0];
-        b.rate += demand.rate;
-        b.usage = b.usage.map(|usage| usage + demand.usage);
+        b.demand += demand;
     }
 }
 
-fn fullest(capacity: &Capacity, usage: &Usage) -> f64 {
-    let queues = QUEUES.iter().map(|queue| load(capacity, usage, queue));
-    queues.chain([usage[Resource::Memory] / capacity.memory]).fold(0.0, f64::max)
+impl NodeLoad {
+    /// The cores of a usual node that others leave to its replicas.
+    fn cores_left(&self, others: &Usage) -> f64 {
+        let cores = self.capacity.cores;
+        self.capacity.speed * (cores - others[Resource::Cpu]).max(LEFT_MIN * cores)
+    }
+
+    /// The share of its fullest resource that is wanted, where its replicas demand this.
+    fn fullest(&self, demanded: &Usage) -> Option<f64> {
+        let others = self.others?;
+        let cpu = others[Resource::Cpu] + demanded[Resource::Cpu] / self.capacity.speed;
+        let all = others + *demanded;
+        let servers = SERVERS.iter().map(|server| self.load(&all, server));
+        let memory = all[Resource::Memory] / self.capacity.memory;
+        Some(servers.fold(memory.max(cpu / self.capacity.cores), f64::max))
+    }
+
+    fn load(&self, usage: &Usage, server: &[Resource]) -> f64 {
+        server.iter().map(|&resource| usage[resource] / self.capacity.of(resource)).sum()
+    }
+
+    /// The mean number of events on it, where its replicas demand this. `None` of a silent node.
+    fn cost(&self, demand: Demand) -> Option<f64> {
+        let (Demand { rate, usage }, others) = (demand, self.others?);
+        let cpu = usage[Resource::Cpu] / self.cores_left(&others);
+        let all = others + usage;
+        let servers = SERVERS.iter().map(|server| events(1.0, self.load(&all, server), rate));
+        let missing = (all[Resource::Memory] / self.capacity.memory - 1.0).max(0.0);
+        let swapped = rate * missing * HORIZON_S / 2.0;
+        Some(events(self.capacity.cores, cpu, rate) + servers.sum::<f64>() + swapped)
+    }
 }
 
-fn load(capacity: &Capacity, usage: &Usage, queue: &[Resource]) -> f64 {
-    queue.iter().map(|&resource| usage[resource] / capacity.of(resource)).sum()
-}
-
-/// Seconds that an event waits on a node that is used like this.
-fn delay_s(capacity: &Capacity, usage: &Usage, rate: f64) -> f64 {
-    let waits = QUEUES.iter().map(|queue| {
-        let load = load(capacity, usage, queue);
-        // What one event takes of the whole resource.
-        let service_s = if rate > 0.0 { load / rate } else { 0.0 };
-        wait_s(load, service_s)
-    });
-    let swapped = (usage[Resource::Memory] / capacity.memory - 1.0).max(0.0) * HORIZON_S / 2.0;
-    waits.sum::<f64>() + swapped
-}
-
-fn wait_s(load: f64, service_s: f64) -> f64 {
-    let steady = |load: f64| service_s * load / (1.0 - load);
+/// The mean number of events that so many servers hold, at a load and a rate of arrivals.
+fn events(servers: f64, load: f64, rate: f64) -> f64 {
+    let power = (2.0 * (servers + 1.0)).sqrt();
+    let steady = |load: f64| servers * load + load.powf(power) / (1.0 - load);
     if load <= KNEE {
         return steady(load);
     }
-    let steep = service_s / (1.0 - KNEE).powi(2); // the slope of `steady` at the knee
-    steady(KNEE) + (load - KNEE) * steep.max(HORIZON_S / 2.0)
+    // The slope of `steady` at the knee.
+    let waits = KNEE.powf(power) / (1.0 - KNEE);
+    let steep = servers + waits * (power / KNEE + 1.0 / (1.0 - KNEE));
+    steady(KNEE) + (load - KNEE) * steep.max(rate * HORIZON_S / 2.0)
 }
 
 #[cfg(test)]
@@ -221,16 +245,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_grows_with_the_load_without_a_jump() {
-        let waits: Vec<f64> = (0..200).map(|n| wait_s(f64::from(n) / 100.0, 0.001)).collect();
-        assert!(waits.windows(2).all(|pair| pair[0] < pair[1]), "{waits:?}");
-        assert_eq!(wait_s(0.5, 0.001), 0.001, "M/M/1 at one half");
-        assert!((wait_s(KNEE + 1e-9, 0.001) - wait_s(KNEE, 0.001)).abs() < 1e-6);
+    fn events_grow_with_the_load_without_a_jump() {
+        for servers in [1.0, 4.0, 64.0] {
+            let all: Vec<f64> =
+                (0..200).map(|n| events(servers, f64::from(n) / 100.0, 100.0)).collect();
+            assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "{all:?}");
+            let jump = events(servers, KNEE + 1e-9, 100.0) - events(servers, KNEE, 100.0);
+            assert!(jump.abs() < 1e-4, "{jump}");
+        }
+    }
+
+    #[test]
+    fn one_server_holds_as_many_as_mm1_and_several_nearly_as_many_as_mmc() {
+        for load in [0.1, 0.5, 0.9] {
+            assert!((events(1.0, load, 100.0) - load / (1.0 - load)).abs() < 1e-12);
+        }
+        // M/M/4 at 0.8: 3.2 are served, and 2.386 wait, by the formula of Erlang.
+        assert!((events(4.0, 0.8, 100.0) - 5.586).abs() < 0.1, "{}", events(4.0, 0.8, 100.0));
     }
 
     #[test]
     fn a_resource_past_its_capacity_costs_half_of_the_horizon_for_each_part_it_lacks() {
-        let (over, full) = (wait_s(1.3, 0.001), wait_s(1.0, 0.001));
-        assert!((over - full - 0.3 * HORIZON_S / 2.0).abs() < 1e-9);
+        let (over, full) = (events(4.0, 1.3, 1000.0), events(4.0, 1.0, 1000.0));
+        assert!((over - full - 1000.0 * 0.3 * HORIZON_S / 2.0).abs() < 1e-6);
     }
 }

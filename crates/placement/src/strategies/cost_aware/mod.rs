@@ -25,8 +25,6 @@ use crate::view::{NodeId, NodeState, ReplicaId, View};
 const FROM_MAX: usize = 16;
 /// Nodes that they may go to, the least full first.
 const TO_MAX: usize = 16;
-/// What a migration must save of the delay of the two nodes: below that it is noise.
-const SAVING_MIN: f64 = 0.1;
 
 /// Migrates what gains more than it costs.
 #[derive(Clone, Debug)]
@@ -92,8 +90,9 @@ impl CostAware {
                     continue;
                 }
                 let saving = loads.saving(replica, node);
-                let (worth, price) = (Loads::worth(saving), loads.price(replica, node));
-                let enough = saving > SAVING_MIN * (loads.cost(here) + loads.cost(node));
+                let worth = loads.worth(saving, replica, node);
+                let price = loads.price(replica, node);
+                let enough = saving > loads.noise(here, node);
                 let gains = worth > price && enough;
                 let gain = worth - price;
                 if gains && best.is_none_or(|best| gain > best.worth - best.price) {
