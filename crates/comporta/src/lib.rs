@@ -407,7 +407,9 @@
 pub use comporta_cli::{Build, Exit, IntoApp, main};
 pub use comporta_derive::Ports;
 pub use comporta_model::ack::{Obligation, Settled};
-pub use comporta_model::async_stage::{AsyncCx, AsyncStage, AsyncStageMut, Emissions};
+pub use comporta_model::async_stage::{
+    AsyncCx, AsyncKeyedStage, AsyncStage, AsyncStageMut, Emissions,
+};
 pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};

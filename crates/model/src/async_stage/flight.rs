@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::{AsyncCx, AsyncStage, AsyncStageMut, Emissions, Exchange};
 use crate::error::Result;
+use crate::keyed::{Keys, LaneRef};
 use crate::port::Ports;
 use crate::stage::{Cx, Handler, IntoStage};
 
@@ -77,7 +78,7 @@ where
     }
 }
 
-fn flight<T, P, M, F>(flushes: bool, make: M) -> Box<dyn Flight<T, P>>
+pub(super) fn flight<T, P, M, F>(flushes: bool, make: M) -> Box<dyn Flight<T, P>>
 where
     T: Send + 'static,
     P: Ports,
@@ -100,6 +101,13 @@ pub trait Waits: Clone + Send + Sync + 'static {
     const STATEFUL: bool;
     /// As [`AsyncStage::FLUSHES`].
     const FLUSHES: bool;
+    /// Whether it has state for each key.
+    const KEYED: bool = false;
+
+    /// As [`Handler::keys`].
+    fn keys(&self) -> Option<Arc<dyn Keys<Self::In>>> {
+        None
+    }
 
     /// A new flight.
     fn flight(&self) -> Box<dyn Flight<Self::In, Self::Ports>>;
@@ -222,7 +230,7 @@ type Spare<W> = Vec<Box<dyn Flight<<W as Waits>::In, <W as Waits>::Ports>>>;
 const SPARE_MAX: usize = 64;
 
 impl<W: Waits> Waiting<W> {
-    fn new(stage: W) -> Self {
+    pub(super) fn new(stage: W) -> Self {
         Waiting { stage, spare: Mutex::default() }
     }
 
@@ -251,28 +259,28 @@ impl<W: Waits> Handler for Waiting<W> {
     const TAKES: bool = true;
     const WAITS: bool = true;
     const FLUSHES: bool = W::FLUSHES;
+    const KEYED: bool = W::KEYED;
 
     fn init(&mut self, _: &Cx) -> Result {
         Ok(())
     }
 
+    fn keys(&self) -> Option<Arc<dyn Keys<W::In>>> {
+        self.stage.keys()
+    }
+
     fn call(&mut self, slots: &mut [Option<W::In>], out: &mut W::Ports, cx: &Cx) -> Result {
-        let Some(event) = slots[0].take() else { return Ok(()) };
-        let spare = self.spare().pop();
-        let mut flight = spare.unwrap_or_else(|| self.stage.flight());
-        flight.begin(event, AsyncCx::of(cx));
-        match cx.with_waker(|waker| flight.poll(waker, out)) {
-            Poll::Ready(result) => {
-                self.put_by(flight);
-                cx.note_quit();
-                result
-            }
-            Poll::Pending => {
-                self.spare().push(flight);
-                cx.set_waiting(true);
-                Ok(())
-            }
-        }
+        self.begin(AsyncCx::of(cx), slots, out, cx)
+    }
+
+    fn call_in(
+        &mut self,
+        lane: &LaneRef,
+        slots: &mut [Option<W::In>],
+        out: &mut W::Ports,
+        cx: &Cx,
+    ) -> Result {
+        self.begin(AsyncCx::of(cx).in_lane(lane.clone()), slots, out, cx)
     }
 
     fn take_flight(&mut self) -> Option<Box<dyn Flight<W::In, W::Ports>>> {
@@ -287,6 +295,35 @@ impl<W: Waits> Handler for Waiting<W> {
 
     fn finish(&mut self, out: &mut W::Ports, cx: &Cx) -> Result {
         self.stage.finish(out, cx)
+    }
+}
+
+impl<W: Waits> Waiting<W> {
+    /// Begins with an event, and polls its future once.
+    #[inline]
+    fn begin(
+        &mut self,
+        of: AsyncCx,
+        slots: &mut [Option<W::In>],
+        out: &mut W::Ports,
+        cx: &Cx,
+    ) -> Result {
+        let Some(event) = slots[0].take() else { return Ok(()) };
+        let spare = self.spare().pop();
+        let mut flight = spare.unwrap_or_else(|| self.stage.flight());
+        flight.begin(event, of);
+        match cx.with_waker(|waker| flight.poll(waker, out)) {
+            Poll::Ready(result) => {
+                self.put_by(flight);
+                cx.note_quit();
+                result
+            }
+            Poll::Pending => {
+                self.spare().push(flight);
+                cx.set_waiting(true);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 //!
 //! 1. this file: what a program implements, and what its handlers are lent;
 //! 2. `closures`: stages of closures that return futures;
-//! 3. `flight`: the futures, and how stages become handlers (`stage::Handler`) that the runtime calls.
+//! 3. `keyed`: stages with state for each key (`AsyncKeyedStage`);
+//! 4. `flight`: the futures, and how stages become handlers (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: what a handler sent stands in its `Emissions` until it returns, or flushes.
 
 mod closures;
+mod keyed;
 mod flight;
 
 use std::fmt;
@@ -21,9 +23,11 @@ use std::time::Duration;
 
 pub use closures::{SendsNothing, SendsResult, TriesResult, WaitingFn};
 pub use flight::{Flight, IsAsync, IsAsyncMut, Lent, Shared, Waiting, Waits};
+pub use keyed::{AsyncKeyedStage, IsAsyncKeyed, SharedKeyed};
 
 use crate::error::Result;
 use crate::event::Time;
+use crate::keyed::LaneRef;
 use crate::port::{Out, PortVisitor, Ports};
 use crate::stage::{Cx, CxShared};
 
@@ -118,9 +122,19 @@ pub struct AsyncCx {
     tier: u8,
     /// How many events the event may lead to.
     emit_max: usize,
+    /// Of a handler with state for each key: the lane of its event, until the handler has begun.
+    lane: Option<LaneRef>,
 }
 
 impl AsyncCx {
+    pub(crate) fn in_lane(self, lane: LaneRef) -> Self {
+        AsyncCx { lane: Some(lane), ..self }
+    }
+
+    pub(crate) fn take_lane(&mut self) -> Option<LaneRef> {
+        self.lane.take()
+    }
+
     pub(crate) fn of(cx: &Cx) -> Self {
         AsyncCx {
             emit_max: cx.emit_max(),
@@ -129,6 +143,7 @@ impl AsyncCx {
             ingress: cx.ingress(),
             deadline: cx.deadline(),
             tier: cx.tier(),
+            lane: None,
         }
     }
 

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -314,5 +315,40 @@ impl<K, S> Drop for Loan<'_, K, S> {
         body.state = self.state.take();
         let timed = body.timers.as_ref().is_some_and(|timers| !timers.due.is_empty());
         self.lane.common.has_state.store(keeps || timed, Relaxed);
+    }
+}
+
+/// As [`Loan`], with the lane: the state is back when this is dropped.
+pub struct OwnedLoan<K: 'static, S: 'static> {
+    lane: LaneRef,
+    state: Option<S>,
+    of: PhantomData<fn(K)>,
+}
+
+impl<K, S> fmt::Debug for OwnedLoan<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnedLoan")
+    }
+}
+
+impl<K: 'static, S: Default + 'static> OwnedLoan<K, S> {
+    /// Takes the state of a lane.
+    pub(crate) fn new(lane: LaneRef) -> Self {
+        let state = lane.typed::<K, S>().and_then(|lane| lane.lend().take());
+        OwnedLoan { lane, state, of: PhantomData }
+    }
+
+    /// The state, made if there is none.
+    pub(crate) fn state(&mut self) -> &mut S {
+        self.state.get_or_insert_default()
+    }
+}
+
+impl<K: 'static, S: 'static> Drop for OwnedLoan<K, S> {
+    fn drop(&mut self) {
+        if let Some((lane, state)) = self.lane.typed::<K, S>().zip(self.state.take()) {
+            let before = lane.lend().put(state);
+            drop(before); // none: it was lent
+        }
     }
 }

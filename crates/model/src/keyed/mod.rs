@@ -20,7 +20,7 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::LaneRef;
+pub use lane::{LaneRef, OwnedLoan};
 
 use crate::error::Result;
 use crate::event::{Ev, Time};
@@ -251,7 +251,7 @@ pub struct KeysBy<T, K, S, F, W> {
 }
 
 impl<T, K: Hash + Eq, S, F, W> KeysBy<T, K, S, F, W> {
-    fn new(key: F, weight: W) -> Self {
+    pub(crate) fn new(key: F, weight: W) -> Self {
         let (directory, keyless) = (Directory::new(), LaneRef::keyless());
         KeysBy { key, weight, directory, keyless, of: PhantomData }
     }
