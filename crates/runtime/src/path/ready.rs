@@ -168,8 +168,12 @@ impl Local {
         })
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(SeqCst)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.len.load(SeqCst) == 0
+        self.len() == 0
     }
 }
 
@@ -362,8 +366,12 @@ impl Shared {
         all.into_iter().for_each(|token| tokens.push(token, priority(token.stage)));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(SeqCst)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.len.load(SeqCst) == 0
+        self.len() == 0
     }
 }
 

@@ -192,7 +192,7 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     let turns = turns.load(SeqCst) - before;
     assert!(turns < 100, "{turns} calls while the clock beat 40 times and there was nothing to do");
     drop(sender);
-    assert!(ended(running, &"turner").snapshot.adds_up());
+    assert!(ended(running, "turner").snapshot.adds_up());
 }
 
 /// A worker that calls the policy has an event in hand, and others give it reason to call again
@@ -393,7 +393,7 @@ fn a_policy_and_a_controller_that_panic_when_the_program_drops_them_cost_nothing
     app.connect(numbers, app.sink("sink", |_: u64| ()));
     let plan = Plan::new().policy("bomb").stage("sink", |s| s.admission(Choice::new("bomb")));
     assert_eq!(app.rehearse(&plan).unwrap(), []);
-    let summary = ended(app.start(&plan).unwrap(), &"bomb");
+    let summary = ended(app.start(&plan).unwrap(), "bomb");
     assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 9);
 }
 
@@ -426,5 +426,5 @@ fn as_many_instances_as_are_wanted_stay_while_others_are_made() {
     made.join().unwrap();
     assert_eq!(stage(&running.snapshot(), "work").instances, 3);
     drop(sender);
-    assert!(ended(running, &"wanted").snapshot.adds_up());
+    assert!(ended(running, "wanted").snapshot.adds_up());
 }
