@@ -283,13 +283,19 @@ impl Core {
         self.worker_groups[group].per_worker_queues() && !self.priorities.are_used()
     }
 
-    /// Moves a stage to another pool; tokens that stand with another group are forwarded.
+    /// Moves a stage to another pool. Its tokens go along, but for those in queues of workers, who forward
+    /// them.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
         let from = self.assignments[stage as usize].pool.swap(pool, SeqCst);
-        if from != pool {
-            self.empty(&self.pools[from]);
-            self.node(stage).threads_changed(self.pools[pool].threads());
+        if from == pool {
+            return;
         }
+        self.empty(&self.pools[from]);
+        let group = self.pools[from].cluster;
+        if group != self.pools[pool].cluster {
+            self.make_all_ready(self.worker_groups[group].shared.take_stage(stage));
+        }
+        self.node(stage).threads_changed(self.pools[pool].threads());
     }
 
     /// A pool has another number of threads: its stages are told.
@@ -349,9 +355,19 @@ impl Core {
 
     /// Puts a token into the shared queue of its group and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
-        let workers = &self.worker_groups[self.workers_of(token.stage)];
-        workers.shared.push(token, || self.priorities.of(token.stage));
-        workers.sleep.work_made();
+        loop {
+            let workers = &self.worker_groups[self.workers_of(token.stage)];
+            if workers.shared.push(token, || self.priority_in(workers, token.stage)) {
+                return workers.sleep.work_made();
+            }
+        }
+    }
+
+    /// The priority that a token of this stage has in the shared queue of a group; none if the stage is not
+    /// this group's.
+    #[inline]
+    pub(crate) fn priority_in(&self, workers: &WorkerGroup, stage: u32) -> Option<i32> {
+        (self.workers_of(stage) == workers.cluster).then(|| self.priorities.of(stage))
     }
 
     pub(crate) fn make_all_ready(&self, tokens: Vec<Token>) {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::path::ready::{Local, Shared};
+use crate::path::ready::Local;
+use crate::path::shared::Shared;
 use crate::sleep::{Awake, Sleep, Woken};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, Release, SeqCst,

@@ -52,6 +52,29 @@ fn private_queues_of_a_cluster_without_stages_do_no_harm() {
 }
 
 #[test]
+fn a_stage_takes_its_tokens_along_from_a_cluster_that_is_left_without_threads() {
+    let app = App::new("deserted");
+    Made::new(|control| match control.stages() {
+        [] => control.kill_threads(control.main_pool(), 1),
+        _ => Ok(()),
+    })
+    .add(&app, "closes");
+    let (sender, port) = app.input("in");
+    let sink = app.sink("sink", |_: u64| ());
+    app.connect(port, sink);
+    let plan = Plan::new()
+        .cluster("side", |side| side.threads(1).policy("closes").stages(StageSet::of(["sink"])));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.run_until_idle();
+    sender.try_send(1).unwrap(); // its token stands with the worker of `side`
+    runtime.control().move_stage("sink", "main").unwrap();
+    assert_eq!(threads_of(&runtime)[1], 0, "the last worker of `side` leaves");
+    drop(sender);
+    assert!(runtime.run(), "stalled:\n{}", runtime.snapshot());
+    assert_eq!(stage(&runtime.snapshot(), "sink").counts.handled, 1);
+}
+
+#[test]
 fn threads_asked_for_by_a_pool_that_was_given_up_come_back() {
     let mut chain = Chain::planned(
         |plan| plan.threads(4),
