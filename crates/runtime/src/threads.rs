@@ -49,16 +49,19 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a pool so many threads more, and its group with it.
+    /// Gives a pool so many threads more, and its group with it: all of them, or none.
     ///
     /// # Errors
-    /// The system has no more threads; the pool has then as many as there were.
+    /// The system has fewer.
     pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) -> Result<(), String> {
         for added in 0..n {
-            let spawned = self.spawn_workers(pool.cluster, 1, false);
-            spawned.map_err(|error| {
-                format!("the system gave {added} of {n} threads more to `{}`: {error}", pool.name)
-            })?;
+            if let Err(error) = self.spawn_workers(pool.cluster, 1, false) {
+                self.cut_threads(pool, added);
+                let name = &pool.name;
+                return Err(format!(
+                    "the system gave {added} of {n} threads more to `{name}`: {error}"
+                ));
+            }
             let mut ready = Vec::new();
             pool.add(1, &mut ready);
             self.make_all_ready(ready);
