@@ -13,7 +13,7 @@ use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::Colors;
-use crate::effects::{Effects, Visit};
+use crate::effects::Effects;
 use crate::env::{Clock, cpus};
 use crate::node::Node;
 use crate::path::outlet::Inlet;
@@ -31,7 +31,7 @@ use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
-use crate::workers::{AnyTray, WorkerGroup};
+use crate::workers::WorkerGroup;
 
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
@@ -298,16 +298,6 @@ impl Core {
         self.node(stage).threads_changed(self.pools[pool].threads());
     }
 
-    /// A pool has another number of threads: its stages are told.
-    pub(crate) fn threads_changed(&self, pool: &Pool) {
-        let threads = pool.threads();
-        for (stage, node) in (0u32..).zip(self.nodes()) {
-            if self.pool_of(stage) == pool.index {
-                node.threads_changed(threads);
-            }
-        }
-    }
-
     /// What waits in a pool is made ready, and comes to the one where it belongs.
     pub(crate) fn empty(&self, pool: &Pool) {
         let mut waiting = Vec::new();
@@ -456,21 +446,6 @@ impl Core {
             } else {
                 return;
             }
-        }
-    }
-
-    /// What a visit has not begun can be taken back if its handler does not return.
-    pub(crate) fn show_tray(&self, visit: &Visit, stage: u32, tray: AnyTray) {
-        if let Some(worker) = visit.effects.worker() {
-            worker.set_tray(Some((stage, tray)));
-            self.timers.hurry();
-        }
-    }
-
-    /// The visit is over.
-    pub(crate) fn hide_tray(&self, visit: &Visit) {
-        if let Some(worker) = visit.effects.worker() {
-            worker.set_tray(None);
         }
     }
 
