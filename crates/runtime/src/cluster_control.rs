@@ -165,15 +165,6 @@ impl<'a> ClusterControl<'a> {
         self.state.steals = steals;
     }
 
-    /// Gives a pool so many threads more: all of them, or none if the system has fewer.
-    fn grow(&self, pool: &Pool, n: usize) -> Result<(), Refused> {
-        let before = pool.threads();
-        self.core.add_threads(pool, n).map_err(|message| {
-            self.core.cut_threads(pool, pool.threads().saturating_sub(before));
-            Refused::Failed(message)
-        })
-    }
-
     /// Whether a pool can do without so many threads.
     fn fewer_threads(&self, pool: &Pool, less: usize) -> Result<(), Refused> {
         limits::fewer_threads(&pool.name, pool.threads(), less, self.has_stages(pool))
@@ -309,9 +300,9 @@ impl PolicyControl for ClusterControl<'_> {
             }
         };
         core.worker_groups[self.cluster].set_pooled(true);
-        if let Err(refused) = self.grow(pool, threads) {
+        if let Err(message) = core.add_threads(pool, threads) {
             self.state.spare.push(pool.index);
-            return Err(refused);
+            return Err(Refused::Failed(message));
         }
         self.state.pools.push(pool.index);
         self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
@@ -332,7 +323,7 @@ impl PolicyControl for ClusterControl<'_> {
         let pool = self.pool(pool)?;
         self.more_threads(n)?;
         let threads = pool.threads() + n;
-        self.grow(pool, n)?;
+        self.core.add_threads(pool, n).map_err(Refused::Failed)?;
         self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
         self.serve_steals();
         Ok(())

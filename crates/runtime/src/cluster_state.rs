@@ -13,7 +13,6 @@ use crate::effects::Effects;
 use crate::env::CpuMeter;
 use crate::node::Reading;
 use crate::path::visit_order::VisitOrder;
-use crate::pool::Pool;
 use crate::sync::Arc;
 use crate::timer::{Alarm, PolicyTimer};
 
@@ -86,7 +85,9 @@ impl ClusterState {
         for pool in own.iter().map(|pool| &core.pools[*pool]).chain([main]) {
             pool.forget_asks(&core.pools);
         }
-        let set = set_threads(core, main, threads);
+        core.cut_threads(main, main.threads().saturating_sub(threads));
+        // As many as there are: a cluster with stages needs one.
+        let set = (main.threads()..threads).try_for_each(|_| core.add_threads(main, 1));
         let workers = &core.worker_groups[cluster];
         workers.set_per_worker_queues(false);
         workers.set_pooled(false);
@@ -174,11 +175,4 @@ pub(crate) fn stage_infos(
         .collect();
     own.sort_by_key(|stage| (stage.depth, stage.id));
     own
-}
-
-/// Gives a pool so many threads.
-pub(crate) fn set_threads(core: &Arc<Core>, pool: &Pool, threads: usize) -> Result<(), String> {
-    let now = pool.threads();
-    core.cut_threads(pool, now.saturating_sub(threads));
-    core.add_threads(pool, threads.saturating_sub(now))
 }

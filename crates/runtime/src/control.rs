@@ -50,7 +50,7 @@ pub struct Control {
     core: Arc<Core>,
 }
 
-/// The reason why a change was refused. Nothing has changed, but for what the variant says.
+/// The reason why a change was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -60,7 +60,7 @@ pub enum ControlError {
     Instance(String),
     /// The policy refused to start; the previous one stays installed.
     Policy(String),
-    /// The system has no more threads; the cluster has those that it could get.
+    /// The system has no more threads.
     Threads(String),
     /// The call was made by a policy, which must use its [`PolicyControl`](comporta_policy::PolicyControl)
     /// instead.

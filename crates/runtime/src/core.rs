@@ -13,7 +13,7 @@ use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::Colors;
-use crate::effects::{Effects, Visit};
+use crate::effects::Effects;
 use crate::env::{Clock, cpus};
 use crate::node::Node;
 use crate::path::outlet::Inlet;
@@ -31,7 +31,7 @@ use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
-use crate::workers::{AnyTray, WorkerGroup};
+use crate::workers::WorkerGroup;
 
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
@@ -283,23 +283,19 @@ impl Core {
         self.worker_groups[group].per_worker_queues() && !self.priorities.are_used()
     }
 
-    /// Moves a stage to another pool; tokens that stand with another group are forwarded.
+    /// Moves a stage to another pool. Its tokens go along, but for those in queues of workers, who forward
+    /// them.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
         let from = self.assignments[stage as usize].pool.swap(pool, SeqCst);
-        if from != pool {
-            self.empty(&self.pools[from]);
-            self.node(stage).threads_changed(self.pools[pool].threads());
+        if from == pool {
+            return;
         }
-    }
-
-    /// A pool has another number of threads: its stages are told.
-    pub(crate) fn threads_changed(&self, pool: &Pool) {
-        let threads = pool.threads();
-        for (stage, node) in (0u32..).zip(self.nodes()) {
-            if self.pool_of(stage) == pool.index {
-                node.threads_changed(threads);
-            }
+        self.empty(&self.pools[from]);
+        let group = self.pools[from].cluster;
+        if group != self.pools[pool].cluster {
+            self.make_all_ready(self.worker_groups[group].shared.take_stage(stage));
         }
+        self.node(stage).threads_changed(self.pools[pool].threads());
     }
 
     /// What waits in a pool is made ready, and comes to the one where it belongs.
@@ -349,9 +345,19 @@ impl Core {
 
     /// Puts a token into the shared queue of its group and sees to it that someone finds it.
     pub(crate) fn make_ready(&self, token: Token) {
-        let workers = &self.worker_groups[self.workers_of(token.stage)];
-        workers.shared.push(token, || self.priorities.of(token.stage));
-        workers.sleep.work_made();
+        loop {
+            let workers = &self.worker_groups[self.workers_of(token.stage)];
+            if workers.shared.push(token, || self.priority_in(workers, token.stage)) {
+                return workers.sleep.work_made();
+            }
+        }
+    }
+
+    /// The priority that a token of this stage has in the shared queue of a group; none if the stage is not
+    /// this group's.
+    #[inline]
+    pub(crate) fn priority_in(&self, workers: &WorkerGroup, stage: u32) -> Option<i32> {
+        (self.workers_of(stage) == workers.cluster).then(|| self.priorities.of(stage))
     }
 
     pub(crate) fn make_all_ready(&self, tokens: Vec<Token>) {
@@ -440,21 +446,6 @@ impl Core {
             } else {
                 return;
             }
-        }
-    }
-
-    /// What a visit has not begun can be taken back if its handler does not return.
-    pub(crate) fn show_tray(&self, visit: &Visit, stage: u32, tray: AnyTray) {
-        if let Some(worker) = visit.effects.worker() {
-            worker.set_tray(Some((stage, tray)));
-            self.timers.hurry();
-        }
-    }
-
-    /// The visit is over.
-    pub(crate) fn hide_tray(&self, visit: &Visit) {
-        if let Some(worker) = visit.effects.worker() {
-            worker.set_tray(None);
         }
     }
 

@@ -17,7 +17,7 @@ use comporta_policy::policies::Stealing;
 use comporta_policy::{Policy, TimerId};
 
 use crate::cluster_control::ClusterControl;
-use crate::cluster_state::{Act, ClusterState, set_threads};
+use crate::cluster_state::{Act, ClusterState};
 use crate::core::Core;
 use crate::log;
 use crate::path::visit_order::Fired;
@@ -215,11 +215,16 @@ impl PolicyHost {
     /// Gives the cluster so many threads, now and where no policy says otherwise.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The system has fewer; nothing has changed.
     pub(crate) fn set_threads(&self, core: &Arc<Core>, threads: usize) -> Result<(), String> {
         let taken = self.take();
-        self.threads.store(threads, SeqCst);
-        let set = set_threads(core, &core.pools[self.cluster], threads);
+        let pool = &core.pools[self.cluster];
+        let now = pool.threads();
+        core.cut_threads(pool, now.saturating_sub(threads));
+        let set = core.add_threads(pool, threads.saturating_sub(now));
+        if set.is_ok() {
+            self.threads.store(threads, SeqCst);
+        }
         drop(taken);
         self.serve(core, false);
         set

@@ -14,6 +14,7 @@
 //! (`comporta-bench policies`).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::OnceLock;
 
 use crate::path::ready::Token;
@@ -28,7 +29,7 @@ pub(crate) struct Pool {
     places: CachePadded<Mutex<Places>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Places {
     /// Threads it has, stand-ins apart, and those that are still to come from other pools.
     threads: usize,
@@ -43,12 +44,14 @@ struct Places {
 }
 
 /// A token that waits, and the priority of its stage.
+#[derive(Debug)]
 struct Waiting {
     priority: i32,
     token: Token,
 }
 
 /// So many threads that a pool wants of another.
+#[derive(Debug)]
 struct ThreadRequest {
     to: usize,
     threads: usize,
@@ -221,6 +224,13 @@ impl Pool {
     /// Takes out what waits: it belongs elsewhere, or need not wait any more.
     pub(crate) fn take_waiting(&self, ready: &mut Vec<Token>) {
         ready.extend(self.places.lock().waiting.drain(..).map(|waiting| waiting.token));
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.index, self.name)?;
+        self.places.lock().fmt(f)
     }
 }
 

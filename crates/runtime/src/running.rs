@@ -414,7 +414,17 @@ impl Drop for Running {
 }
 
 impl fmt::Debug for Running {
+    /// With what its threads are doing and which visits are due: where a program that seems to stand still
+    /// stands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("app", &self.core.graph.name).finish_non_exhaustive()
+        let core = &self.core;
+        let stages = core.graph.stages.iter().zip(core.nodes());
+        let stages: Vec<_> = stages.map(|(spec, node)| (&spec.name, node.reading())).collect();
+        f.debug_struct("Running")
+            .field("app", &core.graph.name)
+            .field("stages", &stages)
+            .field("workers", &core.worker_groups)
+            .field("pools", &core.pools.iter().collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }

@@ -16,6 +16,7 @@
 //! stage, and before it leaves. Or the clock looks after it (`Timers::hurry`), and finds that its visit
 //! takes longer than it should.
 
+use std::fmt;
 use std::time::Duration;
 
 use comporta_model::event::Time;
@@ -189,6 +190,16 @@ impl Sleep {
         woken.0.store(true, SeqCst);
         thread.unpark();
         true
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("sleeping", &self.sleeping)
+            .field("searching", &self.searching)
+            .field("up", &self.up)
+            .finish_non_exhaustive()
     }
 }
 

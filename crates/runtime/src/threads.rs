@@ -10,7 +10,7 @@ use std::time::Duration;
 use comporta_model::event::Time;
 
 use crate::core::Core;
-use crate::effects::Effects;
+use crate::effects::{Effects, Visit};
 use crate::log;
 use crate::path::work::Worker;
 use crate::pool::Pool;
@@ -18,7 +18,7 @@ use crate::run_state::PATIENCE;
 use crate::sync::{Arc, Relaxed, spawn, thread};
 use crate::timer::{Alarm, Callers, HURRY, PolicyTimer};
 use crate::user;
-use crate::workers::WorkerGroup;
+use crate::workers::{AnyTray, WorkerGroup};
 
 /// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
 pub(crate) const LONG: Duration = Duration::from_millis(1);
@@ -49,16 +49,19 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a pool so many threads more, and its group with it.
+    /// Gives a pool so many threads more, and its group with it: all of them, or none.
     ///
     /// # Errors
-    /// The system has no more threads; the pool has then as many as there were.
+    /// The system has fewer.
     pub(crate) fn add_threads(self: &Arc<Self>, pool: &Pool, n: usize) -> Result<(), String> {
         for added in 0..n {
-            let spawned = self.spawn_workers(pool.cluster, 1, false);
-            spawned.map_err(|error| {
-                format!("the system gave {added} of {n} threads more to `{}`: {error}", pool.name)
-            })?;
+            if let Err(error) = self.spawn_workers(pool.cluster, 1, false) {
+                self.cut_threads(pool, added);
+                let name = &pool.name;
+                return Err(format!(
+                    "the system gave {added} of {n} threads more to `{name}`: {error}"
+                ));
+            }
             let mut ready = Vec::new();
             pool.add(1, &mut ready);
             self.make_all_ready(ready);
@@ -72,6 +75,16 @@ impl Core {
         pool.cut(n);
         self.worker_groups[pool.cluster].retire(n, false);
         self.threads_changed(pool);
+    }
+
+    /// A pool has another number of threads: its stages are told.
+    pub(crate) fn threads_changed(&self, pool: &Pool) {
+        let threads = pool.threads();
+        for (stage, node) in (0u32..).zip(self.nodes()) {
+            if self.pool_of(stage) == pool.index {
+                node.threads_changed(threads);
+            }
+        }
     }
 
     /// A thread of this program, counted.
@@ -187,6 +200,21 @@ impl Core {
             }
         };
         left.into_iter().for_each(call_waker);
+    }
+
+    /// What a visit has not begun can be taken back if its handler does not return.
+    pub(crate) fn show_tray(&self, visit: &Visit, stage: u32, tray: AnyTray) {
+        if let Some(worker) = visit.effects.worker() {
+            worker.set_tray(Some((stage, tray)));
+            self.timers.hurry();
+        }
+    }
+
+    /// The visit is over.
+    pub(crate) fn hide_tray(&self, visit: &Visit) {
+        if let Some(worker) = visit.effects.worker() {
+            worker.set_tray(None);
+        }
     }
 
     /// Looks after those who were not woken because enough others are at work: whether these are. What

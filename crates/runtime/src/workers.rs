@@ -2,11 +2,13 @@
 //! are, who is to leave, and what each is doing.
 
 use std::any::Any;
+use std::fmt;
 use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::path::ready::{Local, Shared};
+use crate::path::ready::Local;
+use crate::path::shared::Shared;
 use crate::sleep::{Awake, Sleep, Woken};
 use crate::sync::{
     Acquire, Arc, AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, Relaxed, Release, SeqCst,
@@ -186,5 +188,28 @@ impl WorkerGroup {
         roster.members = Arc::new(rest.collect());
         self.sleep.set_workers(roster.members.len());
         self.epoch.fetch_add(1, SeqCst);
+    }
+}
+
+impl fmt::Debug for WorkerGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerGroup")
+            .field("name", &self.name)
+            .field("tokens", &self.shared.len())
+            .field("sleep", &*self.sleep)
+            .field("workers", &self.members())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WorkerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_visit = self.since.load(SeqCst) > 0;
+        f.debug_struct("WorkerHandle")
+            .field("number", &self.number)
+            .field("tokens", &self.local.len())
+            .field("leaving", &self.leaving)
+            .field("visits", &in_visit.then(|| self.stage.load(Relaxed)))
+            .finish_non_exhaustive()
     }
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 use comporta::policy::Registry;
 use comporta::{Plan, Running, Snapshot, StageSnapshot, Summary};
 
+use crate::stall;
 /// How long anything is waited for. Nothing that works takes a tenth of it.
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+pub(crate) use crate::stall::STALLED as BOUND;
 /// A handler that has not returned for this long is stuck, in plans of these tests.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(20);
 /// Numbers of threads under which a case must hold.
@@ -86,10 +87,7 @@ pub(crate) fn comes_true(mut done: impl FnMut() -> bool) -> bool {
 /// Waits for the end of a program within the bound.
 #[track_caller]
 pub(crate) fn ends(what: &str, running: Running) -> Summary {
-    match running.wait_for(BOUND) {
-        Ok(summary) => summary,
-        Err(running) => panic!("{what}: no end after {BOUND:?}\n{}", running.snapshot()),
-    }
+    stall::ended(running, what)
 }
 
 /// A stage of a snapshot that is there.

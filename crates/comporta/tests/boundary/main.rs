@@ -28,6 +28,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
+#[path = "../stall/mod.rs"]
+mod stall;
 mod bounded;
 mod stuck;
 mod exits;

@@ -10,7 +10,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use comporta::policy::{Entry, Offer, Policy, PolicyControl, Refused};
-use comporta::{App, Cx, Ended, Error, Ev, Plan, Result, Running, Sender, Stage};
+use comporta::{App, ControlError, Cx, Ended, Error, Ev, Plan, Result, Running, Sender, Stage};
 
 use crate::bounded::{
     BOUND, Gate, comes_true, ends, handled, stage, under_every_policy, until, watched, within,
@@ -304,8 +304,11 @@ fn a_pool_for_which_the_system_has_no_threads_is_refused_and_changes_nothing() {
     app.connect(numbers, app.sink("sink", |_: u64| ()));
     let full = room_for(4); // the clock, a worker, and two of those that are asked for
     let running = app.start(&Plan::new().threads(1).policy("greedy")).unwrap();
-    let pools = running.snapshot().pools;
-    assert_eq!(pools.iter().map(|pool| pool.threads).collect::<Vec<_>>(), [1], "{pools:?}");
+    let threads = || running.snapshot().pools.iter().map(|pool| pool.threads).collect::<Vec<_>>();
+    assert_eq!(threads(), [1]);
+    let refused = running.control().set_threads("main", 9);
+    assert!(matches!(refused, Err(ControlError::Threads(_))), "{refused:?}");
+    assert_eq!(threads(), [1], "a person is given all or none too");
     let summary = ends("with the thread it has", running);
     drop(full);
     assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 3, "{summary}");

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
+#[path = "../stall/mod.rs"]
+mod stall;
 mod seen;
 mod pipelines;
 mod verbs;

@@ -9,9 +9,7 @@ use std::time::Duration;
 use comporta::testing::TestRuntime;
 use comporta::{App, Counts, Plan, Running, Snapshot, StageSnapshot, Summary};
 
-/// How long anything is waited for: longer than any of these programs takes on a machine that has
-/// much else to do.
-pub(crate) const STALLED: Duration = Duration::from_secs(30);
+use crate::stall::{STALLED, ended};
 
 /// Longer than any test: of a plan whose handlers wait for the test, so that no worker stands in for
 /// those that are stuck, and does what the test is about.
@@ -109,12 +107,7 @@ pub(crate) fn run(app: App, plan: &Plan) -> Summary {
 /// Waits for the end of a program.
 #[track_caller]
 pub(crate) fn ends(running: Running) -> Summary {
-    match running.wait_for(STALLED) {
-        Ok(summary) => summary,
-        Err(running) => {
-            panic!("stalled:\n{}\n{:?}", running.snapshot(), running.snapshot().pools)
-        }
-    }
+    ended(running, "")
 }
 
 /// A thread of a test.

@@ -21,6 +21,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test, all of it")]
 
+#[path = "../stall/mod.rs"]
+mod stall;
 mod dice;
 mod chooser;
 mod case;

@@ -15,9 +15,7 @@ use crate::event::{Event, Facts, Live};
 use crate::injector::Pushed;
 use crate::program::build;
 use crate::site::Site;
-
-/// No case takes a tenth of this on a machine with anything else to do.
-const STALLED: Duration = Duration::from_secs(30);
+use crate::stall::{self, STALLED};
 
 fn apply(case: &Case, control: &Control, change: Change) {
     let pool = |pool: usize| if pool == 0 { "main" } else { "second" };
@@ -174,10 +172,7 @@ fn wait(running: Running, watch: &Watch<'_>) -> comporta::Summary {
         };
         watch.now(&running.snapshot());
     }
-    match running.wait_for(STALLED) {
-        Ok(summary) => summary,
-        Err(running) => panic!("stalled:\n{}", lines(&running.snapshot())),
-    }
+    stall::ended(running, "")
 }
 
 fn ended(case: &Case, watch: &Watch<'_>, summary: &comporta::Summary) {

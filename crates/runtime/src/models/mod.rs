@@ -28,8 +28,8 @@
 //! |---|---|
 //! | instance, block, room, n instances | `queue` |
 //! | cycles | `cycle` |
-//! | park | `park` |
-//! | pools | `pools` |
+//! | park, and yields between visits | `park` |
+//! | pools: clusters that stages move between, with their tokens | `pools` |
 //! | policies: visit orders, pools made and given up, threads that move, colors | `policy_host` |
 //! | order | `ordered` |
 //! | events in flight | `flight` |
@@ -165,6 +165,41 @@ fn chain(seen: &Seen<u32>, events: u32) -> App {
     app.connect(source, a);
     app.connect(a, end);
     app
+}
+
+/// A count that can be waited for.
+#[derive(Clone, Default)]
+struct Count(Arc<(shuttle::sync::Mutex<usize>, shuttle::sync::Condvar)>);
+
+impl Count {
+    fn add(&self) {
+        *self.0.0.lock().unwrap() += 1;
+        self.0.1.notify_all();
+    }
+
+    fn wait_for(&self, n: usize) {
+        let mut count = self.0.0.lock().unwrap();
+        while *count < n {
+            count = self.0.1.wait(count).unwrap();
+        }
+    }
+}
+
+/// Runs a program to its end and checks the books, while another thread does `tick` again and again.
+fn run_beside(app: App, plan: &Plan, tick: impl Fn(&Core) + Send + 'static) {
+    let (running, core) = start(app, plan);
+    let ended = Arc::new(AtomicBool::new(false));
+    let over = ended.clone();
+    let clock = thread::spawn(move || {
+        while !over.load(SeqCst) {
+            tick(&core);
+            thread::yield_now();
+        }
+    });
+    let summary = running.wait();
+    ended.store(true, SeqCst);
+    clock.join().unwrap();
+    check(&summary);
 }
 
 /// Lets so many steps of others pass, at most, without giving way as `yield_now` would.

@@ -1,6 +1,7 @@
 //! Models of `sleep`: alone, with the queues it guards, and under a whole program.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use comporta_model::plan::Plan;
 use comporta_model::port::Out;
@@ -8,9 +9,11 @@ use shuttle::sync::Barrier;
 use shuttle::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use shuttle::thread;
 
-use super::{check, explore, handled, run, start, summary};
+use super::{check, explore, handled, run, run_beside, start, summary};
 use crate::app::App;
-use crate::path::ready::{Local, Shared, Task, Token, When};
+use crate::core::Core;
+use crate::path::ready::{Local, Task, Token, When};
+use crate::path::shared::Shared;
 use crate::path::visit_order::Cursor;
 use crate::sleep::{Awake, Sleep, Woken};
 
@@ -96,7 +99,7 @@ fn makers_and_workers(workers: usize, cpus: usize) {
     for _ in 0..2 {
         let pool = pool.clone();
         thread::spawn(move || {
-            let _ = pool.shared.push(TOKEN, || 0);
+            assert!(pool.shared.push(TOKEN, || Some(0)));
             pool.sleep.work_made();
         });
     }
@@ -142,7 +145,7 @@ fn ping_pong_on_two_and_three_workers_always_ends() {
 
 /// Two handlers that wait for each other, which real ones must not: only a pool that never leaves
 /// a worker asleep while a token stands comes through.
-fn meeting(policy: &'static str) {
+fn meeting() -> App {
     let app = App::new("meeting");
     let source = app.source("source", || 0..3u32);
     let fork = app.map("fork", |n: u32| n);
@@ -155,7 +158,11 @@ fn meeting(policy: &'static str) {
         });
         app.connect(fork, end);
     }
-    run(app, &Plan::new().threads(2).policy(policy).every(|s| s.batch(1).capacity(1)));
+    app
+}
+
+fn meeting_plan(policy: &str) -> Plan {
+    Plan::new().threads(2).policy(policy).every(|s| s.batch(1).capacity(1))
 }
 
 #[test]
@@ -180,6 +187,17 @@ fn of_two_pushes_from_outside_neither_waits_for_the_others_visit() {
 
 #[test]
 fn two_workers_make_two_ready_visits_at_once() {
-    explore(|| meeting("stealing"));
-    explore(|| meeting("single"));
+    explore(|| run(meeting(), &meeting_plan("stealing")));
+    explore(|| run(meeting(), &meeting_plan("single")));
+}
+
+#[test]
+fn a_worker_that_yields_between_two_visits_keeps_none_from_the_other() {
+    fn model(policy: &str) {
+        // So much time passes that every visit is followed by a yield, the short ones and the long.
+        let tick = |core: &Core| core.clock.advance(Duration::from_micros(150));
+        run_beside(meeting(), &meeting_plan(policy), tick);
+    }
+    explore(|| model("stealing"));
+    explore(|| model("single"));
 }

@@ -2,7 +2,9 @@
 //! tokens stand in their queues.
 
 use comporta_model::plan::{Plan, StageSet};
+use comporta_policy::{PolicyControl, Refused};
 
+use super::policy_host::{nothing, policy};
 use super::{Seen, chain, check, explore, handled, in_order, start};
 use crate::app::App;
 
@@ -23,6 +25,31 @@ fn a_stage_moved_between_pools_takes_its_tokens_along() {
         check(&running.wait());
         in_order(&seen.all(), &[0], 3);
     });
+}
+
+#[test]
+fn a_stage_that_leaves_a_cluster_without_threads_takes_its_tokens_along() {
+    explore(|| {
+        let seen = Seen::new();
+        let app = chain(&seen, 3);
+        policy(&app, "closes", close_if_empty, nothing);
+        let plan = Plan::new()
+            .threads(1)
+            .cluster("other", |other| other.threads(1).policy("closes").stages(StageSet::of(["a"])))
+            .every(|s| s.batch(1).capacity(2));
+        let (running, _) = start(app, &plan);
+        running.control().move_stage("a", "main").unwrap();
+        check(&running.wait());
+        in_order(&seen.all(), &[0], 3);
+    });
+}
+
+/// A cluster that has no stages has no threads.
+fn close_if_empty(control: &mut dyn PolicyControl) -> Result<(), Refused> {
+    match control.stages() {
+        [] => control.kill_threads(control.main_pool(), 1),
+        _ => Ok(()),
+    }
 }
 
 #[test]

@@ -164,9 +164,15 @@ fn instances_that_come_and_go_lose_no_event_and_each_finishes_once() {
         let plan = Plan::new().threads(2).every(|s| s.batch(1).capacity(2));
         let (running, _) = start(app, &plan);
         let control = running.control();
+        let other = running.control();
         // Refused once the stage has ended.
+        let person = thread::spawn(move || {
+            let _ = other.set_instances("work", 3);
+            let _ = other.set_instances("work", 1);
+        });
         let _ = control.set_instances("work", 2);
         let _ = control.set_instances("work", 1);
+        person.join().unwrap();
         check(&running.wait());
         let mut all = seen.all();
         all.sort_unstable();

@@ -12,29 +12,20 @@ use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use shuttle::thread;
 
-use super::{Seen, check, explore, start};
+use super::{Seen, explore, run_beside};
 use crate::app::App;
 
 /// Runs a program to its end and checks the books. From when `begun` is set on, time passes, and the clock
 /// looks at every visit as if it took long. Before that visits take no time, so that the stage is known
 /// to be quick, and its visits take several events.
 fn run_overdue(app: App, plan: &Plan, begun: &Arc<AtomicBool>) {
-    let (running, core) = start(app, plan);
-    let ended = Arc::new(AtomicBool::new(false));
-    let (begun, over) = (begun.clone(), ended.clone());
-    let clock = thread::spawn(move || {
-        while !over.load(SeqCst) {
-            if begun.load(SeqCst) {
-                core.clock.advance(Duration::from_millis(5));
-                core.look(core.clock.now());
-            }
-            thread::yield_now();
+    let begun = begun.clone();
+    run_beside(app, plan, move |core| {
+        if begun.load(SeqCst) {
+            core.clock.advance(Duration::from_millis(5));
+            core.look(core.clock.now());
         }
     });
-    let summary = running.wait();
-    ended.store(true, SeqCst);
-    clock.join().unwrap();
-    check(&summary);
 }
 
 /// An event by which the pace of `work` is learnt, and then 0, 1 and 2 together.

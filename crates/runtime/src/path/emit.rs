@@ -8,7 +8,7 @@ use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use comporta_model::ack::{Fate, Obligation};
+use comporta_model::ack::Obligation;
 use comporta_model::chunk::Slots;
 use comporta_model::column::{Columns, Cursor, Duty};
 use comporta_model::event::Meta;
@@ -19,6 +19,7 @@ use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
 use crate::path::outlet::{Outlet, Sending, Sent};
 use crate::path::route::{End, Route, Tap, Wire};
+use crate::path::spread::{self, Spread};
 use crate::sync::Arc;
 use crate::user;
 
@@ -26,6 +27,8 @@ use crate::user;
 pub(super) struct Link<T> {
     pub(super) wires: Vec<Wire<T>>,
     copy: Option<fn(&T) -> T>,
+    /// As `copy`, if every event goes to the same several outlets: whole chunks are copied then.
+    spread: Option<fn(&T) -> T>,
     tap: Option<Tap<T>>,
     /// The bundle of outlets for its type.
     bundle: usize,
@@ -67,11 +70,14 @@ impl<T: Send + 'static> Link<T> {
                 }
                 filled.clear();
             }
-            [Wire { route: Route::First, ends, .. }] => {
-                let End { outlet, rule } = ends[0];
-                let outlet = &mut outlets[outlet];
-                outlet.rule = rule;
-                waits = outlet.deliver_from(filled, last, columns, send);
+            [wire @ Wire { route: Route::First, .. }] => {
+                waits = wire.only(outlets).deliver_from(filled, last, columns, send);
+            }
+            [others @ .., end]
+                if columns.duties().is_none()
+                    && let Some(copy) = self.spread =>
+            {
+                waits = Spread { copy, others, end }.deliver(outlets, filled, last, send);
             }
             _ => {
                 let events = filled.drain(..).chain([std::mem::take(last)]);
@@ -79,9 +85,7 @@ impl<T: Send + 'static> Link<T> {
                 waits = deliver_all(outlets, send);
             }
         }
-        if !held.is_empty() {
-            held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-        }
+        held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
         if send.fills && last.capacity() == 0 {
             *last = send.visit.cache.take();
         }
@@ -108,11 +112,7 @@ impl<T: Send + 'static> Link<T> {
                 self.address_one(outlets, event, owed);
             }
         }) {
-            send.sent.lost += 1;
-            let owed = owed.unwrap_or(&send.meta.duty);
-            owed.join(1);
-            owed.settle(1, Fate::Failed);
-            send.core.report(format!("an event could not be sent on: {reason}"));
+            send.sent.lose(send.core, owed.unwrap_or(&send.meta.duty), &reason);
         }
     }
 
@@ -470,9 +470,12 @@ fn join<T: Send + 'static>(
         });
         Wire { route: edge.route.clone(), ends: ends.collect() }
     });
+    let wires: Vec<Wire<T>> = wires.collect();
+    let copy = edges.iter().find_map(|edge| edge.copy);
     Link {
-        wires: wires.collect(),
-        copy: edges.iter().find_map(|edge| edge.copy),
+        spread: copy.filter(|_| spread::is_fixed(&wires)),
+        wires,
+        copy,
         tap: core.wiring.tap::<T>(stage, port),
         bundle,
         staged: VecDeque::new(),

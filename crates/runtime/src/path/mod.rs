@@ -5,12 +5,12 @@
 //!    way of [`caller`].
 //! 2. [`stage::inlet`](crate::stage::inlet) decides what may enter a queue,
 //! 3. and puts it there.
-//! 4. [`ready`] holds the tokens that say which stage has work; [`visit_order`] is the order in which
-//!    workers visit stages, where a policy has one.
+//! 4. [`ready`] holds the tokens that say which stage has work; [`shared`] those that any worker may take;
+//!    [`visit_order`] is the order in which workers visit stages, where a policy has one.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
 //! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
-//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says; [`outlet`] is one way to one queue, with what found
-//!    no room there; [`parcel`] is what it hands over at once; [`line`] is how a sender waits for some.
+//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says; [`spread`] copies it, if all of it goes to
+//!    several; [`outlet`] is one way to one queue, with what found no room there; [`parcel`] is what it hands over at once; [`line`] is how a sender waits for some.
 //! 8. `stage::settle` counts how each event ended.
 
 pub(crate) mod source;
@@ -19,10 +19,12 @@ pub(crate) mod pull_size;
 pub(crate) mod sender;
 pub(crate) mod caller;
 pub(crate) mod ready;
+pub(crate) mod shared;
 pub(crate) mod visit_order;
 pub(crate) mod work;
 pub(crate) mod emit;
 pub(crate) mod route;
+mod spread;
 pub(crate) mod outlet;
 pub(crate) mod parcel;
 pub(crate) mod line;

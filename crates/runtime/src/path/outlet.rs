@@ -8,13 +8,18 @@
 //!
 //! [`Links`]: crate::path::emit::Links
 
+use std::slice::Iter;
+
+use comporta_model::ack::Fate;
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::column::{Column, Columns, Duty};
 use comporta_model::event::Meta;
 use comporta_model::plan::WhenFull;
 
+use crate::chunk_cache::ChunkCache;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
+use crate::failure::Reason;
 use crate::path::line::Place;
 use crate::path::parcel::Parcel;
 use crate::stage::permits::Shed;
@@ -139,6 +144,19 @@ impl<T: Send + 'static> Outlet<T> {
         self.last.push(Some(event));
         if let Some(duty) = duty {
             self.duties.extend(duty.clone(), 1);
+        }
+    }
+
+    /// Stages copies of events.
+    #[inline]
+    pub(crate) fn stage_copies(&mut self, events: &mut Iter<'_, Option<T>>, copy: fn(&T) -> T) {
+        self.last.extend(events.map(|event| event.as_ref().map(copy)));
+    }
+
+    /// Stages what follows in storage of the worker, if the outlet has none.
+    pub(crate) fn use_storage(&mut self, cache: &mut ChunkCache) {
+        if self.last.capacity() == 0 {
+            self.last = cache.take();
         }
     }
 
@@ -272,4 +290,15 @@ pub(crate) struct Sent {
     pub(crate) unrouted: usize,
     /// Copies, or events, that a `Clone` or a key function that panicked has cost.
     pub(crate) lost: usize,
+}
+
+impl Sent {
+    /// An event, or a copy of one, could not be made or sent; `owed` is what is owed for it.
+    #[cold]
+    pub(crate) fn lose(&mut self, core: &Core, owed: &Duty, reason: &Reason) {
+        self.lost += 1;
+        owed.join(1);
+        owed.settle(1, Fate::Failed);
+        core.report(format!("an event could not be sent on: {reason}"));
+    }
 }

@@ -160,6 +160,14 @@ impl OrderedTokens {
         }
     }
 
+    /// Takes out the tokens of a stage; returns how many there were.
+    pub(crate) fn take_stage(&mut self, stage: u32) -> usize {
+        let Some(&number) = self.visit_order.numbers.get(&stage) else { return 0 };
+        let tokens = self.tokens[number];
+        (0..tokens).for_each(|_| self.take(number));
+        tokens
+    }
+
     /// The stage of every token.
     pub(crate) fn drain(&mut self) -> Vec<u32> {
         let stages = self.visit_order.numbers.iter().map(|(stage, number)| (*number, *stage));

@@ -6,7 +6,8 @@ use std::cell::Cell;
 
 use crate::core::Core;
 use crate::effects::Visit;
-use crate::path::ready::{Focus, Popped, Task, Token, When};
+use crate::path::ready::{Task, Token, When};
+use crate::path::shared::{Focus, Popped};
 use crate::path::visit_order::{Cursor, Fired};
 use crate::sleep::YieldTimer;
 use crate::sync::{Acquire, Arc, SeqCst, thread_local};
@@ -176,10 +177,17 @@ impl Worker {
         self.visit.end = Some(self.yield_timer.yield_now(now, || core.clock.now()));
     }
 
-    /// Others may have what it has in hand: it will be away for a moment.
+    /// It will be away for a moment, perhaps in user code: others may have what it has in hand, and look for
+    /// the rest.
     fn put_next_by(&mut self, core: &Core) {
         self.put_next_down();
-        core.worker_groups[self.workers].sleep.work_made();
+        let workers = &core.worker_groups[self.workers];
+        if std::mem::take(&mut self.searching) {
+            workers.sleep.end_search();
+        }
+        if self.sees_work(workers) {
+            workers.sleep.work_made();
+        }
     }
 
     /// The token in hand can be stolen.
@@ -286,10 +294,7 @@ impl Worker {
     /// this worker takes from the queue next, and wakes another if more is left, as it does when it
     /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
     fn put_in_line(&self, core: &Core, workers: &WorkerGroup, tokens: &mut Vec<Token>) {
-        workers.shared.push_all(tokens, |token| {
-            let here = core.workers_of(token.stage) == self.workers;
-            here.then(|| core.priorities.of(token.stage))
-        });
+        workers.shared.push_all(tokens, |token| core.priority_in(workers, token.stage));
         if !self.handle.local.is_empty() {
             workers.sleep.work_made(); // it takes from its own queue first
         }
@@ -359,6 +364,9 @@ impl Worker {
     /// Looks around for a moment, then sleeps until there is work.
     fn idle(&mut self, core: &Core, workers: &WorkerGroup) {
         self.visit.end = None; // time passes
+        if self.calls_noted {
+            return; // whoever noted them relies on this worker to call the policy
+        }
         if !self.searching {
             self.searching = workers.sleep.begin_search(self.peers.len());
         }
@@ -384,8 +392,8 @@ impl Worker {
         let workers = &core.worker_groups[self.workers];
         workers.gone(&self.handle);
         self.put_down(core, workers);
-        if self.calls_noted && !core.is_stopped() {
-            core.policy_hosts[workers.cluster].focused(core, Fired::default());
+        while std::mem::take(&mut self.calls_noted) && !core.is_stopped() {
+            self.calls_noted = core.policy_hosts[workers.cluster].focused(core, Fired::default());
         }
     }
 

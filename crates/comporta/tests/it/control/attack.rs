@@ -332,7 +332,8 @@ fn whatever_a_policy_and_persons_do_nothing_is_lost_on_threads() {
                 assert!(running.snapshot().adds_up(), "seed {seed}:\n{}", running.snapshot());
             }
         }
-        let summary = state.unwrap_or_else(|running| super::ended(running, &seed));
+        let summary =
+            state.unwrap_or_else(|running| super::ended(running, format!("COMPORTA_SEED={seed}")));
         assert!(summary.stuck.is_empty(), "seed {seed}: {summary}");
         outcome.check(&summary.snapshot, events, seed);
     }

@@ -52,6 +52,29 @@ fn private_queues_of_a_cluster_without_stages_do_no_harm() {
 }
 
 #[test]
+fn a_stage_takes_its_tokens_along_from_a_cluster_that_is_left_without_threads() {
+    let app = App::new("deserted");
+    Made::new(|control| match control.stages() {
+        [] => control.kill_threads(control.main_pool(), 1),
+        _ => Ok(()),
+    })
+    .add(&app, "closes");
+    let (sender, port) = app.input("in");
+    let sink = app.sink("sink", |_: u64| ());
+    app.connect(port, sink);
+    let plan = Plan::new()
+        .cluster("side", |side| side.threads(1).policy("closes").stages(StageSet::of(["sink"])));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.run_until_idle();
+    sender.try_send(1).unwrap(); // its token stands with the worker of `side`
+    runtime.control().move_stage("sink", "main").unwrap();
+    assert_eq!(threads_of(&runtime)[1], 0, "the last worker of `side` leaves");
+    drop(sender);
+    assert!(runtime.run(), "stalled:\n{}", runtime.snapshot());
+    assert_eq!(stage(&runtime.snapshot(), "sink").counts.handled, 1);
+}
+
+#[test]
 fn threads_asked_for_by_a_pool_that_was_given_up_come_back() {
     let mut chain = Chain::planned(
         |plan| plan.threads(4),
@@ -192,7 +215,7 @@ fn a_policy_that_changes_its_order_at_every_end_lets_idle_threads_sleep() {
     let turns = turns.load(SeqCst) - before;
     assert!(turns < 100, "{turns} calls while the clock beat 40 times and there was nothing to do");
     drop(sender);
-    assert!(ended(running, &"turner").snapshot.adds_up());
+    assert!(ended(running, "turner").snapshot.adds_up());
 }
 
 /// A worker that calls the policy has an event in hand, and others give it reason to call again
@@ -393,7 +416,7 @@ fn a_policy_and_a_controller_that_panic_when_the_program_drops_them_cost_nothing
     app.connect(numbers, app.sink("sink", |_: u64| ()));
     let plan = Plan::new().policy("bomb").stage("sink", |s| s.admission(Choice::new("bomb")));
     assert_eq!(app.rehearse(&plan).unwrap(), []);
-    let summary = ended(app.start(&plan).unwrap(), &"bomb");
+    let summary = ended(app.start(&plan).unwrap(), "bomb");
     assert_eq!(stage(&summary.snapshot, "sink").counts.handled, 9);
 }
 
@@ -426,5 +449,5 @@ fn as_many_instances_as_are_wanted_stay_while_others_are_made() {
     made.join().unwrap();
     assert_eq!(stage(&running.snapshot(), "work").instances, 3);
     drop(sender);
-    assert!(ended(running, &"wanted").snapshot.adds_up());
+    assert!(ended(running, "wanted").snapshot.adds_up());
 }

@@ -45,7 +45,7 @@ fn at_once(events: u64, policy: &str) -> bool {
     app.connect(numbers, work);
     let plan = Plan::new().threads(1).policy(choice(policy));
     let plan = plan.stuck_after(NOBODY_STANDS_IN);
-    let summary = ended(app.start(&plan.every(|s| s.batch(1))).unwrap(), &policy);
+    let summary = ended(app.start(&plan.every(|s| s.batch(1))).unwrap(), policy);
     assert_eq!(handled(&summary.snapshot, "work"), events);
     *met.lock().unwrap()
 }
@@ -212,7 +212,7 @@ fn the_master_combines_while_every_worker_is_busy() {
     gate.wait_for(2);
     until(|| *total.lock().unwrap() == (1..=8).map(|n| n * n).sum::<u64>());
     gate.open();
-    let _ = ended(running, &"master-worker");
+    let _ = ended(running, "master-worker");
     assert_eq!(*total.lock().unwrap(), 385);
 }
 
@@ -303,7 +303,7 @@ fn a_thread_that_a_slow_stage_stole_is_used() {
         met.lock().unwrap().len() == 3
     });
     drop((sender, quick));
-    let _ = ended(running, &"thread-stealing");
+    let _ = ended(running, "thread-stealing");
     assert_eq!(*met.lock().unwrap(), [true; 3]);
 }
 
@@ -324,6 +324,6 @@ fn stages_of_different_colors_run_side_by_side() {
     let running = app.start(&plan).unwrap();
     sender.send(0).unwrap();
     drop(sender);
-    let _ = ended(running, &"color");
+    let _ = ended(running, "color");
     assert_eq!(*met.lock().unwrap(), [true; 2]);
 }

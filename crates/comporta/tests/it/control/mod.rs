@@ -35,9 +35,10 @@ use comporta::policy::{
     Choice, Entry, Offer, Policy, PolicyControl, PoolId, Refused, StageId, TimerId,
 };
 use comporta::testing::TestRuntime;
-use comporta::{App, Plan, Running, Sender, Snapshot, Summary};
+use comporta::{App, Plan, Sender, Snapshot};
 
-use crate::seen::{STALLED, stage};
+use crate::seen::stage;
+pub(crate) use crate::stall::{STALLED, ended};
 
 type Answer = Result<(), Refused>;
 type Act = Arc<dyn Fn(&mut dyn PolicyControl) -> Answer + Send + Sync>;
@@ -278,16 +279,6 @@ pub(crate) fn threads_of(runtime: &TestRuntime) -> Vec<usize> {
 
 pub(crate) fn threads(control: &dyn PolicyControl, pool: PoolId) -> usize {
     control.threads(pool).unwrap()
-}
-
-/// Waits for the end, and says so if it does not come.
-pub(crate) fn ended(running: Running, what: &dyn std::fmt::Debug) -> Summary {
-    match running.wait_for(STALLED) {
-        Ok(summary) => summary,
-        Err(running) => {
-            panic!("stalled: {what:?}\n{}\n{:?}", running.snapshot(), running.snapshot().pools)
-        }
-    }
 }
 
 /// The one instance of a stage that handled, by name.

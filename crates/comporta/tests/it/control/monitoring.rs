@@ -229,7 +229,7 @@ fn the_events_of_a_batch_in_hand_are_still_to_do() {
     gate.wait_for(1);
     until(|| *seen.lock().unwrap() == Some((99, 1)));
     gate.open();
-    assert_eq!(ended(running, &"looks").snapshot.stage("work").unwrap().counts.handled, 100);
+    assert_eq!(ended(running, "looks").snapshot.stage("work").unwrap().counts.handled, 100);
 }
 
 #[test]

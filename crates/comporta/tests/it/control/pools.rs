@@ -73,7 +73,7 @@ fn no_more_threads_than_a_pool_has_are_in_its_stages_at_once() {
         .every(|s| s.batch(4).capacity(9))
         .stage("a", |s| s.instances(4))
         .stage("b", |s| s.instances(4));
-    let summary = ended(app.start(&plan).unwrap(), &"apart");
+    let summary = ended(app.start(&plan).unwrap(), "apart");
     assert_eq!(handled(&summary.snapshot, "c"), 600);
     assert_eq!(most[0].lock().unwrap().1, 1);
     assert!(most[1].lock().unwrap().1 <= 2);
@@ -106,7 +106,7 @@ fn a_pool_whose_handlers_all_wait_keeps_no_other_from_its_threads() {
     assert_eq!(handled(&running.snapshot(), "stuck"), 0);
     gate.open();
     drop((first, second));
-    let summary = ended(running, &"apart");
+    let summary = ended(running, "apart");
     assert_eq!(handled(&summary.snapshot, "stuck"), 5);
 }
 
@@ -245,7 +245,7 @@ fn the_threads_of_a_pool_finish_what_they_have_in_hand() {
     gate.wait_for(1);
     crate::seen::until(|| running.snapshot().pools[0].threads == 1);
     gate.open();
-    let summary = ended(running, &"killer");
+    let summary = ended(running, "killer");
     assert!(summary.snapshot.adds_up() && summary.problems.is_empty(), "{summary}");
     assert_eq!(handled(&summary.snapshot, "sink"), 40);
 }

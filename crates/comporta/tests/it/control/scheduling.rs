@@ -361,7 +361,7 @@ fn stages_of_one_color_never_run_at_once_and_others_do() {
     app.connect(b, c);
     let plan = Plan::new().threads(4).policy("colors").every(|s| s.instances(3).batch(2));
     let plan = plan.stage("numbers", |s| s.batch(2));
-    let summary = ended(app.start(&plan).unwrap(), &"colors");
+    let summary = ended(app.start(&plan).unwrap(), "colors");
     assert_eq!(both.load(SeqCst), 0);
     assert_eq!(super::handled(&summary.snapshot, "c"), 3_000);
     assert!(summary.snapshot.adds_up() && summary.problems.is_empty(), "{summary}");
@@ -430,7 +430,7 @@ fn a_priority_holds_for_what_waits_in_a_full_pool_already() {
     running.control().set_priority("high", 5).unwrap();
     gate.open();
     drop((low, high, main, busy));
-    let summary = ended(running, &"apart");
+    let summary = ended(running, "apart");
     assert!(summary.snapshot.adds_up(), "{summary}");
     assert_eq!(log.take(), "main0 high0 low0");
 }

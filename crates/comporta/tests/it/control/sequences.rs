@@ -287,7 +287,7 @@ fn colors_run_one_at_a_time_and_different_ones_side_by_side() {
     app.connect(b, c);
     let plan = Plan::new().threads(4).policy(choice("color(colors=a=5 b=5 c=6)"));
     let plan = plan.every(|s| s.instances(3).batch(2));
-    let summary = ended(app.start(&plan).unwrap(), &"color");
+    let summary = ended(app.start(&plan).unwrap(), "color");
     assert_eq!(most.load(SeqCst), 1);
     assert_eq!(handled(&summary.snapshot, "c"), 2_000);
 }
