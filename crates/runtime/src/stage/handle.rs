@@ -33,8 +33,8 @@ use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 use crate::user;
 
-/// Flights that an instance keeps for the next events: as many as land in one visit.
-const SPARE_MAX: usize = 64;
+/// Flights that an instance keeps for the next events, as many as its handler keeps futures.
+const SPARE_MAX: usize = 256;
 
 /// One instance of a stage: a handler with its state, its ports and where they lead.
 #[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
@@ -64,6 +64,8 @@ pub(super) struct Instance<H: Handler> {
     pub(super) flushed: Vec<InFlight<H>>,
     /// These wait for room inside of a cycle, and count as unable to act.
     pub(super) flushed_inside: bool,
+    /// It waits there, and so cannot poll.
+    pub(super) stands_inside: bool,
 }
 
 /// A batch that waits until one of its events may be tried again.
@@ -171,6 +173,7 @@ impl<H: Handler> Instance<H> {
             spare: Vec::new(),
             flushed: Vec::new(),
             flushed_inside: false,
+            stands_inside: false,
         };
         if H::WAITS {
             instance.cx.set_emit_max(stage.emit_max());

@@ -317,6 +317,9 @@ impl<H: Handler> Stage<H> {
         if self.rules.keys.is_some() {
             self.note_lanes(core, state, effects);
         }
+        if H::WAITS {
+            self.note_blocked(state, effects); // instances may have come or gone
+        }
         self.claim(state, effects);
         self.room.publish(state.permits.hint(queued));
         if state.is_over() {

@@ -270,18 +270,29 @@ impl<H: Handler> Stage<H> {
         in_line: InLine,
         effects: &mut Effects,
     ) {
-        let place = instance.links.place().clone();
-        let flushed = instance.flushed.len();
         let mut instance = instance;
-        instance.flushed_inside = in_line == InLine::Inside;
+        let place = instance.links.place().clone();
+        let inside = in_line == InLine::Inside;
+        instance.stands_inside = inside && H::WAITS && !instance.finishing;
+        state.flights.inside += usize::from(instance.stands_inside);
+        // What it has flushed can act as little as it can: noted once, however often it stands in line.
+        let flushed = instance.flushed.len();
+        let flushed_before = std::mem::replace(&mut instance.flushed_inside, inside && flushed > 0);
         state.instances.park(instance);
         if place.park() {
             effects.tokens.extend(place.token()); // room was granted meanwhile
         }
-        if in_line == InLine::Inside {
+        match &state.cycle {
+            Some(cycle) if flushed_before && !inside => (0..flushed).for_each(|_| cycle.activate()),
+            _ => {}
+        }
+        if inside {
             self.claim(state, effects);
-            for _ in 0..=flushed {
+            for _ in 0..=if flushed_before { 0 } else { flushed } {
                 state.deactivate(effects);
+            }
+            if H::WAITS {
+                self.note_blocked(state, effects);
             }
         }
     }
@@ -336,8 +347,14 @@ impl<H: Handler> Stage<H> {
 
     /// Room was granted to an instance that waited for it.
     pub(super) fn resume(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
+        let mut guard = self.state.lock();
+        let unparked = guard.instances.unpark(index);
         let Some(mut instance) = unparked else { return }; // the program was stopped
+        if std::mem::take(&mut instance.stands_inside) {
+            guard.flights.inside -= 1;
+            self.note_blocked(&mut guard, &mut visit.effects);
+        }
+        drop(guard);
         let in_line = instance.links.resume(core, visit);
         if H::FLUSHES && in_line == InLine::No {
             self.flushed(core, &mut instance, visit);

@@ -150,6 +150,20 @@ impl<H: Handler> Stage<H> {
         more && !core.is_stopped()
     }
 
+    /// Flights of a cycle can act as long as an instance may come to poll them: not while all wait for room in
+    /// the cycle.
+    pub(super) fn note_blocked(&self, state: &mut State<H>, effects: &mut Effects) {
+        let Some(cycle) = &state.cycle else { return };
+        let inside = state.flights.inside;
+        let blocked = inside > 0 && inside >= state.instances.count();
+        if state.flights.blocked != blocked {
+            state.flights.blocked = blocked;
+            for _ in 0..state.flights.standing() {
+                if blocked { state.deactivate(effects) } else { cycle.activate() }
+            }
+        }
+    }
+
     fn park_flight(
         &self,
         core: &Core,
