@@ -33,9 +33,6 @@ use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 use crate::user;
 
-/// Flights that an instance keeps for the next events, as many as its handler keeps futures.
-const SPARE_MAX: usize = 256;
-
 /// One instance of a stage: a handler with its state, its ports and where they lead.
 #[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
 pub(super) struct Instance<H: Handler> {
@@ -58,9 +55,9 @@ pub(super) struct Instance<H: Handler> {
     pub(super) finishing: bool,
     /// Of a handler that waits: what the next event is woken by, and flights that flushed what has yet to
     /// find room.
-    wakeup: Option<Arc<Wakeup>>,
+    pub(super) wakeup: Option<Arc<Wakeup>>,
     /// Flights that have landed, for the next events that wait.
-    spare: Vec<InFlight<H>>,
+    pub(super) spare: Vec<InFlight<H>>,
     pub(super) flushed: Vec<InFlight<H>>,
     /// These wait for room inside of a cycle, and count as unable to act.
     pub(super) flushed_inside: bool,
@@ -177,44 +174,9 @@ impl<H: Handler> Instance<H> {
         };
         if H::WAITS {
             instance.cx.set_emit_max(stage.emit_max());
-            let list = stage.state.lock().flights.list().clone();
-            list.start(core, stage.id);
-            instance.set_wakeup(Wakeup::new(&list));
+            instance.set_list(core, stage);
         }
         Ok(instance)
-    }
-
-    /// The next event that waits is woken by this.
-    fn set_wakeup(&mut self, wakeup: Arc<Wakeup>) {
-        drop(self.cx.set_waker(wakeup.clone().into()));
-        self.wakeup = Some(wakeup);
-    }
-
-    /// The next event that waits is woken by another than the last one, whose is returned. It is made of one
-    /// that is no longer used, if there is one.
-    pub(super) fn renew_wakeup(&mut self, unused: Option<Arc<Wakeup>>) -> Arc<Wakeup> {
-        let last = self.wakeup.clone().expect("the instance of a stage that waits has one");
-        self.set_wakeup(unused.map_or_else(|| last.another(), Wakeup::renew));
-        last
-    }
-
-    /// The flight of the first event of `chunk`, which has come to wait.
-    pub(super) fn begin_flight(&mut self, chunk: &mut Chunk<H::Item>) -> InFlight<H> {
-        let mut flight = self.spare.pop().unwrap_or_default();
-        let storage = flight.batch.chunk.take().into_storage();
-        flight.batch = Batch::of(chunk.split_front(1, storage));
-        let unused = flight.wakeup.take();
-        flight.wakeup = Some(self.renew_wakeup(unused));
-        flight.kept = std::mem::take(&mut self.kept);
-        flight
-    }
-
-    /// Keeps a flight that has landed for another event.
-    pub(super) fn keep_spare(&mut self, mut flight: InFlight<H>) {
-        if self.spare.len() < SPARE_MAX {
-            flight.clear();
-            self.spare.push(flight);
-        }
     }
 
     /// Calls the handler with the one event of `batch`.

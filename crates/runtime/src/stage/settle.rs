@@ -522,17 +522,3 @@ impl<T> Batch<T> {
         Pending { batch, wait }
     }
 }
-
-impl<H: Handler> State<H> {
-    /// The program was stopped: what an instance has in hand is cancelled.
-    pub(super) fn cancel_held(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
-        self.cancel_flushed(instance, effects);
-        let held = instance.held();
-        self.in_flight -= held;
-        self.counts.cancelled += held as u64;
-        if let Some(Pending { batch, .. }) = &instance.pending {
-            batch.chunk.settle(Fate::Cancelled);
-            batch.spent.settle(Fate::Cancelled);
-        }
-    }
-}
