@@ -5,7 +5,6 @@
 //! when its time is up.
 //! Invariant: `at` is the event being handled, also after a panic.
 
-use std::collections::VecDeque;
 use std::mem::needs_drop;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
-use super::fail::{Next, Why};
+use super::fail::{Fault, Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
@@ -84,26 +83,6 @@ impl Tally {
         self.handled + self.failed
     }
 }
-
-/// A failure asked for by a test.
-#[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    Error(String),
-    Panic(String),
-}
-
-impl Fault {
-    /// It happens.
-    pub(super) fn strike(self) -> Stop {
-        match self {
-            Fault::Error(message) => Stop::Failed(Error::msg(message)),
-            Fault::Panic(message) => std::panic::panic_any(message),
-        }
-    }
-}
-
-/// Failures asked for by a test, in the order in which they are to come.
-pub(super) type Faults = VecDeque<Fault>;
 
 pub(super) enum Stop {
     Spent,

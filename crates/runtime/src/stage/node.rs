@@ -10,10 +10,11 @@ use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
+use super::fail::Fault;
 use super::flight::FlightTray;
 use super::gate::Controller;
 use super::groups::GroupSize;
-use super::handle::{Fault, Instance, Pending};
+use super::handle::{Instance, Pending};
 use super::permits::Shed;
 use super::queue::Side;
 use super::tray::Tray;
