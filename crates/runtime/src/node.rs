@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::gateway::Requests;
 use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
+use crate::stage::fail::Fault;
 use crate::stage::gate::Controller;
-use crate::stage::handle::Fault;
 use crate::sync::Arc;
 
 /// A stage, source or input, whatever its types.

@@ -25,7 +25,7 @@ use crate::failure::Reason;
 use crate::path::work::{Stepped, Worker, as_worker};
 use crate::running::{install_policies, ready};
 use crate::snapshot::Snapshot;
-use crate::stage::handle::Fault;
+use crate::stage::fail::Fault;
 use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;

@@ -226,8 +226,9 @@ pub struct Waiting<W: Waits> {
 
 type Spare<W> = Vec<Box<dyn Flight<<W as Waits>::In, <W as Waits>::Ports>>>;
 
-/// Flights that an instance keeps for the next events.
-const SPARE_MAX: usize = 64;
+/// Flights that an instance keeps for the next events: those of a burst, which end together and make room for as
+/// many.
+const SPARE_MAX: usize = 256;
 
 impl<W: Waits> Waiting<W> {
     pub(super) fn new(stage: W) -> Self {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use comporta_model::plan::Plan;
+use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
@@ -33,12 +34,33 @@ fn replying(times: usize, deadline: bool) -> (Running, Arc<Core>, Client<u32, u3
     (running, core, client)
 }
 
-/// Time passes, and the clock sounds what is due.
-fn pass_deadline(core: &Arc<Core>) {
-    core.clock.advance(DEADLINE);
-    let mut due = Vec::new();
-    core.timers.due(core.clock.now(), &mut due);
-    due.into_iter().for_each(|alarm| core.sound(alarm));
+/// The clock: after a while the deadline passes. It sounds what is due until it is stopped.
+struct TestClock {
+    over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl TestClock {
+    fn start(core: Arc<Core>, after: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let stopped = over.clone();
+        let thread = thread::spawn(move || {
+            dawdle(after);
+            core.clock.advance(DEADLINE);
+            while !stopped.load(SeqCst) {
+                let mut due = Vec::new();
+                core.timers.due(core.clock.now(), &mut due);
+                due.into_iter().for_each(|alarm| core.sound(alarm));
+                thread::yield_now();
+            }
+        });
+        TestClock { over, thread }
+    }
+
+    fn stop(self) {
+        self.over.store(true, SeqCst);
+        self.thread.join().unwrap();
+    }
 }
 
 /// The program ends, and has counted one request with one outcome.
@@ -54,12 +76,9 @@ fn ended(running: Running) -> GatewaySnapshot {
 fn of_a_reply_and_the_deadline_one_is_the_outcome() {
     explore(|| {
         let (running, core, client) = replying(1, true);
-        let clock = thread::spawn(move || {
-            dawdle(30);
-            pass_deadline(&core);
-        });
+        let clock = TestClock::start(core, 30);
         let outcome = client.request_blocking(4);
-        clock.join().unwrap();
+        clock.stop();
         drop(client);
         let counts = ended(running);
         match outcome {
@@ -117,10 +136,7 @@ impl Wake for Alarm {
 fn a_client_that_goes_at_any_moment_is_counted_once() {
     explore(|| {
         let (running, core, client) = replying(1, true);
-        let clock = thread::spawn(move || {
-            dawdle(20);
-            pass_deadline(&core);
-        });
+        let clock = TestClock::start(core, 20);
         let waker = Waker::from(Arc::new(Alarm::default()));
         let outcome = {
             let mut request = pin!(client.request(4));
@@ -129,7 +145,7 @@ fn a_client_that_goes_at_any_moment_is_counted_once() {
             dawdle(20);
             if first.is_pending() { request.as_mut().poll(&mut cx) } else { first }
         };
-        clock.join().unwrap();
+        clock.stop();
         drop(client);
         let counts = ended(running);
         match outcome {
@@ -150,7 +166,7 @@ fn a_client_that_goes_at_any_moment_is_counted_once() {
 fn whoever_waits_is_woken_whichever_comes_first() {
     explore(|| {
         let (running, core, client) = replying(1, true);
-        let clock = thread::spawn(move || pass_deadline(&core));
+        let clock = TestClock::start(core, 0);
         let alarm = Arc::new(Alarm::default());
         let waker = Waker::from(alarm.clone());
         let mut request = Box::pin(client.request(4));
@@ -162,7 +178,7 @@ fn whoever_waits_is_woken_whichever_comes_first() {
             }
         }
         drop(request);
-        clock.join().unwrap();
+        clock.stop();
         drop(client);
         let _ = ended(running);
     });

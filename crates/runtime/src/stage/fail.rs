@@ -10,10 +10,11 @@ use comporta_model::keyed::LaneRef;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Stage;
-use super::handle::{Instance, Progress};
+use super::handle::{Instance, Progress, Stop};
 use super::ports::{Flooded, Withdraw};
 use super::take::Batch;
 use crate::core::Core;
@@ -41,6 +42,26 @@ impl Why {
         Why { reason, advice, partial: false }
     }
 }
+
+/// A failure asked for by a test.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    Error(String),
+    Panic(String),
+}
+
+impl Fault {
+    /// It happens.
+    pub(super) fn strike(self) -> Stop {
+        match self {
+            Fault::Error(message) => Stop::Failed(Error::msg(message)),
+            Fault::Panic(message) => std::panic::panic_any(message),
+        }
+    }
+}
+
+/// Failures asked for by a test, in the order in which they are to come.
+pub(super) type Faults = VecDeque<Fault>;
 
 /// How an event failed for good.
 pub(super) struct Failing {

@@ -5,7 +5,6 @@
 //! when its time is up.
 //! Invariant: `at` is the event being handled, also after a panic.
 
-use std::collections::VecDeque;
 use std::mem::needs_drop;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
-use super::fail::{Next, Why};
+use super::fail::{Fault, Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
@@ -32,9 +31,6 @@ use crate::path::line::Place;
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 use crate::user;
-
-/// Flights that an instance keeps for the next events: as many as land in one visit.
-const SPARE_MAX: usize = 64;
 
 /// One instance of a stage: a handler with its state, its ports and where they lead.
 #[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
@@ -58,12 +54,14 @@ pub(super) struct Instance<H: Handler> {
     pub(super) finishing: bool,
     /// Of a handler that waits: what the next event is woken by, and flights that flushed what has yet to
     /// find room.
-    wakeup: Option<Arc<Wakeup>>,
+    pub(super) wakeup: Option<Arc<Wakeup>>,
     /// Flights that have landed, for the next events that wait.
-    spare: Vec<InFlight<H>>,
+    pub(super) spare: Vec<InFlight<H>>,
     pub(super) flushed: Vec<InFlight<H>>,
     /// These wait for room inside of a cycle, and count as unable to act.
     pub(super) flushed_inside: bool,
+    /// It waits there, and so cannot poll.
+    pub(super) stands_inside: bool,
 }
 
 /// A batch that waits until one of its events may be tried again.
@@ -85,26 +83,6 @@ impl Tally {
         self.handled + self.failed
     }
 }
-
-/// A failure asked for by a test.
-#[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    Error(String),
-    Panic(String),
-}
-
-impl Fault {
-    /// It happens.
-    pub(super) fn strike(self) -> Stop {
-        match self {
-            Fault::Error(message) => Stop::Failed(Error::msg(message)),
-            Fault::Panic(message) => std::panic::panic_any(message),
-        }
-    }
-}
-
-/// Failures asked for by a test, in the order in which they are to come.
-pub(super) type Faults = VecDeque<Fault>;
 
 pub(super) enum Stop {
     Spent,
@@ -171,47 +149,13 @@ impl<H: Handler> Instance<H> {
             spare: Vec::new(),
             flushed: Vec::new(),
             flushed_inside: false,
+            stands_inside: false,
         };
         if H::WAITS {
             instance.cx.set_emit_max(stage.emit_max());
-            let list = stage.state.lock().flights.list().clone();
-            list.start(core, stage.id);
-            instance.set_wakeup(Wakeup::new(&list));
+            instance.set_list(core, stage);
         }
         Ok(instance)
-    }
-
-    /// The next event that waits is woken by this.
-    fn set_wakeup(&mut self, wakeup: Arc<Wakeup>) {
-        drop(self.cx.set_waker(wakeup.clone().into()));
-        self.wakeup = Some(wakeup);
-    }
-
-    /// The next event that waits is woken by another than the last one, whose is returned. It is made of one
-    /// that is no longer used, if there is one.
-    pub(super) fn renew_wakeup(&mut self, unused: Option<Arc<Wakeup>>) -> Arc<Wakeup> {
-        let last = self.wakeup.clone().expect("the instance of a stage that waits has one");
-        self.set_wakeup(unused.map_or_else(|| last.another(), Wakeup::renew));
-        last
-    }
-
-    /// The flight of the first event of `chunk`, which has come to wait.
-    pub(super) fn begin_flight(&mut self, chunk: &mut Chunk<H::Item>) -> InFlight<H> {
-        let mut flight = self.spare.pop().unwrap_or_default();
-        let storage = flight.batch.chunk.take().into_storage();
-        flight.batch = Batch::of(chunk.split_front(1, storage));
-        let unused = flight.wakeup.take();
-        flight.wakeup = Some(self.renew_wakeup(unused));
-        flight.kept = std::mem::take(&mut self.kept);
-        flight
-    }
-
-    /// Keeps a flight that has landed for another event.
-    pub(super) fn keep_spare(&mut self, mut flight: InFlight<H>) {
-        if self.spare.len() < SPARE_MAX {
-            flight.clear();
-            self.spare.push(flight);
-        }
     }
 
     /// Calls the handler with the one event of `batch`.

@@ -10,7 +10,7 @@
 //! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
 //!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
 //!    the ports.
-//! 6. [`settle`] counts how each event ended, and where the instance goes; [`order`] lets the results of
+//! 6. [`settle`] counts how each event ended, and where the instance goes; [`finish`] ends it; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
 //!
@@ -28,10 +28,11 @@ mod keyed;
 mod tray;
 pub(crate) mod handle;
 pub(crate) mod flight;
-mod fail;
+pub(crate) mod fail;
 mod pace;
 pub(crate) mod ports;
 mod settle;
+mod finish;
 mod order;
 mod node;
 
@@ -51,9 +52,9 @@ use crate::latency::Latency;
 use crate::path::ready::{Task, Token};
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
+use fail::Faults;
 use gate::Gate;
 use groups::{Gathering, GroupSize};
-use handle::Faults;
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
@@ -316,6 +317,9 @@ impl<H: Handler> Stage<H> {
         self.note_group(core, state);
         if self.rules.keys.is_some() {
             self.note_lanes(core, state, effects);
+        }
+        if H::WAITS {
+            self.note_blocked(state, effects); // instances may have come or gone
         }
         self.claim(state, effects);
         self.room.publish(state.permits.hint(queued));

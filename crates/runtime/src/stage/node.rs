@@ -10,10 +10,11 @@ use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
 
+use super::fail::Fault;
 use super::flight::FlightTray;
 use super::gate::Controller;
 use super::groups::GroupSize;
-use super::handle::{Fault, Instance};
+use super::handle::{Instance, Pending};
 use super::permits::Shed;
 use super::queue::Side;
 use super::tray::Tray;
@@ -95,6 +96,20 @@ impl<H: Handler> Stage<H> {
             return Err(format!("groups of {events} events do not fit its queue of {capacity}"));
         }
         Ok(())
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// The program was stopped: what an instance has in hand is cancelled.
+    pub(super) fn cancel_held(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
+        self.cancel_flushed(instance, effects);
+        let held = instance.held();
+        self.in_flight -= held;
+        self.counts.cancelled += held as u64;
+        if let Some(Pending { batch, .. }) = &instance.pending {
+            batch.chunk.settle(Fate::Cancelled);
+            batch.spent.settle(Fate::Cancelled);
+        }
     }
 }
 

@@ -153,7 +153,7 @@ impl QuantumCheck {
     }
 
     /// Whether a visit that has spent `at` events by now must stop with `left` to go.
-    fn judge(&mut self, now: Time, at: usize, left: usize) -> bool {
+    pub(super) fn judge(&mut self, now: Time, at: usize, left: usize) -> bool {
         let (spent, events) = (now.duration_since(self.start), at - self.from);
         if spent <= QUANTUM {
             self.next = at + events;

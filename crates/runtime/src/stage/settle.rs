@@ -1,7 +1,7 @@
 //! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
 //! decides what the instance does next: it is free, waits for room, waits to try again, or is done.
 //! Before: `emit`. After: `ready`, for the next visit.
-//! Also here: the end of an instance. The results of an ordered stage leave by `order`.
+//! The end of an instance is in `finish`. The results of an ordered stage leave by `order`.
 //! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
 
 use std::time::Duration;
@@ -16,19 +16,17 @@ use comporta_policy::admission::Done;
 
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
-use super::ports::{Flooded, Mark, Owes, OwesEach, Unbounded, Withdraw};
+use super::ports::{Owes, OwesEach};
 use super::queue::{Side, Turn};
 use super::take::Batch;
 use super::tray::Tray;
 use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
-use crate::failure::Reason;
 use crate::path::emit::InLine;
 use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
-use crate::user;
 
 impl<H: Handler> Stage<H> {
     /// After the handler ran: sends, settles, and places the instance.
@@ -263,25 +261,36 @@ impl<H: Handler> Stage<H> {
     }
 
     /// The instance waits for room.
-    fn park(
+    pub(super) fn park(
         &self,
         state: &mut State<H>,
         instance: Box<Instance<H>>,
         in_line: InLine,
         effects: &mut Effects,
     ) {
-        let place = instance.links.place().clone();
-        let flushed = instance.flushed.len();
         let mut instance = instance;
-        instance.flushed_inside = in_line == InLine::Inside;
+        let place = instance.links.place().clone();
+        let inside = in_line == InLine::Inside;
+        instance.stands_inside = inside && H::WAITS && !instance.finishing;
+        state.flights.inside += usize::from(instance.stands_inside);
+        // What it has flushed can act as little as it can: noted once, however often it stands in line.
+        let flushed = instance.flushed.len();
+        let flushed_before = std::mem::replace(&mut instance.flushed_inside, inside && flushed > 0);
         state.instances.park(instance);
         if place.park() {
             effects.tokens.extend(place.token()); // room was granted meanwhile
         }
-        if in_line == InLine::Inside {
+        match &state.cycle {
+            Some(cycle) if flushed_before && !inside => (0..flushed).for_each(|_| cycle.activate()),
+            _ => {}
+        }
+        if inside {
             self.claim(state, effects);
-            for _ in 0..=flushed {
+            for _ in 0..=if flushed_before { 0 } else { flushed } {
                 state.deactivate(effects);
+            }
+            if H::WAITS {
+                self.note_blocked(state, effects);
             }
         }
     }
@@ -307,37 +316,16 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Lets idle instances go that are more than wanted.
-    pub(super) fn retire_surplus(&self, state: &mut State<H>, effects: &mut Effects) {
-        while state.phase == Phase::Open
-            && let Some(instance) = state.instances.retire_one()
-        {
-            self.retire(state, instance, effects);
-            for _ in 0..state.instances.drop_surplus_claims() {
-                state.deactivate(effects);
-            }
-        }
-    }
-
-    /// An instance with nothing to do is to finish.
-    pub(super) fn retire(
-        &self,
-        state: &mut State<H>,
-        mut instance: Box<Instance<H>>,
-        effects: &mut Effects,
-    ) {
-        instance.finishing = true;
-        effects.token(self.id, Task::Finish { instance: instance.index });
-        state.instances.park(instance);
-        if let Some(cycle) = &state.cycle {
-            cycle.activate();
-        }
-    }
-
     /// Room was granted to an instance that waited for it.
     pub(super) fn resume(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
+        let mut guard = self.state.lock();
+        let unparked = guard.instances.unpark(index);
         let Some(mut instance) = unparked else { return }; // the program was stopped
+        if std::mem::take(&mut instance.stands_inside) {
+            guard.flights.inside -= 1;
+            self.note_blocked(&mut guard, &mut visit.effects);
+        }
+        drop(guard);
         let in_line = instance.links.resume(core, visit);
         if H::FLUSHES && in_line == InLine::No {
             self.flushed(core, &mut instance, visit);
@@ -357,75 +345,6 @@ impl<H: Handler> Stage<H> {
         if let Some(Pending { mut batch, .. }) = instance.pending.take() {
             self.shed_over_retry(core, &instance, &mut batch, visit);
             self.run(core, instance, batch, visit);
-        }
-    }
-
-    /// An instance has seen its last event.
-    pub(super) fn finish(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
-        let Some(mut instance) = unparked else { return };
-        let Instance { handler, ports, cx, links, .. } = &mut *instance;
-        ports.each(&mut Unbounded(self.emit_max()));
-        ports.each(&mut Mark);
-        visit.effects.hand_over(core);
-        let result =
-            user::try_call(|| handler.as_mut().map_or(Ok(()), |handler| handler.finish(ports, cx)));
-        let mut flooded = Flooded(false);
-        ports.each(&mut flooded);
-        let failure = match result {
-            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
-            Ok(()) => None,
-            Err(message) => Some(message),
-        };
-        if let Some(message) = failure {
-            ports.each(&mut Withdraw);
-            core.report(format!("`{}` could not finish: {message}", self.rules.name));
-        }
-        let now = core.clock.now();
-        visit.end = Some(now);
-        let meta = Meta {
-            ingress: now,
-            enqueued: now,
-            home: visit.home,
-            tier: u8::MAX,
-            ..Meta::default()
-        };
-        let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-        let in_line = links.in_line();
-        let tally = Tally::default();
-        let spent = Duties::default();
-        let settling = Settling { meta: &meta, spent: &spent, enqueued: now, tally, sent };
-        self.count(core, &mut self.state.lock(), &settling, visit);
-        if in_line == InLine::No {
-            return self.finished(core, instance, visit);
-        }
-        let mut guard = self.state.lock();
-        if guard.phase == Phase::Cancelled {
-            return visit.effects.discard(instance);
-        }
-        self.park(&mut guard, instance, in_line, &mut visit.effects);
-    }
-
-    /// An instance is done, and all it sent is delivered.
-    fn finished(&self, core: &Core, instance: Box<Instance<H>>, visit: &mut Visit) {
-        visit.effects.discard(instance);
-        let effects = &mut visit.effects;
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.deactivate(effects);
-        match state.phase {
-            Phase::Finishing(1) => {
-                state.phase = Phase::Ended;
-                state.instances.ended();
-                drop(guard);
-                core.stage_ended(self.id, effects);
-            }
-            Phase::Finishing(left) => state.phase = Phase::Finishing(left - 1),
-            Phase::Open => {
-                state.instances.retired();
-                self.changed(core, state, effects);
-            }
-            Phase::Ended | Phase::Cancelled => {}
         }
     }
 }
@@ -503,19 +422,5 @@ impl<T> Batch<T> {
         let ticket = self.ticket;
         let batch = Batch { ticket, tally, spent, ..Batch::of(chunk) };
         Pending { batch, wait }
-    }
-}
-
-impl<H: Handler> State<H> {
-    /// The program was stopped: what an instance has in hand is cancelled.
-    pub(super) fn cancel_held(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
-        self.cancel_flushed(instance, effects);
-        let held = instance.held();
-        self.in_flight -= held;
-        self.counts.cancelled += held as u64;
-        if let Some(Pending { batch, .. }) = &instance.pending {
-            batch.chunk.settle(Fate::Cancelled);
-            batch.spent.settle(Fate::Cancelled);
-        }
     }
 }

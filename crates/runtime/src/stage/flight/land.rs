@@ -8,7 +8,7 @@
 
 use comporta_model::ack::Obligation;
 use comporta_model::column::{Duties, Duty};
-use comporta_model::event::{Meta, Time};
+use comporta_model::event::Meta;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
@@ -104,7 +104,8 @@ impl<H: Handler> Stage<H> {
         (id, ticket): (FlightId, u64),
         visit: &mut Visit,
     ) {
-        let end = visit.end.unwrap_or(visit.start);
+        let end = core.clock.now();
+        visit.end = Some(end);
         let chunk = &mut flight.batch.chunk;
         let (tally, enqueued) = (flight.batch.tally, chunk.meta.enqueued);
         let duty = chunk.first_duty().0.clone();
@@ -129,12 +130,12 @@ impl<H: Handler> Stage<H> {
         core: &Arc<Core>,
         instance: &mut Instance<H>,
         landing: &mut Landing,
-        end: Time,
         visit: &mut Visit,
     ) {
         if landing.is_empty() {
             return;
         }
+        let end = core.clock.now();
         let Landing { meta, spent, tally, ids, turns, .. } = std::mem::take(landing);
         let meta = meta.unwrap_or_default();
         let enqueued = meta.enqueued;

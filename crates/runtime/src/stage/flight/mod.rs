@@ -21,6 +21,7 @@ mod land;
 use std::time::Duration;
 
 use comporta_model::ack::Fate;
+use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
 use comporta_model::stage::Handler;
 
@@ -150,6 +151,20 @@ impl<H: Handler> Stage<H> {
         more && !core.is_stopped()
     }
 
+    /// Flights of a cycle can act as long as an instance may come to poll them: not while all wait for room in
+    /// the cycle.
+    pub(super) fn note_blocked(&self, state: &mut State<H>, effects: &mut Effects) {
+        let Some(cycle) = &state.cycle else { return };
+        let inside = state.flights.inside;
+        let blocked = inside > 0 && inside >= state.instances.count();
+        if state.flights.blocked != blocked {
+            state.flights.blocked = blocked;
+            for _ in 0..state.flights.standing() {
+                if blocked { state.deactivate(effects) } else { cycle.activate() }
+            }
+        }
+    }
+
     fn park_flight(
         &self,
         core: &Core,
@@ -209,6 +224,51 @@ impl<H: Handler> Stage<H> {
             }
             flight.be_looked_at(now);
             self.park_flight(core, &mut guard, flight, now, &mut visit.effects);
+        }
+    }
+}
+
+/// Flights that an instance keeps for the next events, as many as its handler keeps futures.
+const SPARE_MAX: usize = 256;
+
+impl<H: Handler> Instance<H> {
+    /// Events that wait are woken by way of the list of their stage.
+    pub(super) fn set_list(&mut self, core: &Arc<Core>, stage: &Stage<H>) {
+        let list = stage.state.lock().flights.list().clone();
+        list.start(core, stage.id);
+        self.set_wakeup(Wakeup::new(&list));
+    }
+
+    /// The next event that waits is woken by this.
+    fn set_wakeup(&mut self, wakeup: Arc<Wakeup>) {
+        drop(self.cx.set_waker(wakeup.clone().into()));
+        self.wakeup = Some(wakeup);
+    }
+
+    /// The next event that waits is woken by another than the last one, whose is returned. It is made of one
+    /// that is no longer used, if there is one.
+    fn renew_wakeup(&mut self, unused: Option<Arc<Wakeup>>) -> Arc<Wakeup> {
+        let last = self.wakeup.clone().expect("the instance of a stage that waits has one");
+        self.set_wakeup(unused.map_or_else(|| last.another(), Wakeup::renew));
+        last
+    }
+
+    /// The flight of the first event of `chunk`, which has come to wait.
+    fn begin_flight(&mut self, chunk: &mut Chunk<H::Item>) -> InFlight<H> {
+        let mut flight = self.spare.pop().unwrap_or_default();
+        let storage = flight.batch.chunk.take().into_storage();
+        flight.batch = Batch::of(chunk.split_front(1, storage));
+        let unused = flight.wakeup.take();
+        flight.wakeup = Some(self.renew_wakeup(unused));
+        flight.kept = std::mem::take(&mut self.kept);
+        flight
+    }
+
+    /// Keeps a flight that has landed for another event.
+    fn keep_spare(&mut self, mut flight: InFlight<H>) {
+        if self.spare.len() < SPARE_MAX {
+            flight.clear();
+            self.spare.push(flight);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::path::emit::InLine;
 use crate::stage::fail::{Next, Why};
 use crate::stage::handle::{Instance, Progress, Stop, Tally};
 use crate::stage::order::Deposited;
-use crate::stage::pace::QUANTUM;
+use crate::stage::pace::QuantumCheck;
 use crate::stage::permits::Shed;
 use crate::stage::ports::{Flooded, Mark, Over, Owes, Unbounded};
 use crate::stage::take::Batch;
@@ -34,6 +34,9 @@ use crate::user;
 /// How many flights that were woken a visit polls at most: what a visit costs is little against so many, and the
 /// rest of a burst is left to others.
 const WOKEN_MAX: usize = if cfg!(shuttle) { 2 } else { 64 };
+
+/// A visit looks at the clock at least so often, however quick polls were before.
+const LOOK_EVERY: usize = 16;
 
 impl<H: Handler> Stage<H> {
     /// The flights for a visit to poll, if there are. Visits that poll and visits that begin events take turns.
@@ -71,32 +74,46 @@ impl<H: Handler> Stage<H> {
             core.show_tray(visit, self.id, tray.clone());
         }
         let (mut landing, mut polled, mut now) = (Landing::default(), 0, visit.start);
+        let mut check = QuantumCheck::new(visit.start, &instance.pace);
         let mut look = true;
         while let Some(flight) = next.take() {
             if !landing.mixes_with(&flight.batch.chunk.meta) {
-                self.settle_landed(core, &mut instance, &mut landing, now, visit);
+                self.settle_landed(core, &mut instance, &mut landing, visit);
                 look = true;
+                if let Some(tray) = &tray
+                    && instance.links.in_line() != InLine::No
+                {
+                    tray.put_back(flight); // what it would send has to wait for room, too
+                    break;
+                }
             }
             if std::mem::take(&mut look) {
                 self.look_for_room(core, &mut instance, &flight, visit);
             }
+            if flight.limit.is_some() {
+                now = core.clock.now();
+            }
             self.poll(core, &mut instance, flight, &mut landing, now, visit);
             polled += 1;
-            now = core.clock.now();
-            visit.end = Some(now);
+            let look_now = polled >= check.next() || polled.is_multiple_of(LOOK_EVERY);
+            let late = look_now && {
+                now = core.clock.now();
+                check.judge(now, polled, WOKEN_MAX.saturating_sub(polled))
+            };
             let mut over = Over(H::FLUSHES);
             instance.ports.each(&mut over);
             if over.0 {
-                self.settle_landed(core, &mut instance, &mut landing, now, visit);
+                self.settle_landed(core, &mut instance, &mut landing, visit);
                 look = true;
             }
-            let late = now.duration_since(visit.start) > QUANTUM;
             let waits = instance.links.in_line() != InLine::No;
             if !late && !waits && !core.is_stopped() {
                 next = tray.as_ref().and_then(|tray| tray.next());
             }
         }
-        self.settle_landed(core, &mut instance, &mut landing, now, visit);
+        now = core.clock.now();
+        visit.end = Some(now);
+        self.settle_landed(core, &mut instance, &mut landing, visit);
         let rest = tray.map(|tray| {
             core.hide_tray(visit);
             tray.take_rest()

@@ -63,6 +63,12 @@ pub(in crate::stage) struct Flights<H: Handler> {
     /// When a flight that stands in its slot is to be looked at, whether or not it was woken.
     alarms: BTreeSet<(Time, FlightId)>,
     armed: Armed,
+    /// Those that stand in their slots.
+    standing: usize,
+    /// Instances that wait for room inside of the cycle of their stage; if that is all of them, its flights
+    /// cannot act, whoever wakes them.
+    pub(in crate::stage) inside: usize,
+    pub(super) blocked: bool,
     /// The last visit polled flights: the next begins events, if there are and may be.
     pub(super) polled_last: bool,
     /// Nanoseconds for which flights that have landed had waited.
@@ -166,6 +172,9 @@ impl<H: Handler> Flights<H> {
             list: Arc::default(),
             alarms: BTreeSet::new(),
             armed: Armed::default(),
+            standing: 0,
+            inside: 0,
+            blocked: false,
             polled_last: false,
             waited_ns: 0,
         }
@@ -192,6 +201,10 @@ impl<H: Handler> Flights<H> {
 
     pub(in crate::stage) fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_ns)
+    }
+
+    pub(super) fn standing(&self) -> usize {
+        self.standing
     }
 
     /// Those that are to be polled.
@@ -234,6 +247,7 @@ impl<H: Handler> Flights<H> {
         let woken =
             flight.future.is_some() && flight.wakeup.as_ref().is_some_and(|wakeup| wakeup.park(id));
         self.slots[id.slot()].flight = Some(flight);
+        self.standing += 1;
         if woken {
             self.woken.push_back(id);
         }
@@ -279,6 +293,7 @@ impl<H: Handler> Flights<H> {
             self.waited_ns += now.duration_since(flight.since).as_nanos() as u64;
             taken.push_back(flight);
         }
+        self.standing -= taken.len();
         taken
     }
 
@@ -288,6 +303,7 @@ impl<H: Handler> Flights<H> {
         self.alarms.extend(flight.alarm.map(|due| (due, id)));
         flight.since = now;
         self.slots[id.slot()].flight = Some(flight);
+        self.standing += 1;
         self.woken.push_front(id);
     }
 
@@ -303,6 +319,7 @@ impl<H: Handler> Flights<H> {
         self.list.take(&mut self.woken);
         self.woken.clear();
         self.alarms.clear();
+        self.standing = 0;
         self.slots.iter_mut().filter_map(|slot| slot.flight.take()).collect()
     }
 }
@@ -318,6 +335,11 @@ impl<H: Handler> FlightTray<H> {
 
     pub(super) fn next(&self) -> Option<InFlight<H>> {
         self.0.lock().pop_front()
+    }
+
+    /// Puts one back that was taken last.
+    pub(super) fn put_back(&self, flight: InFlight<H>) {
+        self.0.lock().push_front(flight);
     }
 
     /// Takes all that are left.
