@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::{App, AsyncCx, AsyncStage, Emissions, Error, Out, Plan, Result};
+use comporta::{App, AsyncCx, AsyncKeyedStage, AsyncStage, Emissions, Error, Out, Plan, Result};
 
 use crate::bounded::run;
 use crate::lanes::Watch;
@@ -112,5 +112,65 @@ mod tokio_free {
             })
             .await;
         }
+    }
+}
+
+/// Counts the events of each key across an await, and fails once on some.
+struct Counting {
+    watch: Watch,
+    failed: Mutex<HashSet<u64>>,
+}
+
+impl AsyncKeyedStage for Counting {
+    type In = u64;
+    type Key = u64;
+    type State = u64;
+    type Ports = Out<(u64, u64)>;
+
+    fn key(&self, n: &u64) -> u64 {
+        n % KEYS
+    }
+
+    async fn handle(
+        &self,
+        count: &mut u64,
+        n: u64,
+        out: &mut Emissions<Self::Ports>,
+        cx: &AsyncCx,
+    ) -> Result {
+        self.watch.enter(n % KEYS);
+        let before = *count;
+        cx.sleep(Duration::from_micros(n % 3 * 30)).await;
+        let fails = n % 13 == 4 && self.failed.lock().unwrap().insert(n);
+        self.watch.leave(n % KEYS, (!fails).then_some(n));
+        if fails {
+            return Err(Error::msg("once"));
+        }
+        *count = before + 1; // another event of this key in between would be forgotten
+        out.send((n % KEYS, *count));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_handler_that_waits_has_the_state_of_its_key_to_itself() {
+    const N: u64 = 500;
+    for threads in [1, 2, 4] {
+        let (watch, last) = (Watch::default(), Arc::new(Mutex::new([0; KEYS as usize])));
+        let into = last.clone();
+        let app = App::new("counting");
+        let numbers = app.source("numbers", || 0..N);
+        let counting = Counting { watch: watch.clone(), failed: Mutex::default() };
+        let count = app.stage("count", counting).retain();
+        let keep = app.sink("keep", move |(key, count): (u64, u64)| {
+            into.lock().unwrap()[key as usize] = count;
+        });
+        app.connect(numbers, count);
+        app.connect(count, keep.keyed(|(key, _)| *key));
+        let plan = Plan::new().threads(threads).stage("count", |s| s.instances(32).tries(2));
+        let summary = run(app, &plan);
+        assert_eq!(summary.snapshot.stage("count").unwrap().counts.handled, N, "{summary}");
+        assert_eq!(*last.lock().unwrap(), [N / KEYS; KEYS as usize]);
+        watch.assert_in_order(N, KEYS);
     }
 }

@@ -151,7 +151,7 @@ fn a_policy_that_panics_is_replaced_by_the_default_and_the_program_goes_on() {
         // And it may be chosen again.
         runtime.control().set_policy("main", "ours").unwrap();
 
-        let summary = ended(program(made()).start(&plan().policy("ours")).unwrap(), &call);
+        let summary = ended(program(made()).start(&plan().policy("ours")).unwrap(), call);
         assert!(summary.snapshot.adds_up(), "{summary}");
         assert_eq!(handled(&summary.snapshot, "sink"), 500);
     }
