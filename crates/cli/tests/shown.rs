@@ -9,18 +9,33 @@ use std::time::Duration;
 
 use comporta_cli::show::{Exit, Options, When, run};
 use comporta_model::error::Error;
+use comporta_model::failed::Failed;
 use comporta_model::plan::Plan;
 use comporta_policy::policies::Single;
 use comporta_policy::{Entry, Offer};
 use comporta_runtime::App;
 
+/// Ends the program, and with it the wait of a test, should nothing else do so.
+fn end_in_time() {
+    let compares = std::env::args().any(|arg| arg == "compare");
+    let bound = Duration::from_secs(if compares { 300 } else { 30 });
+    let watch = move || {
+        let (_open, never) = mpsc::channel::<()>();
+        let _ = never.recv_timeout(bound);
+        std::process::abort();
+    };
+    thread::Builder::new().spawn(watch).expect("the system has another thread");
+}
+
 fn main() -> Exit {
+    end_in_time();
     match std::env::var("COMPORTA_SHOWN").as_deref() {
         Ok("plain") => return comporta_cli::main(plain),
         Ok("clash") => return comporta_cli::main(|_: Clash| plain()),
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
         Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
+        Ok("caught") => return comporta_cli::main(caught),
         Ok("lines") => return comporta_cli::main(lines),
         Ok("blocking") => return comporta_cli::main(blocking),
         Ok("compared") => return comporta_cli::main(compared),
@@ -188,6 +203,18 @@ struct Word {
 
 /// `words -> measure -> count -> show`: `measure` takes its events and fails those with a `!`,
 /// `count` changes them in place and fails the long ones, `local` fails what no plan may copy.
+/// What fails goes on through the error port.
+fn caught() -> App {
+    let app = App::new("caught");
+    let texts = app.source("texts", || ["1", "two", "3"].map(str::to_owned).into_iter());
+    let parse = app.try_map("parse", |text: String| Ok(text.parse::<u64>()?));
+    app.connect(texts, parse);
+    app.connect(parse, app.sink("show", |n: u64| say(&n.to_string())));
+    let dead = app.sink("dead", |failed: Failed<String>| say(&failed.to_string()));
+    app.connect(parse.errors(), dead);
+    app
+}
+
 fn picky(args: Picky) -> App {
     let mild = args.mild;
     let app = App::new("picky");

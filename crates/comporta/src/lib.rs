@@ -351,7 +351,8 @@
 //!
 //! [`App::on_failure`] sets a callback for every event that fails while the program runs. With the feature
 //! `cli`, `run --failures FILE` writes failed events to a file, a line of JSON each, and `run --replay FILE`
-//! feeds them back to their stages in a later run.
+//! feeds them back to their stages in a later run. A stage whose [error port](StageRef::errors) is connected sends
+//! its failed events on through the graph instead, each as a [`Failed`]: `app.connect(parse.errors(), dead_letters)`.
 //!
 //! ```
 //! use comporta::{App, Error, Plan};
@@ -412,6 +413,7 @@ pub use comporta_model::async_stage::{
 };
 pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
+pub use comporta_model::failed::Failed;
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
 pub use comporta_model::keyed::{KeyedCx, KeyedStage};
 pub use comporta_model::plan::{

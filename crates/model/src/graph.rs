@@ -12,6 +12,9 @@ pub const NAME_MAX: usize = 128;
 /// How many characters of a longer one a message shows.
 const NAME_BEGIN: usize = 32;
 
+/// The name of the error port of every stage.
+const ERROR_PORT: &str = "errors";
+
 /// A stage of a graph, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId(pub u32);
@@ -97,6 +100,18 @@ impl StageSpec {
             gateway: false,
             blocking: false,
         }
+    }
+
+    /// Returns the number of its error port, which comes after its output ports.
+    #[must_use]
+    pub fn error_port(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Returns the name of a port.
+    #[must_use]
+    pub fn port(&self, port: usize) -> &'static str {
+        self.ports.get(port).copied().unwrap_or(ERROR_PORT)
     }
 }
 
@@ -231,6 +246,14 @@ pub enum GraphFault {
         /// The stage.
         to: Arc<str>,
     },
+    /// An output port has the name of the error port, which is connected.
+    #[error(
+        "`{stage}.errors` would name two ports: a stage whose error port is connected cannot have a port of its own called `errors`"
+    )]
+    ErrorsTwice {
+        /// The stage.
+        stage: Arc<str>,
+    },
     /// A handle of another app was used.
     #[error("a handle of another app was used in `{app}`: connect only stages of one app")]
     Foreign {
@@ -313,14 +336,21 @@ pub struct Topology {
 }
 
 impl Graph {
-    /// Returns the name of a port: `stage.port`, or `stage` if there is only one.
+    /// Returns the name of a port: `stage.port`, or `stage` if it is the only output port.
     #[must_use]
     pub fn port_name(&self, stage: StageId, port: usize) -> String {
         let spec = &self.stages[stage.index()];
         match spec.ports {
-            [_] => spec.name.to_string(),
-            ports => format!("{}.{}", spec.name, ports.get(port).copied().unwrap_or("?")),
+            [_] if port == 0 => spec.name.to_string(),
+            _ => format!("{}.{}", spec.name, spec.port(port)),
         }
+    }
+
+    /// Returns `true` if the error port of a stage is connected.
+    #[must_use]
+    pub fn sends_errors(&self, stage: StageId) -> bool {
+        let port = self.stages[stage.index()].error_port();
+        self.connectors.iter().any(|connector| (connector.from, connector.port) == (stage, port))
     }
 
     /// Returns the stage with this name.
@@ -435,6 +465,10 @@ impl Graph {
         let mut ends = HashSet::new();
         for connector in &self.connectors {
             let from = (connector.from, connector.port);
+            let spec = &self.stages[connector.from.index()];
+            if connector.port == spec.error_port() && spec.ports.contains(&ERROR_PORT) {
+                faults.push(GraphFault::ErrorsTwice { stage: spec.name.clone() });
+            }
             if connector.to.is_empty() {
                 faults.push(GraphFault::NoEnd { from: self.port_name(from.0, from.1) });
             }
@@ -498,7 +532,9 @@ impl Graph {
         let mut used: Vec<Vec<bool>> =
             self.stages.iter().map(|stage| vec![false; stage.ports.len()]).collect();
         for connector in &self.connectors {
-            used[connector.from.index()][connector.port] = true;
+            if let Some(used) = used[connector.from.index()].get_mut(connector.port) {
+                *used = true;
+            }
         }
         (0u32..).zip(used).flat_map(move |(stage, ports)| {
             ports

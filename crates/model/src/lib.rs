@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`error`] | the error that a handler may return |
+//! | [`failed`] | why an event failed; a failed event as an error port sends it |
 //! | [`event`] | an event borrowed or held by a handler; data shared by the events of a chunk |
 //! | [`ack`] | acknowledgement groups and obligations |
 //! | [`mod@column`] | data of single events of a chunk |
@@ -18,6 +19,7 @@
 //! Nothing here knows threads, clocks or sockets.
 
 pub mod error;
+pub mod failed;
 pub mod event;
 pub mod ack;
 pub mod column;

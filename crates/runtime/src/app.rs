@@ -17,6 +17,7 @@ use comporta_model::chunk::ChunkQueue;
 use comporta_model::column::Columns;
 use comporta_model::error::Result;
 use comporta_model::event::{Event, Meta};
+use comporta_model::failed::Failed;
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
@@ -32,6 +33,7 @@ use crate::env::{Clock, cpus};
 use crate::failed_event::{AnyCodec, Codec, OnFailure};
 use crate::log;
 use crate::node::Node;
+use crate::path::emit::Links;
 use crate::path::route::{self, Edge, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
@@ -274,6 +276,48 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.first =
             Some(Box::new(event));
         self.say(|spec| spec.autostart = true)
+    }
+
+    /// Returns the error port: connected, it sends every event that fails for good as a [`Failed`], after the last
+    /// try that the plan allows. Failed events then go on through the graph as any others: they find a full queue,
+    /// are counted as sent, and leave an ordered stage in order; a source that asked for acknowledgement, or a
+    /// client of a gateway, learns what became of the [`Failed`]. The stage keeps the reason, but not the event.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::{failed::Failed, plan::Plan}; pub use comporta_runtime::App; }
+    /// # use std::sync::{Arc, Mutex};
+    /// use comporta::{App, Failed, Plan};
+    ///
+    /// let app = App::new("parser");
+    /// let texts = app.source("texts", || ["1", "two", "3"].map(String::from).into_iter());
+    /// let parse = app.try_map("parse", |text: String| Ok(text.parse::<u64>()?));
+    /// let show = app.sink("show", |n: u64| println!("{n}"));
+    /// # let seen = Arc::new(Mutex::new(Vec::new()));
+    /// # let own = seen.clone();
+    /// let dead_letters = app.sink("dead-letters", move |failed: Failed<String>| {
+    ///     println!("{failed}: {:?}", failed.event); // `parse`: invalid digit found in string: Some("two")
+    ///     # own.lock().unwrap().push(failed);
+    /// });
+    /// app.connect(texts, parse);
+    /// app.connect(parse, show);
+    /// app.connect(parse.errors(), dead_letters);
+    /// # let summary = app.run(&Plan::new())?;
+    /// # let parse = summary.snapshot.stage("parse").unwrap();
+    /// # assert_eq!((parse.counts.handled, parse.counts.failed, parse.counts.emitted), (2, 1, 3));
+    /// # assert_eq!(seen.lock().unwrap()[0].event.as_deref(), Some("two"));
+    /// # assert_eq!(seen.lock().unwrap()[0].to_string(), "`parse`: invalid digit found in string");
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    ///
+    /// The event is there if the handler did not [`take`](comporta_model::event::Ev::take) it. Of handlers that
+    /// always take or change their events, as closures do, a copy is kept meanwhile, unless only local connectors
+    /// lead to the stage; others keep one after [`retain`](Self::retain). A [`Failed`] has no deadline, and no key of a
+    /// keyed stage waits for it.
+    #[must_use]
+    pub fn errors(&self) -> Port<Failed<I>> {
+        let declared = &mut self.app.inner.borrow_mut().wiring;
+        declared.errors.insert(self.id(), Links::open_errors::<Failed<I>>);
+        Port::of(self.key, P::NAMES.len())
     }
 
     /// Keeps a copy of each event while it is handled, so that an event that the handler took can still
@@ -849,15 +893,16 @@ fn stage_node<H: Handler>(
         let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }
     let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
-    let retries = H::TAKES && settings.retry.tries > 1;
     let on_failed = site
         .on_failure
         .map(|call| Codec::reporter(core.wiring.codec_for::<H::Item>(id), spec.name.clone(), call));
-    let retries = retries || on_failed.is_some();
+    let sent_on =
+        (H::TAKES || H::IN_PLACE) && core.wiring.errors(id, H::Ports::NAMES.len()).is_some();
+    let copies = sent_on || on_failed.is_some() || (H::TAKES && settings.retry.tries > 1);
     let retain = match retain {
         Some(copy) => Some(*copy),
         // What the handler takes, or changes, could not be tried again, nor be reported as it came.
-        None => retries.then(|| core.wiring.copy_for::<H::Item>(id)).flatten(),
+        None => copies.then(|| core.wiring.copy_for::<H::Item>(id)).flatten(),
     };
     let controller = |choice| Controller::new(&core.admissions, choice);
     Arc::new(stage::Stage::new(stage::Parts {
@@ -870,7 +915,7 @@ fn stage_node<H: Handler>(
             on_panic: settings.on_panic,
             timeout: settings.timeout,
             in_order: spec.ordered || spec.stateful || H::GROUPED,
-            last: core.wiring.leads_nowhere(id) || settings.stub,
+            last: core.wiring.leads_nowhere(id, H::Ports::NAMES.len()) || settings.stub,
             stub: settings.stub,
             retain,
             on_failed,

@@ -2,44 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::Duration;
 
 use comporta_model::column::{Columns, Duty};
 use comporta_model::event::{Meta, Time};
+pub use comporta_model::failed::Reason;
 use comporta_model::keyed::LaneRef;
 
 use crate::user;
-
-/// Why an event failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// The handler returned an error.
-    Error(String),
-    /// The handler panicked; where, if known.
-    Panic(String, Option<String>),
-    /// It emitted more than the plan's `emit_max`.
-    Flood(usize),
-    /// Its handler waited longer than the plan's `timeout`.
-    TimedOut(Duration),
-    /// Its deadline passed while its handler waited.
-    Deadline,
-}
-
-impl std::error::Error for Reason {}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::Error(message) => f.write_str(message),
-            Reason::Panic(message, Some(place)) => write!(f, "panic at {place}: {message}"),
-            Reason::Panic(message, None) => write!(f, "panic: {message}"),
-            Reason::Flood(max) => write!(f, "emitted more than {max} events (emit_max)"),
-            Reason::TimedOut(limit) => write!(f, "timed-out after {limit:?} (timeout)"),
-            Reason::Deadline => f.write_str("its deadline passed"),
-        }
-    }
-}
 
 /// One failed event, without the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +23,7 @@ pub struct Failure {
     /// When it failed for good.
     pub at: Time,
     /// Whether the event itself is still there, so that it can be replayed. It is not when the
-    /// handler took it and the stage does not retain.
+    /// handler took it and the stage does not retain, nor when it left through the stage's error port.
     pub replayable: bool,
     /// Whether part of what it sent was [flushed](comporta_model::async_stage::Emissions::flush), and so not
     /// withdrawn: a retry or a replay may send it again.
@@ -70,7 +39,7 @@ impl fmt::Display for Failure {
     }
 }
 
-pub(crate) struct Failed<T> {
+pub(crate) struct Stored<T> {
     pub(crate) failure: Failure,
     pub(crate) event: Option<T>,
     pub(crate) meta: Meta,
@@ -98,7 +67,7 @@ pub(crate) struct Replayed<T> {
 
 /// The failed events of one stage.
 pub(crate) struct Failures<T> {
-    kept: VecDeque<Failed<T>>,
+    kept: VecDeque<Stored<T>>,
     max: usize,
     made: u64,
     forgotten: u64,
@@ -132,7 +101,7 @@ impl<T> Failures<T> {
         // The failure was reported to the group; a replay is no longer its concern.
         let duty = Duty { ack: None, ..meta.duty.clone() };
         let meta = Meta { duty, ..meta.clone() };
-        self.kept.push_back(Failed { failure, event, meta, columns, lane });
+        self.kept.push_back(Stored { failure, event, meta, columns, lane });
         forgotten
     }
 
@@ -155,7 +124,7 @@ impl<T> Failures<T> {
         for mut failed in self.kept.drain(..) {
             match failed.event.take() {
                 Some(event) if taken.len() < max => {
-                    let Failed { meta, columns, lane, .. } = failed;
+                    let Stored { meta, columns, lane, .. } = failed;
                     taken.push(Replayed { meta, columns, lane, event });
                 }
                 event => {

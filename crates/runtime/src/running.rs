@@ -111,16 +111,19 @@ const REASONS_SHOWN: usize = 3;
 impl fmt::Display for StageFailures {
     /// A line for the stage, and one for each of the first reasons.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "failed: {} events of `{}`", self.failed, self.stage)?;
+        let events = if self.failed == 1 { "event" } else { "events" };
+        write!(f, "failed: {} {events} of `{}`", self.failed, self.stage)?;
         match self.retried {
             0 => writeln!(f)?,
+            1 => writeln!(f, ", after 1 further try")?,
             retried => writeln!(f, ", after {retried} further tries")?,
         }
         for (reason, times) in self.reasons.iter().take(REASONS_SHOWN) {
-            writeln!(f, "  {times} times: {reason}")?;
+            writeln!(f, "  {times} × {reason}")?;
         }
         match self.reasons.len().saturating_sub(REASONS_SHOWN) {
             0 => Ok(()),
+            1 => writeln!(f, "  and 1 other reason"),
             more => writeln!(f, "  and {more} other reasons"),
         }
     }

@@ -7,16 +7,23 @@ use std::collections::HashMap;
 use comporta_model::graph::{Graph, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 
+use crate::core::Core;
 use crate::cycle::Cycle;
 use crate::failed_event::{AnyCodec, Codec};
+use crate::path::emit::Links;
 use crate::path::route::{Edge, Tap};
 use crate::sync::{Arc, AtomicU64, Relaxed};
+
+/// Gives a sender of a stage its error port, which has this number.
+pub(crate) type OpenErrors = fn(&mut Links, &Core, u32, usize);
 
 /// The connectors and taps of a program as it declares them, by stage and port, with their types erased.
 #[derive(Default)]
 pub(crate) struct Declared {
     pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn Any + Send + Sync>>>,
     pub(crate) taps: HashMap<(u32, usize), Box<dyn Any + Send + Sync>>,
+    /// What opens the error ports that a program asked for, by stage.
+    pub(crate) errors: HashMap<u32, OpenErrors>,
     /// How the events that come to a stage are written and read.
     pub(crate) codecs: HashMap<u32, Arc<dyn AnyCodec>>,
     /// Sources declared before this many stages are not opened: those of a replay come after.
@@ -124,9 +131,16 @@ impl Wiring {
         own.any(|(port, to)| *seen.entry(*to).or_insert(*port) != *port)
     }
 
-    /// Whether nothing leads on from a stage.
-    pub(crate) fn leads_nowhere(&self, stage: u32) -> bool {
-        self.outgoing[stage as usize].is_empty()
+    /// Whether no output port of a stage, which has so many, leads on.
+    pub(crate) fn leads_nowhere(&self, stage: u32, ports: usize) -> bool {
+        self.outgoing[stage as usize].iter().all(|(port, _)| *port >= ports)
+    }
+
+    /// What opens the error port of a stage, which has this number, if it is connected, or recorded by a test.
+    pub(crate) fn errors(&self, stage: u32, port: usize) -> Option<OpenErrors> {
+        let Declared { edges, taps, errors, .. } = &self.declared;
+        let wanted = edges.contains_key(&(stage, port)) || taps.contains_key(&(stage, port));
+        errors.get(&stage).copied().filter(|_| wanted)
     }
 
     /// How many events a stage has sent to the queue of another.

@@ -42,9 +42,10 @@ enum Command {
         /// Writes all results as JSON to a file; `-` is standard output.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
-        /// Draws latency and node loads over time into an SVG file.
-        #[arg(long, value_name = "FILE")]
-        svg: Option<PathBuf>,
+        /// Draws latency and node loads over time into this SVG file; `-` is standard output, and the results go to
+        /// standard error.
+        #[arg(long, short, alias = "svg", value_name = "FILE")]
+        output: Option<PathBuf>,
         /// Shows no progress.
         #[arg(long)]
         quiet: bool,
@@ -101,27 +102,40 @@ pub(crate) fn main() -> ExitCode {
 /// Does what was asked for; what is printed comes back.
 fn run(args: Args) -> Result<String, Failure> {
     match args.command {
-        Command::Run { scenario, strategy, seed, explain, json, svg, quiet } => {
+        Command::Run { scenario, strategy, seed, explain, json, output, quiet } => {
+            let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+            if is_stdout(&json) && is_stdout(&output) {
+                let both =
+                    "error: --json and --output both name standard output: give one of them a file";
+                return Err(Failure::wrong(both));
+            }
             let mut scenario = read(&scenario)?;
             if let Some(strategy) = strategy {
                 scenario.strategy = Choice::from(strategy.as_str());
             }
             scenario.seed = seed.unwrap_or(scenario.seed);
             let outcome = simulate(&scenario, quiet)?;
-            if let Some(path) = &svg {
-                write(path, &show::timeline(&outcome))?;
+            let picture = output.is_some().then(|| show::timeline(&outcome));
+            if let (Some(path), Some(picture)) = (&output, &picture)
+                && !is_stdout(&output)
+            {
+                write(path, picture)?;
             }
-            let to_stdout = json.as_deref() == Some(Path::new("-"));
-            let text = json.is_some().then(|| format!("{}\n", show::json(&outcome)));
-            match (&json, text) {
-                (Some(_), Some(text)) if to_stdout => return Ok(text),
-                (Some(path), Some(text)) => write(path, &text)?,
-                _ => {}
+            if let Some(path) = &json {
+                let text = format!("{}\n", show::json(&outcome));
+                if is_stdout(&json) {
+                    return Ok(text);
+                }
+                write(path, &text)?;
             }
             let mut text = show::summary(std::slice::from_ref(&outcome));
             if explain {
                 text += "\n";
                 text += &show::migrations(&outcome);
+            }
+            if let Some(picture) = picture.filter(|_| is_stdout(&output)) {
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                return Ok(picture);
             }
             Ok(text)
         }

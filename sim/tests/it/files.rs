@@ -68,8 +68,23 @@ fn what_is_wrong_is_told_on_stderr_with_exit_code_2() {
         assert!(text(&output.stderr).contains(told), "{args:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty());
     }
-    let full = sim(&["run", &path, "--quiet", "--svg", "/no/such/folder/x.svg"]);
-    assert_eq!(full.status.code(), Some(1));
+    for flag in ["-o", "--output", "--svg"] {
+        let full = sim(&["run", &path, "--quiet", flag, "/no/such/folder/x.svg"]);
+        assert_eq!(full.status.code(), Some(1), "{flag}");
+    }
+}
+
+#[test]
+fn a_picture_goes_to_standard_output_if_that_is_asked_for_and_the_results_beside_it() {
+    let (path, _) = scenario("six");
+    let drawn = sim(&["run", &path, "--quiet", "-o", "-"]);
+    assert_eq!(drawn.status.code(), Some(0));
+    assert!(text(&drawn.stdout).starts_with("<svg") && text(&drawn.stdout).ends_with("</svg>\n"));
+    let told = sim(&["run", &path, "--quiet"]);
+    assert_eq!(text(&drawn.stderr), text(&told.stdout));
+    let both = sim(&["run", &path, "--json", "-", "-o", "-"]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(text(&both.stderr).contains("--json and --output both name standard output"));
 }
 
 #[test]

@@ -76,12 +76,14 @@ impl Picture {
                 Route::RoundRobin => Way::RoundRobin,
                 Route::ByKey => Way::ByKey,
             };
-            let ports = graph.stages.get(connector.from.index()).map_or(&[][..], |s| s.ports);
-            let label = ports.get(connector.port).filter(|_| ports.len() > 1);
+            let label = graph.stages.get(connector.from.index()).and_then(|stage| {
+                let only = stage.ports.len() == 1 && connector.port == 0;
+                (!only).then(|| stage.port(connector.port).to_owned())
+            });
             connector.to.iter().map(move |to| Edge {
                 from: connector.from.index(),
                 to: to.index(),
-                label: label.map(ToString::to_string),
+                label: label.clone(),
                 way,
                 local: connector.local,
             })

@@ -23,7 +23,7 @@ pub const EXIT_CODES: [(u8, &str); 8] = [
     (0, "the program completed, or was drained with no event left"),
     (
         1,
-        "it ran with problems (a source failed, or events failed and it was not drained), or could not start",
+        "it ran with problems (a source failed; or it was not drained, and events failed without an error port), or could not start",
     ),
     (2, "the arguments, the graph or the plan were refused before anything ran"),
     (3, "the time limit of the drain expired with events left"),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use comporta_model::graph::{Graph, Kind};
+use comporta_model::graph::{Graph, Kind, StageId};
 use comporta_model::plan::Plan;
 use comporta_runtime::{Shed, Snapshot, StageSnapshot};
 
@@ -18,6 +18,10 @@ const EMPTY: f64 = 0.2;
 pub(super) struct Shape {
     pub(super) enters: Vec<bool>,
     next: Vec<Vec<usize>>,
+    /// Whether no output port of a stage leads on.
+    last: Vec<bool>,
+    /// Whether the error port of a stage is connected.
+    sends_errors: Vec<bool>,
 }
 
 impl Shape {
@@ -35,7 +39,17 @@ impl Shape {
         for connector in connectors.filter(|connector| !is_stub(connector.from.index())) {
             next[connector.from.index()].extend(connector.to.iter().map(|to| to.index()));
         }
-        Shape { enters: graph.stages.iter().map(|stage| enters(&stage.kind)).collect(), next }
+        let leads = |at: usize| {
+            let mut own = graph.connectors.iter().filter(|way| way.from.index() == at);
+            !is_stub(at) && own.any(|way| way.port != graph.stages[at].error_port())
+        };
+        let ids = || (0..graph.stages.len()).zip(0u32..);
+        Shape {
+            enters: graph.stages.iter().map(|stage| enters(&stage.kind)).collect(),
+            next,
+            last: ids().map(|(at, _)| !leads(at)).collect(),
+            sends_errors: ids().map(|(_, id)| graph.sends_errors(StageId(id))).collect(),
+        }
     }
 
     /// How many events have entered the program.
@@ -46,14 +60,19 @@ impl Shape {
 
     /// How many have been handled by a stage that leads nowhere.
     pub(super) fn left(&self, snapshot: &Snapshot) -> u64 {
-        let stages = snapshot.stages.iter().zip(&self.enters).zip(&self.next);
-        let last = stages.filter(|((_, enters), next)| !**enters && next.is_empty());
+        let stages = snapshot.stages.iter().zip(&self.enters).zip(&self.last);
+        let last = stages.filter(|((_, enters), last)| !**enters && **last);
         last.map(|((stage, _), _)| stage.counts.handled).sum()
     }
 
     /// Whether what a stage sends goes nowhere.
     pub(super) fn is_last(&self, at: usize) -> bool {
-        self.next[at].is_empty()
+        self.last[at]
+    }
+
+    /// Whether the failed events of a stage go on through the graph.
+    pub(super) fn sends_errors(&self, at: usize) -> bool {
+        self.sends_errors[at]
     }
 
     /// What a stage has done: for one where events enter, what it has sent.

@@ -8,6 +8,7 @@ use comporta_runtime::{
 
 use super::exit::Exit;
 use super::failures::Kept;
+use super::pace::Shape;
 use super::signals;
 
 /// Who asked the run to end.
@@ -39,6 +40,8 @@ pub(super) struct Failed {
     pub(super) reasons: Vec<(String, u64)>,
     /// Failed events whose reasons are no longer known.
     pub(super) forgotten: u64,
+    /// The events went on through the graph.
+    pub(super) sent_on: bool,
 }
 
 /// What is left of a run.
@@ -93,14 +96,15 @@ pub(super) fn gateway(stage: &StageSnapshot) -> Option<&GatewaySnapshot> {
 }
 
 /// Which exit an end makes; `stopped` is the signal that stopped it at once.
-pub(super) fn exit(summary: &Summary, stopped: Option<u8>) -> Exit {
+pub(super) fn exit(summary: &Summary, shape: &Shape, stopped: Option<u8>) -> Exit {
     let left = summary.snapshot.stages.iter().any(|stage| held_or_cancelled(stage) > 0);
-    let failed = summary.snapshot.stages.iter().any(|stage| stage.counts.failed > 0);
+    let mut stages = summary.snapshot.stages.iter().enumerate();
+    let failed = stages.any(|(at, stage)| stage.counts.failed > 0 && !shape.sends_errors(at));
     match stopped {
         Some(signal) => Exit::Stopped(signal),
         None if summary.ended == Ended::TimedOut && left => Exit::Left,
         None if !summary.problems.is_empty() || !summary.stuck.is_empty() => Exit::Problems,
-        // Of a program that came to its own end, what failed is missing from the result. One that
+        // Of a program that came to its own end, what failed and did not go on is missing from the result. One that
         // serves until it is asked to end has done its work; what failed is told.
         None if matches!(summary.ended, Ended::Complete | Ended::Quit) && failed => Exit::Problems,
         None => Exit::Done,
@@ -113,15 +117,17 @@ pub(super) fn held_or_cancelled(stage: &StageSnapshot) -> u64 {
 }
 
 /// The reasons of all failures that are still kept.
-pub(super) fn failed(snapshot: &Snapshot, control: &Control) -> Vec<Failed> {
-    let failing = snapshot.stages.iter().filter(|stage| stage.counts.failed > 0);
+pub(super) fn failed(snapshot: &Snapshot, shape: &Shape, control: &Control) -> Vec<Failed> {
+    let stages = snapshot.stages.iter().enumerate();
+    let failing = stages.filter(|(_, stage)| stage.counts.failed > 0);
     failing
-        .map(|stage| {
+        .map(|(at, stage)| {
             let failures = control.failures(&stage.name).unwrap_or_default();
             Failed {
                 stage: stage.name.clone(),
                 reasons: grouped(failures.into_iter().map(|failure| failure.reason)),
                 forgotten: stage.failures_forgotten,
+                sent_on: shape.sends_errors(at),
             }
         })
         .collect()

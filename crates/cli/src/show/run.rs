@@ -102,17 +102,17 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         summary.problems.extend(problem);
         kept
     });
-    let (shape, exit) = (&life.shown.shape, report::exit(&summary, stopped));
+    let shape = &life.shown.shape;
     let decisions = report::decisions(&first, &control);
     let report = Report {
         ended: summary.ended,
         asked: life.asked,
-        exit,
+        exit: report::exit(&summary, shape, stopped),
         first,
         entered: shape.entered(&summary.snapshot),
         left: shape.left(&summary.snapshot),
         cpu: report::cpu_time(),
-        failed: report::failed(&summary.snapshot, &control),
+        failed: report::failed(&summary.snapshot, shape, &control),
         kept,
         decisions,
         snapshot: summary.snapshot,

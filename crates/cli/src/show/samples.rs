@@ -118,6 +118,7 @@ pub(super) fn lossy_report() -> Report {
             stage: "parse".to_owned(),
             reasons: vec![(reason, 2)],
             forgotten: 0,
+            sent_on: false,
         }],
         kept: None,
     }

@@ -202,6 +202,9 @@ fn kept(report: &Report) -> Vec<String> {
         return Vec::new();
     }
     let Some(kept) = &report.kept else {
+        if report.failed.iter().all(|failed| failed.sent_on) {
+            return Vec::new();
+        }
         return vec!["failed events are kept by `--failures FILE`".to_owned()];
     };
     let path = &kept.path;
@@ -314,7 +317,12 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
     #[test]
     fn only_the_first_few_reasons_are_told_and_the_rest_is_counted() {
         let reasons = ["a\nat length", "b", "c", "d", "e"].map(|reason| (reason.to_owned(), 1_000));
-        let mut stage = Failed { stage: "s".to_owned(), reasons: reasons.to_vec(), forgotten: 7 };
+        let mut stage = Failed {
+            stage: "s".to_owned(),
+            reasons: reasons.to_vec(),
+            forgotten: 7,
+            sent_on: false,
+        };
         let told = failed(&stage);
         assert_eq!((told.len(), told[0].as_str()), (4, "failed at `s`: 1,000 × a"));
         assert_eq!(told[3], "failed at `s`: 2,007 events with other reasons");

@@ -126,3 +126,23 @@ fn where_nothing_is_kept_the_summary_says_what_would_keep_it() {
     assert_eq!(code, Some(0));
     assert!(!err.contains("--failures"), "{err}");
 }
+
+#[test]
+fn what_goes_on_through_an_error_port_is_no_problem_of_the_run_and_is_drawn() {
+    let caught = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shown"));
+        let output = command.env("COMPORTA_SHOWN", "caught").args(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, said, told) = caught(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(said.contains("`parse`: invalid digit found in string"), "{said}");
+    assert!(told.contains("failed at `parse`: 1 × invalid digit"), "{told}");
+    assert!(!told.contains("--failures"), "they are not lost: {told}");
+    let (_, drawn, _) = caught(&["graph"]);
+    assert!(drawn.contains("errors"), "{drawn}");
+    let rule = "connector.'parse.errors -> dead'.when_full='drop-newest'";
+    let (code, _, told) = caught(&["check", "--set", rule]);
+    assert_eq!(code, Some(0), "{told}");
+}

@@ -151,7 +151,7 @@ fn a_blocking_stage_may_be_joined_by_local_connectors() {
     let numbers = app.source("numbers", || (0..9).map(Local));
     let end = app.sink("end", |n: Local| assert!(n.0 < 9)).blocking();
     app.connect_local(numbers, end);
-    let summary = app.run(&Plan::new()).unwrap();
+    let summary = ends("local", app.start(&Plan::new()).unwrap());
     assert_eq!(stage(&summary.snapshot, "end").counts.handled, 9);
 }
 

@@ -17,6 +17,7 @@
 //! | `stopping` | stops, drains and starts that the system refuses |
 //! | `test_runtime` | the test runtime |
 //! | `acks` | the fate of every event, reported once |
+//! | `errors` | failed events that go on through the graph |
 //! | `obligations` | what is owed for an event, wherever it goes and whatever is made of it |
 //! | `waiting` | handlers that wait, and events in flight |
 //! | `gateway` | requests from outside: one outcome each, and nothing left behind |
@@ -44,6 +45,7 @@ mod batch;
 mod stopping;
 mod test_runtime;
 mod acks;
+mod errors;
 mod obligations;
 mod waiting;
 mod gateway;

@@ -177,7 +177,7 @@ fn a_resource_that_cannot_be_closed_is_reported_and_the_others_are_closed() {
         );
         let numbers = app.source("numbers", || 0..9_u64);
         app.connect(numbers, app.sink("end", |_: u64| ()));
-        let summary = app.run(&Plan::new()).unwrap();
+        let summary = ends("closing fails", app.start(&Plan::new()).unwrap());
         assert_eq!(summary.problems.len(), 1, "{summary}");
         let problem = &summary.problems[0];
         assert!(problem.starts_with("the resource `b` could not be closed: "), "{problem}");

@@ -8,7 +8,7 @@ mod stages;
 use comporta::scheduler::net::{TcpListener, TcpStream};
 use comporta::scheduler::{sleep, spawn};
 use comporta::testing::TestRuntime;
-use comporta::{App, Ended, Out, Plan, Summary, sources};
+use comporta::{App, Ended, Out, Plan, Running, Summary, sources};
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -21,6 +21,19 @@ const BOUND: Duration = Duration::from_secs(30);
 #[track_caller]
 fn next<T>(from: &mpsc::Receiver<T>) -> T {
     from.recv_timeout(BOUND).unwrap()
+}
+
+/// Runs a program to its end.
+#[track_caller]
+fn run(app: App, plan: &Plan) -> Summary {
+    ends(app.start(plan).unwrap())
+}
+
+/// Waits for the end of a program.
+#[track_caller]
+fn ends(running: Running) -> Summary {
+    let ended = running.wait_for(BOUND);
+    ended.unwrap_or_else(|running| panic!("no end after {BOUND:?}\n{}", running.snapshot()))
 }
 
 /// What a sink has seen.
@@ -75,7 +88,7 @@ fn what_coroutines_of_a_source_send_is_handled_in_order_whatever_the_room() {
             }
         });
         app.connect(numbers, app.sink("sink", seen.see()));
-        check(&app.run(&plan).unwrap(), Ended::Complete);
+        check(&run(app, &plan), Ended::Complete);
         assert_eq!(seen.all(), (0..300).collect::<Vec<_>>());
     }
 }
@@ -101,7 +114,7 @@ fn a_source_goes_on_until_its_last_coroutine_ends() {
         Ok(())
     });
     app.connect(words, app.sink("sink", seen.see()));
-    check(&app.run(&Plan::new()).unwrap(), Ended::Complete);
+    check(&run(app, &Plan::new()), Ended::Complete);
     assert_eq!(seen.sorted(), (0..10).collect::<Vec<_>>());
 }
 
@@ -114,7 +127,7 @@ fn an_error_and_a_panic_in_a_source_are_problems_of_the_run() {
         Err(io::Error::other("no good"))
     });
     app.connect(numbers, app.sink("sink", |_: u8| ()));
-    let summary = app.run(&Plan::new()).unwrap();
+    let summary = run(app, &Plan::new());
     assert_eq!((summary.ended, handled(&summary, "sink")), (Ended::Complete, 1));
     let mut problems = summary.problems.clone();
     problems.sort();
@@ -146,7 +159,7 @@ fn a_drain_ends_a_source_that_waits_and_keeps_what_it_was_sending() {
     let (released, mut see) = (Arc::new(Mutex::new(released)), seen.see());
     let sink = app.sink("sink", move |n: u8| {
         let _ = entered.send(());
-        let _ = released.lock().unwrap().recv();
+        let _ = released.lock().unwrap().recv_timeout(BOUND);
         see(n);
     });
     app.connect(numbers, sink);
@@ -157,7 +170,7 @@ fn a_drain_ends_a_source_that_waits_and_keeps_what_it_was_sending() {
     while next(&sends) < 2 {}
     running.close();
     drop(release);
-    let summary = running.wait();
+    let summary = ends(running);
     check(&summary, Ended::Drained);
     let all = seen.all();
     assert!(all == [0, 1] || all == [0, 1, 2], "{all:?}");

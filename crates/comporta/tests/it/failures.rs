@@ -451,8 +451,8 @@ fn a_summary_says_what_failed_and_why() {
     assert_eq!((failures.failed, failures.retried, failures.reasons.len()), (7, 7, 6));
     assert_eq!(failures.reasons[0], (Reason::Error("too small".to_owned()), 2));
     let shown = summary.to_string();
-    let lines = "failed: 7 events of `check`, after 7 further tries\n  2 times: too small\n  \
-                 1 times: 5 is too large\n  1 times: 6 is too large\n  and 3 other reasons\n";
+    let lines = "failed: 7 events of `check`, after 7 further tries\n  2 × too small\n  \
+                 1 × 5 is too large\n  1 × 6 is too large\n  and 3 other reasons\n";
     assert!(shown.contains(lines), "{shown}");
 }
 

@@ -159,7 +159,9 @@ fn a_program_without_a_runtime_has_one_of_its_own_and_leaves_nothing_behind() {
         assert_eq!(name.unwrap().as_deref(), Some("leaving-reactor"));
     });
     app.connect(numbers, wait);
-    let summary = app.run(&Plan::new()).unwrap();
+    let Ok(summary) = app.start(&Plan::new()).unwrap().wait_for(BOUND) else {
+        panic!("no end after {BOUND:?}")
+    };
     assert_eq!(summary.snapshot.stage("wait").unwrap().counts.handled, 10, "{summary}");
     until(|| reactors() == 0);
 }

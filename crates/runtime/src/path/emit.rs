@@ -8,14 +8,14 @@ use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use comporta_model::ack::Obligation;
-use comporta_model::chunk::Slots;
 use comporta_model::column::{Columns, Cursor, Duty};
 use comporta_model::event::Meta;
 use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
+use crate::path::error_port::ErrorPort;
+use crate::path::in_turn::flush_in_turn;
 use crate::path::line::Place;
 use crate::path::outlet::{Outlet, Sending, Sent};
 use crate::path::route::{End, Route, Tap, Wire};
@@ -29,12 +29,12 @@ pub(super) struct Link<T> {
     copy: Option<fn(&T) -> T>,
     /// As `copy`, if every event goes to the same several outlets: whole chunks are copied then.
     spread: Option<fn(&T) -> T>,
-    tap: Option<Tap<T>>,
+    pub(super) tap: Option<Tap<T>>,
     /// The bundle of outlets for its type.
-    bundle: usize,
+    pub(super) bundle: usize,
     /// Events to be sent in turn with those of other ports, and what each carries of its own.
-    staged: VecDeque<T>,
-    staged_columns: Columns,
+    pub(super) staged: VecDeque<T>,
+    pub(super) staged_columns: Columns,
 }
 
 /// The outlets of a sender that carry one type.
@@ -43,7 +43,7 @@ pub(super) type Bundle<T> = Vec<Outlet<T>>;
 impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
-    fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
+    pub(super) fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.wires.iter().flat_map(|wire| &wire.ends) {
             let there = outlets[end.outlet].room(core, meta, end.rule);
@@ -54,7 +54,12 @@ impl<T: Send + 'static> Link<T> {
     }
 
     /// Sends all that `out` holds.
-    fn flush(&mut self, outlets: &mut Bundle<T>, out: &mut Out<T>, send: &mut Sending<'_>) -> bool {
+    pub(super) fn flush(
+        &mut self,
+        outlets: &mut Bundle<T>,
+        out: &mut Out<T>,
+        send: &mut Sending<'_>,
+    ) -> bool {
         send.sent.emitted += out.len();
         if let Some(tap) = &self.tap {
             let _ = user::call(|| out.for_each(|event| tap(event)));
@@ -94,7 +99,7 @@ impl<T: Send + 'static> Link<T> {
 
     /// Stages each event, or copies of it, with the outlets it goes to. Key functions and `Clone` are
     /// user code: one that panics costs the event it was called for.
-    fn address(
+    pub(super) fn address(
         &mut self,
         outlets: &mut Bundle<T>,
         mut events: impl Iterator<Item = T>,
@@ -148,7 +153,7 @@ pub(super) fn deliver_all<T: Send + 'static>(
 }
 
 /// The outlets of one type, whatever that is.
-trait AnyBundle: Send {
+pub(crate) trait AnyBundle: Send {
     fn as_any(&mut self) -> &mut dyn Any;
     /// The number of the outlet that the sender stands in line at, and whether inside its cycle.
     fn standing(&self) -> Option<(usize, bool)>;
@@ -211,8 +216,10 @@ pub(crate) struct Links {
     core: Weak<Core>,
     place: Arc<Place>,
     /// A `Link<T>` for each port.
-    links: Vec<Box<dyn Any + Send>>,
-    bundles: Vec<Box<dyn AnyBundle>>,
+    pub(super) links: Vec<Box<dyn Any + Send>>,
+    pub(super) bundles: Vec<Box<dyn AnyBundle>>,
+    /// Where its failed events go, if somebody wants them.
+    pub(super) errors: Option<ErrorPort>,
     /// Two ports lead to one queue: what they send must leave in the order sent.
     in_turn: bool,
     /// The sender may stand in line; if not, no outlet needs to be asked.
@@ -251,7 +258,7 @@ impl Links {
         let in_turn = P::NAMES.len() > 1 && (exact || core.wiring.ports_share_a_queue(stage));
         let bundles = join.bundles.into_iter().map(|(_, bundle)| bundle).collect();
         let (core, links) = (Arc::downgrade(core), join.links);
-        Links { core, place, links, bundles, in_turn, may_stand: false }
+        Links { core, place, links, bundles, errors: None, in_turn, may_stand: false }
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {
@@ -291,6 +298,9 @@ impl Links {
             }
         }
         ports.each(&mut Look { links: self, core, meta, emit_max });
+        if let Some(errors) = &mut self.errors {
+            errors.look(&mut self.links, &mut self.bundles, (core, meta));
+        }
     }
 
     /// After a visit: sends everything, with `meta`.
@@ -314,15 +324,18 @@ impl Links {
                 self.send.waits |= link.flush(outlets, out, &mut self.send);
             }
         }
-        let Links { place, links, bundles, in_turn, may_stand, .. } = self;
+        let Links { place, links, bundles, errors, in_turn, may_stand, .. } = self;
         let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
-        let send = if *in_turn {
+        let mut send = if *in_turn {
             flush_in_turn(links, bundles, ports, send)
         } else {
-            let mut flush = Flush { links, bundles, send };
+            let mut flush = Flush { links: &mut *links, bundles: &mut *bundles, send };
             ports.each(&mut flush);
             flush.send
         };
+        if let Some(errors) = errors {
+            errors.flush(links, bundles, &mut send);
+        }
         *may_stand |= send.waits;
         send.sent
     }
@@ -373,84 +386,8 @@ impl Links {
     }
 }
 
-/// Sends what several ports hold in the order in which it was sent.
-fn flush_in_turn<'a, P: Ports>(
-    links: &mut [Box<dyn Any + Send>],
-    bundles: &mut [Box<dyn AnyBundle>],
-    ports: &mut P,
-    mut send: Sending<'a>,
-) -> Sending<'a> {
-    /// So many events in a row were sent through one port.
-    struct Run {
-        turn: u32,
-        port: usize,
-        events: usize,
-    }
-    struct Stage<'a> {
-        links: &'a mut [Box<dyn Any + Send>],
-        shared: &'a Duty,
-        runs: Vec<Run>,
-        held: Vec<(usize, Obligation)>,
-    }
-    impl PortVisitor for Stage<'_> {
-        fn port<T: Send + 'static>(&mut self, port: usize, out: &mut Out<T>) {
-            let runs = out.runs().into_iter();
-            self.runs.extend(runs.map(|(turn, events)| Run { turn, port, events }));
-            let (columns, held) = out.take_duties(self.shared);
-            self.held.extend(held);
-            let link = typed::<Link<T>>(&mut *self.links[port]);
-            link.staged_columns = columns;
-            link.staged.extend(out.drain());
-        }
-    }
-    struct SendRun<'a, 'b> {
-        links: &'a mut [Box<dyn Any + Send>],
-        bundles: &'a mut [Box<dyn AnyBundle>],
-        send: &'a mut Sending<'b>,
-        run: &'a Run,
-    }
-    impl PortVisitor for SendRun<'_, '_> {
-        fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-            if index == self.run.port {
-                let link = typed::<Link<T>>(&mut *self.links[index]);
-                let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
-                self.send.waits |= link.send_run(outlets, self.run.events, self.send);
-            }
-        }
-    }
-    let shared = &send.meta.duty;
-    let mut stage = Stage { links, shared, runs: Vec::new(), held: Vec::new() };
-    ports.each(&mut stage);
-    let Stage { links, mut runs, held, .. } = stage;
-    runs.sort_unstable_by_key(|run| run.turn);
-    for run in &runs {
-        ports.each(&mut SendRun { links, bundles, send: &mut send, run });
-    }
-    held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-    send
-}
-
-impl<T: Send + 'static> Link<T> {
-    /// Sends the first so many of what is staged here. Returns whether the sender now stands in line.
-    fn send_run(&mut self, outlets: &mut Bundle<T>, events: usize, send: &mut Sending<'_>) -> bool {
-        send.sent.emitted += events;
-        let mut run: Slots<T> = self.staged.drain(..events).map(Some).collect();
-        let columns = self.staged_columns.split_front(events);
-        if let Some(tap) = &self.tap {
-            let _ = user::call(|| run.iter().flatten().for_each(|event| tap(event)));
-        }
-        if self.wires.is_empty() {
-            send.sent.unrouted += events;
-            send.visit.effects.discard_events(&mut run);
-            return false;
-        }
-        self.address(outlets, run.into_iter().flatten(), &columns, send);
-        deliver_all(outlets, send)
-    }
-}
-
 /// Joins a port of a stage to outlets of its type.
-fn join<T: Send + 'static>(
+pub(super) fn join<T: Send + 'static>(
     core: &Core,
     stage: u32,
     port: usize,
@@ -483,7 +420,7 @@ fn join<T: Send + 'static>(
     }
 }
 
-fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
+pub(super) fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
     value.downcast_mut().expect("`connect` joins only what carries the same type")
 }
 

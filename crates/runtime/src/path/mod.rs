@@ -9,8 +9,10 @@
 //!    [`visit_order`] is the order in which workers visit stages, where a policy has one.
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
 //! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
-//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says; [`spread`] copies it, if all of it goes to
-//!    several; [`outlet`] is one way to one queue, with what found no room there; [`parcel`] is what it hands over at once; [`line`] is how a sender waits for some.
+//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says, and [`in_turn`] where the order of ports matters;
+//!    [`spread`] copies it, if all of it goes to several; [`error_port`] does it with failed events. [`outlet`] is one way
+//!    to one queue, with what found no room there; [`parcel`] is what it hands over at once; [`line`] is how a sender
+//!    waits for some.
 //! 8. `stage::settle` counts how each event ended.
 
 pub(crate) mod source;
@@ -23,6 +25,8 @@ pub(crate) mod shared;
 pub(crate) mod visit_order;
 pub(crate) mod work;
 pub(crate) mod emit;
+pub(crate) mod in_turn;
+pub(crate) mod error_port;
 pub(crate) mod route;
 mod spread;
 pub(crate) mod outlet;

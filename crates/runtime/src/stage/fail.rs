@@ -1,16 +1,19 @@
 //! Hop 6, where it fails: what becomes of an event whose handler returned an error, panicked or sent too much.
 //! Before: `handle`. After: `handle`, with the next event or another try, or `settle`.
+//! An event that failed for good is set aside with its reason, or goes on through the error port of its stage.
 //! Invariant: what a failed event sent is withdrawn before anything is decided.
 
 use comporta_model::ack::{Because, Fate};
-use comporta_model::column::Columns;
+use comporta_model::column::{Cursor, Duty};
 use comporta_model::error::{Advice, Error};
-use comporta_model::event::Meta;
+use comporta_model::event::Time;
+use comporta_model::failed::Failed;
 use comporta_model::keyed::LaneRef;
 use comporta_model::plan::OnPanic;
-use comporta_model::port::Ports;
+use comporta_model::port::{Out, Ports};
 use comporta_model::stage::Handler;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::Stage;
@@ -20,6 +23,7 @@ use super::take::Batch;
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::failure::{Failure, Kept, Reason};
+use crate::path::error_port::HeldErrors;
 use crate::user;
 
 /// Why an event failed, and what its error says of another try.
@@ -99,9 +103,7 @@ impl<H: Handler> Stage<H> {
         }
         let Progress { before, at } = progress;
         let attempt = instance.cx.attempt();
-        let meta = batch.chunk.meta.clone();
-        let awaited = batch.chunk.is_awaited();
-        let (slots, columns) = batch.chunk.parts_mut();
+        let (slots, _) = batch.chunk.parts_mut();
         let end = if H::GROUPED { slots.len() } else { *at + 1 };
         let failed = &mut slots[*at..end];
         if failed.iter().any(Option::is_none) || (H::IN_PLACE && !instance.kept.is_empty()) {
@@ -123,45 +125,112 @@ impl<H: Handler> Stage<H> {
         }
         instance.cx.set_attempt(1);
         batch.tally.failed += failed.len();
-        let told = awaited.then(|| reason.clone());
-        let rows = (*at..end).map(|at| columns.row(at));
-        let lane = self.hold_lane(batch.lanes.get(*before + *at));
-        let of = Failing { reason, attempts: attempt, partial, lane };
-        self.set_aside(core, effects, failed.iter_mut().zip(rows), of, &meta);
-        if let Some(reason) = &told {
-            let because = Because::Failed { stage: &self.rules.name, reason };
-            batch.chunk.because_of(*at..end, &because);
-        }
-        batch.chunk.settle_some(*at..end, Fate::Failed);
+        let mut of = Failing { reason, attempts: attempt, partial, lane: None };
+        let lane = *before + *at;
+        let failed = *at..end;
         *at = end;
+        let full = if instance.links.has_errors() {
+            self.send_on(core, effects, instance, batch, failed, &of)
+        } else {
+            of.lane = self.hold_lane(batch.lanes.get(lane));
+            self.set_aside(core, effects, batch, failed, &of);
+            false
+        };
         // A flood took the allowance of the visit with it.
-        if flooded.0 { Next::Stop } else { Next::On }
+        if flooded.0 || full { Next::Stop } else { Next::On }
     }
 
-    /// Keeps failed events, with their reason.
-    pub(super) fn set_aside<'a>(
+    /// Failed events are kept, with their reason, and whoever waits for them is told.
+    fn set_aside(
         &self,
         core: &Core,
         effects: &mut Effects,
-        failed: impl Iterator<Item = (&'a mut Option<H::Item>, Columns)>,
-        Failing { reason, attempts, partial, lane }: Failing,
-        meta: &Meta,
+        batch: &mut Batch<H::Item>,
+        failed: Range<usize>,
+        of: &Failing,
     ) {
         let now = core.clock.now();
-        for (slot, columns) in failed {
-            let (event, of) = (slot.take(), Kept { meta, columns, lane: lane.clone() });
-            if let Some(on_failed) = &self.rules.on_failed {
-                on_failed(&reason, attempts, now, event.as_ref());
-            }
-            let (forgotten, released) = {
-                let reason = reason.clone();
-                let failure =
-                    Failure { number: 0, reason, attempts, at: now, replayable: false, partial };
-                self.failures.lock().push(failure, event, of)
-            };
-            user::discard(forgotten);
-            self.release_lanes(core, released, effects);
+        let meta = batch.chunk.meta.clone();
+        let awaited = batch.chunk.is_awaited();
+        let (slots, columns) = batch.chunk.parts_mut();
+        for at in failed.clone() {
+            let event = slots[at].take();
+            self.report(of, now, event.as_ref());
+            let carries = Kept { meta: &meta, columns: columns.row(at), lane: of.lane.clone() };
+            self.keep(core, effects, of, event, carries);
         }
+        if awaited {
+            let because = Because::Failed { stage: &self.rules.name, reason: &of.reason };
+            batch.chunk.because_of(failed.clone(), &because);
+        }
+        batch.chunk.settle_some(failed, Fate::Failed);
+    }
+
+    /// Failed events go on through the error port, with what is owed for them: they are settled as if handled, and
+    /// what becomes of their sources depends on the receivers. No lane waits for them. Returns whether there is no
+    /// room for more.
+    fn send_on(
+        &self,
+        core: &Core,
+        effects: &mut Effects,
+        instance: &mut Instance<H>,
+        batch: &mut Batch<H::Item>,
+        failed: Range<usize>,
+        of: &Failing,
+    ) -> bool {
+        let now = core.clock.now();
+        let meta = batch.chunk.meta.clone();
+        let mut full = false;
+        for at in failed {
+            let (slots, columns) = batch.chunk.parts_mut();
+            let duties = columns.duties();
+            let own = duties.and_then(|duties| duties.at(at, &mut Cursor::default()));
+            let ack = own.map_or(&meta.duty, |(duty, _)| duty).ack.clone();
+            let duty = Duty { deadline: None, ack }; // what failed is wanted also when it is late
+            let event = slots[at].take();
+            self.report(of, now, event.as_ref());
+            let carries = Kept { meta: &meta, columns: columns.row(at), lane: None };
+            self.keep(core, effects, of, None, carries);
+            let mut failed = Failed::new(&*self.rules.name, event, of.reason.clone());
+            (failed.attempts, failed.partial) = (of.attempts, of.partial);
+            let send = |errors: &mut dyn HeldErrors| {
+                if let Some(errors) = errors.as_any().downcast_mut::<Out<Failed<H::Item>>>() {
+                    errors.set_duty(&duty);
+                    errors.send(failed);
+                    full = errors.is_over();
+                }
+            };
+            match (instance.links.errors(), batch.ticket, &self.order) {
+                (Some(held), Some(ticket), Some(order)) => order.fail(ticket, held.fresh(), send),
+                (Some(held), ..) => send(&mut **held),
+                (None, ..) => {}
+            }
+        }
+        full
+    }
+
+    /// Reports a failed event to the program, if it asked for that.
+    fn report(&self, of: &Failing, at: Time, event: Option<&H::Item>) {
+        if let Some(on_failed) = &self.rules.on_failed {
+            on_failed(&of.reason, of.attempts, at, event);
+        }
+    }
+
+    /// Keeps a failure, with the event if it did not go on.
+    fn keep(
+        &self,
+        core: &Core,
+        effects: &mut Effects,
+        of: &Failing,
+        event: Option<H::Item>,
+        carries: Kept<'_>,
+    ) {
+        let Failing { ref reason, attempts, partial, .. } = *of;
+        let (reason, at) = (reason.clone(), core.clock.now());
+        let failure = Failure { number: 0, reason, attempts, at, replayable: false, partial };
+        let (forgotten, released) = self.failures.lock().push(failure, event, carries);
+        user::discard(forgotten);
+        self.release_lanes(core, released, effects);
     }
 
     /// Makes a handler anew after a panic.

@@ -131,7 +131,7 @@ impl<H: Handler> Instance<H> {
         let handler = if stage.rules.stub { None } else { Some(stage.make_handler(&cx)?) };
         let mut ports = H::Ports::new();
         let place = Place::of_task(Token::new(stage.id, Task::Resume { instance: index }));
-        let links = Links::new(core, stage.id, &mut ports, stage.rules.batch == 1, place);
+        let links = stage.links(core, &mut ports, place);
         let mut instance = Instance {
             index,
             handler,

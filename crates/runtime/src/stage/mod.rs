@@ -41,6 +41,7 @@ use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::Keys;
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
+use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler};
 
 use crate::core::Core;
@@ -49,6 +50,8 @@ use crate::effects::Effects;
 use crate::failed_event::Reporter;
 use crate::failure::Failures;
 use crate::latency::Latency;
+use crate::path::emit::Links;
+use crate::path::line::Place;
 use crate::path::ready::{Task, Token};
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
@@ -191,6 +194,16 @@ impl RoomHint {
 }
 
 impl<H: Handler> Stage<H> {
+    /// What joins a sender of this stage to the queues that its output ports and its error port lead to.
+    fn links(&self, core: &Arc<Core>, ports: &mut H::Ports, place: Arc<Place>) -> Links {
+        let mut links = Links::new(core, self.id, ports, self.rules.batch == 1, place);
+        let port = H::Ports::NAMES.len();
+        if let Some(open) = core.wiring.errors(self.id, port) {
+            open(&mut links, core, self.id, port);
+        }
+        links
+    }
+
     pub(crate) fn new(parts: Parts<H>) -> Self {
         let Parts { id, rules, maker, group, ordered, mut queue, capacity, when_full, .. } = parts;
         let gate = Gate::new(parts.controller);

@@ -18,6 +18,7 @@ use super::settle::Settling;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::{InLine, Links};
+use crate::path::error_port::HeldErrors;
 use crate::path::line::Place;
 use crate::path::ready::{Task, Token};
 use crate::sync::{Arc, Mutex};
@@ -59,6 +60,8 @@ pub(super) struct Order<P>(Mutex<State<P>>);
 struct State<P> {
     next: u64,
     deposits: BTreeMap<u64, Deposit<P>>,
+    /// What failed so far of visits that have not deposited yet, by ticket.
+    errors: BTreeMap<u64, Box<dyn HeldErrors>>,
     spare: Vec<P>,
     /// The releaser: none before it is first needed, taken out while it runs.
     links: Option<Box<Links>>,
@@ -68,6 +71,7 @@ struct State<P> {
 
 struct Deposit<P> {
     ports: P,
+    errors: Option<Box<dyn HeldErrors>>,
     of: Deposited,
 }
 
@@ -95,6 +99,7 @@ impl<P: Ports> Order<P> {
         Order(Mutex::new(State {
             next: 0,
             deposits: BTreeMap::new(),
+            errors: BTreeMap::new(),
             spare: Vec::new(),
             links: None,
             busy: false,
@@ -105,16 +110,31 @@ impl<P: Ports> Order<P> {
     pub(super) fn cancel(&self, effects: &mut Effects) -> usize {
         let mut state = self.0.lock();
         let (deposits, links) = (std::mem::take(&mut state.deposits), state.links.take());
+        let errors = std::mem::take(&mut state.errors);
         drop(state);
+        errors.into_values().for_each(|errors| effects.discard(errors));
         let mut held = 0;
-        for (_, Deposit { ports, of }) in deposits {
+        for (_, Deposit { ports, errors, of }) in deposits {
             held += of.tally.ended();
             of.spent.settle(Fate::Cancelled);
             of.together.settle(); // its events have been told of
             effects.discard(ports);
+            effects.discard(errors);
         }
         effects.discard(links);
         held
+    }
+
+    /// A failed event leaves with the other results of its ticket: `send` puts it into what holds those of the ticket,
+    /// which is `fresh` if it is the first.
+    pub(super) fn fail(
+        &self,
+        ticket: u64,
+        fresh: Box<dyn HeldErrors>,
+        send: impl FnOnce(&mut dyn HeldErrors),
+    ) {
+        let mut state = self.0.lock();
+        send(&mut **state.errors.entry(ticket).or_insert(fresh));
     }
 
     /// The next deposit, if it is there; else the releaser goes, and leaves its links.
@@ -142,7 +162,8 @@ impl<H: Handler> Stage<H> {
         let fresh = spare.unwrap_or_else(H::Ports::new);
         let mut state = order.0.lock();
         let ports = std::mem::replace(ports, fresh);
-        state.deposits.insert(ticket, Deposit { ports, of });
+        let errors = state.errors.remove(&ticket);
+        state.deposits.insert(ticket, Deposit { ports, errors, of });
         if ticket != state.next || state.busy {
             return false;
         }
@@ -173,8 +194,7 @@ impl<H: Handler> Stage<H> {
         let kept = order.0.lock().links.take();
         let links = kept.unwrap_or_else(|| {
             let place = Place::of_task(Token::new(self.id, Task::Release));
-            let exact = self.rules.batch == 1;
-            Box::new(Links::new(core, self.id, &mut H::Ports::new(), exact, place))
+            Box::new(self.links(core, &mut H::Ports::new(), place))
         });
         self.release(core, links, visit);
     }
@@ -182,8 +202,9 @@ impl<H: Handler> Stage<H> {
     fn release(&self, core: &Arc<Core>, links: Box<Links>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
         let mut links = Some(links);
-        while let Some(Deposit { mut ports, of }) = order.next(&mut links) {
+        while let Some(Deposit { mut ports, errors, of }) = order.next(&mut links) {
             let Some(own) = &mut links else { return };
+            own.put_errors(errors);
             let Deposited { tally, meta, spent, together, enqueued } = of;
             visit.end.get_or_insert_with(|| core.clock.now());
             let sent = own.flush(core, &mut ports, &meta, true, visit);

@@ -1,0 +1,126 @@
+//! Hop 7 of failed events: the error port of a sender. Only a stage whose error port is connected (or recorded by a
+//! test) has one; it is one more link beside those of the output ports, so that room, lines, copies and counts
+//! are as theirs. `stage::fail` sends through it, and `emit` hands on what it holds, after what the visit sent.
+
+use std::any::Any;
+
+use comporta_model::event::Meta;
+use comporta_model::port::Out;
+
+use crate::core::Core;
+use crate::path::emit::{AnyBundle, Bundle, Link, Links, join, typed};
+use crate::path::outlet::Sending;
+
+/// See the header.
+pub(crate) struct ErrorPort {
+    /// Its link among those of the sender.
+    link: usize,
+    held: Box<dyn HeldErrors>,
+}
+
+/// An `Out<T>` of failed events, whatever their type.
+pub(crate) trait HeldErrors: Send {
+    fn as_any(&mut self) -> &mut dyn Any;
+    /// Another of this type.
+    fn fresh(&self) -> Box<dyn HeldErrors>;
+    fn is_empty(&self) -> bool;
+    /// Notes how much room there seems to be.
+    fn look(&mut self, link: &mut dyn Any, bundles: &mut [Box<dyn AnyBundle>], to: (&Core, &Meta));
+    fn flush(
+        &mut self,
+        link: &mut dyn Any,
+        bundles: &mut [Box<dyn AnyBundle>],
+        send: &mut Sending<'_>,
+    );
+}
+
+impl<T: Send + 'static> HeldErrors for Out<T> {
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn fresh(&self) -> Box<dyn HeldErrors> {
+        Box::new(Out::<T>::default())
+    }
+
+    fn is_empty(&self) -> bool {
+        Out::is_empty(self)
+    }
+
+    fn look(
+        &mut self,
+        link: &mut dyn Any,
+        bundles: &mut [Box<dyn AnyBundle>],
+        (core, meta): (&Core, &Meta),
+    ) {
+        let link = typed::<Link<T>>(link);
+        let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
+        let (limit, room) = link.room(outlets, core, meta);
+        self.allow(limit, room, usize::MAX);
+    }
+
+    fn flush(
+        &mut self,
+        link: &mut dyn Any,
+        bundles: &mut [Box<dyn AnyBundle>],
+        send: &mut Sending<'_>,
+    ) {
+        let link = typed::<Link<T>>(link);
+        let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
+        send.waits |= link.flush(outlets, self, send);
+    }
+}
+
+impl ErrorPort {
+    pub(super) fn look(
+        &mut self,
+        links: &mut [Box<dyn Any + Send>],
+        bundles: &mut [Box<dyn AnyBundle>],
+        to: (&Core, &Meta),
+    ) {
+        self.held.look(&mut *links[self.link], bundles, to);
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        links: &mut [Box<dyn Any + Send>],
+        bundles: &mut [Box<dyn AnyBundle>],
+        send: &mut Sending<'_>,
+    ) {
+        if !self.held.is_empty() {
+            self.held.flush(&mut *links[self.link], bundles, send);
+        }
+    }
+}
+
+impl Links {
+    /// Gives the sender an error port, which carries `T`. Compiled only for stages whose `errors` a program calls.
+    pub(crate) fn open_errors<T: Send + 'static>(&mut self, core: &Core, stage: u32, port: usize) {
+        let known = self.bundles.iter_mut().position(|bundle| bundle.as_any().is::<Bundle<T>>());
+        let bundle = known.unwrap_or_else(|| {
+            self.bundles.push(Box::new(Bundle::<T>::new()));
+            self.bundles.len() - 1
+        });
+        let outlets = typed::<Bundle<T>>(self.bundles[bundle].as_any());
+        let link = join::<T>(core, stage, port, bundle, outlets);
+        self.links.push(Box::new(link));
+        let held = Box::new(Out::<T>::default());
+        self.errors = Some(ErrorPort { link: self.links.len() - 1, held });
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors.is_some()
+    }
+
+    /// What the error port holds, if the sender has one.
+    pub(crate) fn errors(&mut self) -> Option<&mut Box<dyn HeldErrors>> {
+        self.errors.as_mut().map(|errors| &mut errors.held)
+    }
+
+    /// The next flush hands on what another sender of this stage sent through its error port.
+    pub(crate) fn put_errors(&mut self, held: Option<Box<dyn HeldErrors>>) {
+        if let (Some(errors), Some(held)) = (&mut self.errors, held) {
+            errors.held = held;
+        }
+    }
+}
