@@ -24,13 +24,14 @@
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
 //! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
+//! | wait inside a handler without a thread | [`AsyncStage`], [`App::map_async`], `docs/waiting.md` in the repository |
 //! | answer requests from outside | [`App::gateway`], [`Client`], [`Refusal`] |
 //! | share a connection, a pool or a client among handlers | [`App::resource`], [`Resource`] |
 //! | run handlers that wait on threads of their own | [`StageRef::blocking`] |
 //! | join stages | [Connectors](#connectors), [`App::connect`] |
 //! | choose or write a policy | [Policies](#policies), [`policy`] |
 //! | control overload | [Admission](#admission), [`policy::admission`] |
-//! | wait inside a handler | feature `scheduler`: `App::stage_coroutine`, `sources::scheduler` |
+//! | wait inside a handler that reads like sequential code | feature `scheduler`: `App::stage_coroutine`, `sources::scheduler` |
 //! | set how it runs | [Plans](#plans), [`Plan`], [`Choice`], [`WhenFull`] |
 //! | give it a command line | [The command line](#the-command-line) |
 //! | watch and change it | [While it runs](#while-it-runs), [`Running`], [`Snapshot`], [`Control`] |

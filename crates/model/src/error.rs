@@ -140,7 +140,7 @@ impl fmt::Debug for Error {
     message = "a handler cannot return `{Self}`",
     label = "this returns `{Self}`",
     note = "return `()`, or a `Result<(), E>` whose error converts into `comporta::Error`",
-    note = "handlers are not async: send what a task produces into an input (`App::input`, `Sender::send_async`), or make a source of a stream (`sources::stream`)"
+    note = "a handler that waits is a closure for `App::sink_async`, `map_async` or `try_map_async`, or a type with `AsyncStage`"
 )]
 pub trait Outcome {
     /// Converts it into a `Result`.

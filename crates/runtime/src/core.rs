@@ -410,10 +410,9 @@ impl Core {
     /// From outside the workers: hands everything over, and drops what is no longer wanted.
     pub(crate) fn dispatch(&self, mut effects: Effects) {
         effects.hand_over(self);
-        if effects.wants_user_code() {
-            let _reactor = self.enter_reactor(); // what futures hold may need it when it is dropped
-            effects.call_and_drop();
-        }
+        // What futures hold may need the reactor when it is dropped.
+        let _reactor = effects.wants_user_code().then(|| self.enter_reactor());
+        effects.call_and_drop();
     }
 
     /// Ends what is over and breaks what is stuck, until only tokens and callers are left.

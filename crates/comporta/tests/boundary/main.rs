@@ -25,6 +25,7 @@
 //! | `blocking` | handlers that wait on threads of their own |
 //! | `exits` | the ways out of a visit, a push and a call of a policy |
 //! | `found` | what random programs have found |
+//! | `found_waiting` | what somebody found who tried to break handlers that wait, and gateways |
 //! | `attacks`, `attacks_push` | what somebody found who tried to break it |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
@@ -52,5 +53,6 @@ mod gateway;
 mod resource;
 mod blocking;
 mod found;
+mod found_waiting;
 mod attacks;
 mod attacks_push;

@@ -93,6 +93,11 @@ impl<R> Slot<R> {
         }
     }
 
+    /// Whether its deadline has passed, be its alarm before us or behind.
+    fn is_late(&self) -> bool {
+        self.deadline.zip(self.requests.core()).is_some_and(|(due, core)| due <= core.clock.now())
+    }
+
     /// Whether a reply would still be the first.
     pub(super) fn is_open(&self) -> bool {
         matches!(*self.state.lock(), SlotState::Open(_))
@@ -129,9 +134,13 @@ pub(super) struct Waits<R>(pub(super) Arc<Slot<R>>);
 impl<R: Send + 'static> Awaits for Waits<R> {
     fn settled(&self, settled: Settled) {
         let slot = &self.0;
+        let late = slot.is_late();
         let mut count: fn(&mut GatewaySnapshot) = |counts| counts.no_reply += 1;
         let waker = slot.end(|open| {
-            End::Refused(if settled.failed > 0 {
+            End::Refused(if late {
+                count = |counts| counts.expired += 1;
+                Why::Deadline // that it was given up, or dropped, for this is not the client's doing
+            } else if settled.failed > 0 {
                 count = |counts| counts.failed += 1;
                 let dropped = "what was owed for it was dropped".to_owned();
                 let unknown = Why::Failed { stage: None, reason: dropped };

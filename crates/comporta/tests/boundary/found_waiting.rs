@@ -1,0 +1,75 @@
+//! What somebody found who wrote programs to break handlers that wait, gateways and what stands around them.
+
+use std::time::Duration;
+
+use comporta::testing::TestRuntime;
+use comporta::{App, AsyncCx, AsyncStage, Client, Emissions, Out, Plan, Refusal, Result};
+
+use crate::bounded::{ends, under_every_policy};
+
+/// Sends each number back four times, one smaller: a crawler that finds four links on every page.
+struct Crawl;
+
+impl AsyncStage for Crawl {
+    type In = u64;
+    type Ports = Out<u64>;
+    async fn handle(&self, depth: u64, out: &mut Emissions<Out<u64>>, cx: &AsyncCx) -> Result {
+        cx.sleep(Duration::from_micros(100)).await;
+        (0..4).filter(|_| depth > 0).for_each(|_| out.send(depth - 1));
+        Ok(())
+    }
+}
+
+/// When the instances that poll all wait for room in the queue of their own stage, no flight can act any more, although
+/// it counts as one that can: the cycle is never found to be stuck, and the program never ends. (The same stage without
+/// the sleep sheds with reason `cycle` and ends.)
+#[test]
+#[ignore = "it stalls: flights are counted as active in their cycle while no instance is free to poll them"]
+fn a_cycle_that_grows_through_a_handler_that_waits_never_stalls() {
+    fn case(plan: Plan, label: &str) {
+        let app = App::new("crawling");
+        let crawl = app.stage("crawl", Crawl).autostart(4);
+        app.connect(crawl, crawl);
+        let plan = plan.stage("crawl", |crawl| crawl.instances(50).capacity(2));
+        let summary = ends(label, app.start(&plan).unwrap());
+        assert!(summary.snapshot.adds_up(), "{label}: {summary}");
+    }
+    under_every_policy(case);
+}
+
+/// `gateway -> wait -> replies`, with requests that are to be answered within so long.
+fn answering(within: Duration) -> (App, Client<u64, u64>) {
+    let app = App::new("late");
+    let gateway = app.gateway::<u64, u64>("gateway");
+    let wait = app.map_async("wait", |n: u64| async move {
+        if n > 0 {
+            std::future::pending::<()>().await;
+        }
+        n
+    });
+    app.connect(gateway.requests, wait);
+    app.connect(wait, gateway.replies);
+    let client = gateway.client.within(within);
+    (app, client)
+}
+
+/// The alarm of a client and the time limit of a handler are due at one moment, and a request may be late before
+/// anybody takes it. Whoever notices first, it is the deadline that the client is told of: it had not given up.
+#[test]
+fn a_request_that_is_late_is_refused_for_its_deadline_whoever_notices_first() {
+    for (within, n) in [(Duration::ZERO, 0), (Duration::ZERO, 1), (Duration::from_millis(1), 1)] {
+        let (app, client) = answering(within);
+        let running = app.start(&Plan::new().threads(2)).unwrap();
+        for _ in 0..50 {
+            assert_eq!(client.request_blocking(n), Err(Refusal::Deadline), "{within:?}");
+        }
+        drop(client);
+        let summary = ends("late requests", running);
+        let counts = summary.snapshot.stage("gateway").unwrap().gateway.unwrap();
+        assert_eq!((counts.requests, counts.expired, counts.in_flight), (50, 50, 0));
+        assert!(summary.snapshot.adds_up(), "{summary}");
+    }
+    let (app, client) = answering(Duration::from_secs(5));
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    assert_eq!(runtime.complete(client.request(1)), Some(Err(Refusal::Deadline)));
+}
