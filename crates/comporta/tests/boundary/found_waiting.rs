@@ -24,7 +24,6 @@ impl AsyncStage for Crawl {
 /// it counts as one that can: the cycle is never found to be stuck, and the program never ends. (The same stage without
 /// the sleep sheds with reason `cycle` and ends.)
 #[test]
-#[ignore = "it stalls: flights are counted as active in their cycle while no instance is free to poll them"]
 fn a_cycle_that_grows_through_a_handler_that_waits_never_stalls() {
     fn case(plan: Plan, label: &str) {
         let app = App::new("crawling");

@@ -1,4 +1,5 @@
 //! A random program and how it runs, as data: graph, plan, behaviour, live changes, ending.
+//! Long because a case is read whole: what there can be in a program, in one place.
 //! Nodes are numbered: sources first, then the input if there is one, then the stages.
 
 use std::time::Duration;
