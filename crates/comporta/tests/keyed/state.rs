@@ -86,7 +86,7 @@ fn the_state_of_each_key_is_finished_once_and_one_that_fails_costs_no_other() {
         sums.lock()
             .unwrap()
             .iter()
-            .all(|(key, sum)| *sum == (0..20).map(|n| n * 1_000 + key).sum())
+            .all(|(key, sum)| *sum == (0..20).map(|n| n * 1_000 + key).sum::<u64>())
     );
     assert!(summary.problems[0].contains("the key 7 cannot finish"), "{:?}", summary.problems);
 }
