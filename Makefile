@@ -7,7 +7,7 @@ CARGO ?= cargo
 RUST_MIN := 1.95
 # One set of features for lint, docs and tests: each further set would compile everything once more.
 FEATURES := comporta/scheduler,comporta/stream,comporta/tokio
-EXAMPLES := api callbacks enrich extrusion images rpc weblog words
+EXAMPLES := api auctions callbacks enrich extrusion images rpc weblog words
 BENCH := --manifest-path bench/Cargo.toml --target-dir target
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -87,6 +87,7 @@ examples:
 	rm -rf target/weblog
 	target/release/words
 	target/release/weblog --lines 200000 --verify --out target/weblog
+	target/release/auctions --verify
 	target/release/extrusion
 	target/release/images --count 40 --verify
 	target/release/rpc

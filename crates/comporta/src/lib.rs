@@ -22,7 +22,8 @@
 //! | to | see |
 //! |---|---|
 //! | write a stage | [Stages](#stages), [`Stage`], [`Out`], `#[derive(Ports)]` |
-//! | gather events | [Windows](#windows), [`windows`], [`batched`], [`Held`] |
+//! | handle events in order by key, with state and timers | [`StageRef::keyed`], [`KeyedStage`], [`EventTime`] |
+//! | gather events | [Windows](#windows), [`windows`], [`App::window`], [`batched`], [`Held`] |
 //! | bring events in | [Sources and inputs](#sources-and-inputs), [`sources`], [`Source`], [`Sender`] |
 //! | wait inside a handler without a thread | [`AsyncStage`], [`App::map_async`], `docs/waiting.md` in the repository |
 //! | answer requests from outside | [`App::gateway`], [`Client`], [`Refusal`] |
@@ -125,6 +126,7 @@
 //!
 //! [`windows`] are stages that gather the events of a stream, by count or by event time. Windows tumble,
 //! or slide and overlap. An event that is too late for its window leaves through a separate port.
+//! [`App::window`] gathers the events of each key by itself and sends what an aggregate makes of them; see `docs/keys.md`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -416,7 +418,7 @@ pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::failed::Failed;
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
-pub use comporta_model::keyed::{KeyedCx, KeyedStage};
+pub use comporta_model::keyed::{EventTime, KeyedCx, KeyedStage};
 pub use comporta_model::plan::{
     Choice, ClusterPlan, ConnectorPlan, OnFailure, OnPanic, Plan, PlanFault, Retry, SetFault,
     StagePlan, StageSet, WhenFull,
@@ -428,10 +430,11 @@ pub use comporta_model::window as windows;
 #[cfg(feature = "json")]
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
-    AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended, FailedEvent,
-    Failure, Gateway, GatewaySnapshot, Latency, Opened, PolicyWarning, PoolSnapshot, Reason,
-    Refusal, Resource, Running, SendError, Sender, Shed, Snapshot, StageFailures, StageOf,
-    StageRef, StageSnapshot, StartError, Summary, sources, testing,
+    AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended,
+    EventTimeSnapshot, FailedEvent, Failure, Gateway, GatewaySnapshot, Latency, Opened,
+    PolicyWarning, PoolSnapshot, Reason, Refusal, Resource, Running, SendError, Sender, Shed,
+    Snapshot, StageFailures, StageOf, StageRef, StageSnapshot, StartError, Summary, sources,
+    testing,
 };
 
 pub use comporta_policy as policy;
@@ -467,6 +470,11 @@ struct WritingAPolicy;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/waiting.md")]
 struct WaitingWithoutThreads;
+
+/// The code blocks of `docs/keys.md`, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/keys.md")]
+struct Keys;
 
 /// The code blocks of `docs/event-scheduler.md`, likewise.
 #[cfg(all(doctest, feature = "scheduler"))]

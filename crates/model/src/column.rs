@@ -198,6 +198,7 @@ pub struct Columns(Option<Box<Table>>);
 struct Table {
     duty: Column<Duty>,
     lane: Column<Option<LaneRef>>,
+    time: Column<Option<Time>>,
     id: Column<Option<Id>>,
 }
 
@@ -232,7 +233,21 @@ impl Columns {
         runs.filter_map(|Run { value, n }| value.map(|lane| (lane, n)))
     }
 
-    /// Whether events carry anything of their own beside their lanes.
+    /// Adds when the events happened.
+    pub fn set_times(&mut self, times: impl Iterator<Item = Option<Time>>) {
+        let mut column = Column::default();
+        times.for_each(|time| column.extend(time, 1));
+        self.0.get_or_insert_default().time = column;
+    }
+
+    /// Takes out when the events happened, one by one; nothing if nobody said.
+    pub fn take_times(&mut self) -> impl Iterator<Item = Option<Time>> + use<> {
+        let column = self.0.as_mut().map(|table| std::mem::take(&mut table.time));
+        let runs = column.unwrap_or_default().runs.into_iter();
+        runs.flat_map(|Run { value, n }| std::iter::repeat_n(value, n))
+    }
+
+    /// Whether events carry anything of their own beside their lanes and times.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(|table| table.duty.is_empty() && table.id.is_empty())
@@ -290,7 +305,8 @@ impl Columns {
         }
         let duty = duty.map(|deadline| Column::same(Duty { deadline, ack: None }, 1));
         let (lane, id) = (Column::same(lane, 1), Column::same(id, 1));
-        Columns(Some(Box::new(Table { duty: duty.unwrap_or_default(), lane, id })))
+        let (duty, time) = (duty.unwrap_or_default(), Column::default());
+        Columns(Some(Box::new(Table { duty, lane, time, id })))
     }
 
     /// Forgets deadlines that have passed.
@@ -322,6 +338,7 @@ impl Columns {
         Columns(Some(Box::new(Table {
             duty: table.duty.split_front(n),
             lane: table.lane.split_front(n),
+            time: table.time.split_front(n),
             id: table.id.split_front(n),
         })))
     }
@@ -355,6 +372,7 @@ impl Columns {
         let more = more.0.unwrap_or_default();
         own.duty.append(len, more.duty, more_len);
         own.lane.append(len, more.lane, more_len);
+        own.time.append(len, more.time, more_len);
         own.id.append(len, more.id, more_len);
     }
 

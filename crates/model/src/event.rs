@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::ack::{AckGroup, Obligation};
 use crate::column::Duty;
@@ -22,13 +22,19 @@ pub trait Event: Serialize + DeserializeOwned + Clone + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Clone + Send + 'static> Event for T {}
 
-/// A moment on the runtime's clock: nanoseconds since the program started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A moment on the runtime's clock: nanoseconds since the program started. Event times
+/// ([`KeyedStage::time`](crate::keyed::KeyedStage::time)) are nanoseconds since any moment that the program chooses.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Time(u64);
 
 impl Time {
     /// The start of the program.
     pub const ZERO: Time = Time(0);
+    /// The greatest time there is.
+    pub const MAX: Time = Time(u64::MAX);
 
     /// Returns the moment `ns` nanoseconds after the start.
     #[must_use]
@@ -40,6 +46,18 @@ impl Time {
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
+    }
+
+    /// Returns the moment `ms` milliseconds after the start.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Time(ms.saturating_mul(1_000_000))
+    }
+
+    /// Returns the whole milliseconds since the start.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
     }
 
     /// Returns the time from `earlier` until this moment, or zero if `earlier` is later.
@@ -54,6 +72,14 @@ impl std::ops::Add<Duration> for Time {
     type Output = Time;
     fn add(self, wait: Duration) -> Time {
         Time(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The moment before, by this much; no earlier than [`Time::ZERO`].
+impl std::ops::Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, by: Duration) -> Time {
+        Time(self.0.saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -81,6 +107,10 @@ impl Origin {
         if ack.is_some() || duty.ack.is_some() {
             ack.clone_from(&duty.ack);
         }
+    }
+
+    pub(crate) fn duty(&self) -> Duty {
+        Duty { deadline: self.deadline.get(), ack: self.ack.borrow().clone() }
     }
 }
 

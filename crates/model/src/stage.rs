@@ -112,6 +112,8 @@ pub trait Host: Send + Sync {
     fn wake_at(&self, due: Time, waker: Waker) -> u64;
     /// Takes a timer back; one that is gone is ignored.
     fn forget_timer(&self, due: Time, timer: u64);
+    /// Reports a problem of the run that costs no event.
+    fn report(&self, problem: String);
 }
 
 /// What the contexts of an instance and of its events have in common.
@@ -133,6 +135,8 @@ pub struct Cx {
     waker: RefCell<Waker>,
     waiting: Cell<bool>,
     emit_max: Cell<usize>,
+    /// Of a stage with event time: how far it had come when the event arrived.
+    watermark: Cell<Time>,
 }
 
 impl Cx {
@@ -148,6 +152,7 @@ impl Cx {
             waker: RefCell::new(Waker::noop().clone()),
             waiting: Cell::new(false),
             emit_max: Cell::new(usize::MAX),
+            watermark: Cell::new(Time::ZERO),
         }
     }
 
@@ -253,6 +258,25 @@ impl Cx {
         &self.origin
     }
 
+    /// What is owed for the event that is being handled.
+    pub(crate) fn with_duty(&self, see: impl FnOnce(&Duty)) {
+        see(&self.origin.duty());
+    }
+
+    pub(crate) fn report(&self, problem: String) {
+        self.shared.host.report(problem);
+    }
+
+    pub(crate) fn watermark(&self) -> Time {
+        self.watermark.get()
+    }
+
+    #[doc(hidden)]
+    #[inline]
+    pub fn set_watermark(&self, watermark: Time) {
+        self.watermark.set(watermark);
+    }
+
     #[doc(hidden)]
     #[inline]
     pub fn set_attempt(&self, attempt: u32) {
@@ -341,13 +365,14 @@ pub trait Handler: Send + 'static {
         self.call(slots, out, cx)
     }
 
-    /// Calls the timer of a lane that is due first, if one is due.
+    /// Fires the first timer of a lane that is due: by the clock at `now`, or by the watermark of `cx`. Returns
+    /// `false` if none is.
     ///
     /// # Errors
     /// As [`KeyedStage::timer`](crate::keyed::KeyedStage::timer).
-    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut Self::Ports, cx: &Cx) -> Result {
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut Self::Ports, cx: &Cx) -> Result<bool> {
         let _ = (lane, now, out, cx);
-        Ok(())
+        Ok(false)
     }
 
     /// The state of a lane has expired.

@@ -44,6 +44,7 @@ use crate::resource::{AnyResource, Resources};
 use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
+use crate::stage::lanes::watermark::Watermark;
 use crate::stage::lanes::{LaneQueue, LaneRules};
 use crate::stage::queue::EventQueue;
 use crate::stage::{self, Maker, Rules};
@@ -876,13 +877,23 @@ fn stage_node<H: Handler>(
     let keys = keys.map(|keys| *keys);
     let mut queue: Box<dyn EventQueue<H::Item>> = match &keys {
         None => Box::new(ChunkQueue::default()),
-        Some(_) => Box::new(LaneQueue::new(LaneRules {
-            lane_max: settings.lane_max,
-            idle: settings.idle,
-            keys_max: settings.keys_max,
-            holds: settings.on_failure == plan::OnFailure::HoldKey,
-            waits: H::WAITS,
-        })),
+        Some(keys) => {
+            let queue = LaneQueue::new(LaneRules {
+                lane_max: settings.lane_max,
+                idle: settings.idle,
+                keys_max: settings.keys_max,
+                holds: settings.on_failure == plan::OnFailure::HoldKey,
+                waits: H::WAITS,
+            });
+            Box::new(match keys.event_time() {
+                None => queue,
+                Some(rules) => {
+                    let edges = core.wiring.origins(&core.graph, id);
+                    let out = core.wiring.handed_on(id).clone();
+                    queue.with_event_time(Watermark::new(rules, edges), out)
+                }
+            })
+        }
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();

@@ -20,7 +20,7 @@
 //! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
 //! | event schedulers as sources, and stages of coroutines | `coroutine` (feature `scheduler`) |
-//! | the same program in a test, step by step | [`testing`] |
+//! | the same program in a test, step by step; a keyed stage alone | [`testing`], `keyed_tester` |
 
 mod sync;
 mod env;
@@ -65,6 +65,7 @@ mod color;
 mod coroutine;
 pub mod sources;
 pub mod testing;
+mod keyed_tester;
 #[cfg(all(test, shuttle))]
 mod models;
 
@@ -82,7 +83,8 @@ pub use replay::ReplayError;
 pub use resource::{Opened, Resource};
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{
-    AdmissionSnapshot, Counts, GatewaySnapshot, PoolSnapshot, Snapshot, StageSnapshot,
+    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, PoolSnapshot, Snapshot,
+    StageSnapshot,
 };
 pub use stage::permits::Shed;
 pub use start_error::StartError;

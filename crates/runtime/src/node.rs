@@ -35,8 +35,8 @@ pub(crate) trait Node: Send + Sync {
     fn leave(&self, _: &Core, _: &mut Effects) -> bool {
         false
     }
-    /// One of its producers ended.
-    fn close_edge(&self, _: &Core, _: &mut Effects) {}
+    /// One of its producers, `from`, ended.
+    fn close_edge(&self, _: &Core, _from: u32, _: &mut Effects) {}
     /// Whether, as far as it is concerned, its cycle may end.
     fn may_finish(&self) -> bool {
         true

@@ -79,7 +79,7 @@ impl Core {
                         effects.over.push(to.0);
                     }
                 }
-                None => self.node(to.0).close_edge(self, effects),
+                None => self.node(to.0).close_edge(self, stage, effects),
             }
         }
     }
@@ -246,5 +246,9 @@ impl Host for Core {
 
     fn forget_timer(&self, due: Time, timer: u64) {
         self.wake_timers.forget(due, timer);
+    }
+
+    fn report(&self, problem: String) {
+        Core::report(self, problem);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use comporta_model::event::Time;
 use comporta_model::plan::Choice;
 
 use crate::latency::Latency;
@@ -109,6 +110,8 @@ pub struct StageSnapshot {
     pub waiting: usize,
     /// How long events have waited in its handlers, all together.
     pub waited: Duration,
+    /// How far event time has come, and how many events were late, if the stage has event time.
+    pub event_time: Option<EventTimeSnapshot>,
     /// Time spent in its handler, by all instances together; for a source, in its pulls.
     pub busy: Duration,
     /// How long the events that it handled had been in the program, if the stage leads nowhere; empty
@@ -122,6 +125,16 @@ pub struct StageSnapshot {
     pub ended: bool,
     /// The number of events sent to each stage that it leads to, by name.
     pub sent: Vec<(String, u64)>,
+}
+
+/// How far event time has come in a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventTimeSnapshot {
+    /// Its watermark: events of earlier times are not expected any more.
+    pub watermark: Time,
+    /// Events that arrived with a time before the watermark.
+    pub late: u64,
 }
 
 impl StageSnapshot {
@@ -141,6 +154,7 @@ impl StageSnapshot {
             waiting: 0,
             waited: Duration::ZERO,
             gateway: None,
+            event_time: None,
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,

@@ -2,7 +2,7 @@
 //!
 //! [`StageTester`] runs one stage by itself. [`TestRuntime`] runs a graph with the code that runs in production,
 //! but on the thread of the test: each step is one visit, and a seed chooses the worker that makes it.
-//! Only the test moves the clock.
+//! Only the test moves the clock. [`KeyedTester`] (`keyed_tester`) runs a keyed stage by itself.
 //! Long because the test of one stage and that of a program share their words and are read together.
 
 use std::any::Any;
@@ -29,6 +29,8 @@ use crate::stage::fail::Fault;
 use crate::start_error::StartError;
 use crate::sync::{Arc, Mutex, Relaxed, SeqCst};
 use crate::user;
+
+pub use crate::keyed_tester::KeyedTester;
 
 /// Tests one stage by itself: send it events, and look at the events that it sends.
 ///
@@ -57,9 +59,17 @@ pub struct StageTester<S: Stage> {
     host: Arc<TesterHost>,
 }
 
-struct TesterHost {
-    clock: Clock,
+pub(crate) struct TesterHost {
+    pub(crate) clock: Clock,
     quit: Mutex<Option<Box<dyn Any + Send>>>,
+    pub(crate) problems: Mutex<Vec<String>>,
+}
+
+impl TesterHost {
+    pub(crate) fn new() -> Arc<Self> {
+        let clock = Clock::virtual_at_zero();
+        Arc::new(TesterHost { clock, quit: Mutex::default(), problems: Mutex::default() })
+    }
 }
 
 impl Host for TesterHost {
@@ -75,6 +85,9 @@ impl Host for TesterHost {
         0
     }
     fn forget_timer(&self, _: Time, _: u64) {}
+    fn report(&self, problem: String) {
+        self.problems.lock().push(problem);
+    }
 }
 
 impl<S: Stage> StageTester<S> {
@@ -83,7 +96,7 @@ impl<S: Stage> StageTester<S> {
     /// # Panics
     /// Panics if `init` fails.
     pub fn new(mut stage: S) -> Self {
-        let host = Arc::new(TesterHost { clock: Clock::virtual_at_zero(), quit: Mutex::default() });
+        let host = TesterHost::new();
         let cx = Cx::new("tester".into(), 0, host.clone());
         if let Err(error) = stage.init(&cx) {
             panic!("init failed: {error}");

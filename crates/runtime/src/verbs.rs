@@ -14,6 +14,7 @@
 //! | `process` | `In, &mut Out<T>` | whatever it sends through the port |
 //! | `sink` | `In` | nothing |
 //! | `keyed` | `&mut State, In, &mut Out<T>`, with the state of the event's key | whatever it sends through the port |
+//! | `window`, `window_on_clock` | the key and the time of an event, and an aggregate | the result of each window |
 //! | `map_async`, `try_map_async`, `sink_async` | as without `_async`, by a future | as without |
 //!
 //! `sink` stands beside `process` because a closure whose port type nothing determines does not compile.
@@ -23,11 +24,13 @@ use std::hash::Hash;
 
 use comporta_model::async_stage::{SendsNothing, SendsResult, TriesResult, WaitingFn};
 use comporta_model::error::{Outcome, Result};
+use comporta_model::event::Time;
 use comporta_model::graph::GraphWarning;
 use comporta_model::keyed::KeyedFn;
 use comporta_model::port::{Out, Ports};
 use comporta_model::stage::{Many, Mapped, One, Sunk, Updated};
 use comporta_model::verbs::{Filtered, TryMapped};
+use comporta_model::window::{self, Aggregate, Timed, Windowed, Windows};
 
 use crate::app::{App, StageRef};
 
@@ -221,6 +224,73 @@ impl App {
         F: FnMut(&mut S, I, &mut P) -> R + Clone + Send + Sync + 'static,
     {
         self.stage(name, KeyedFn::<KF, F, I, K, S, P, R>::new(key, call))
+    }
+
+    /// Adds a stage that gathers the events of each key in windows of event time, and sends what `aggregate` makes of
+    /// each window through the port `windows`. Late events leave through the port `late`. See
+    /// [`windows::keyed`](comporta_model::window::keyed).
+    ///
+    /// ```
+    /// # mod comporta {
+    /// #     pub use comporta_model::{event::Time, plan::Plan, window as windows};
+    /// #     pub use comporta_runtime::App;
+    /// # }
+    /// use std::time::Duration;
+    /// use comporta::windows::{Count, Windowed, Windows};
+    /// use comporta::{App, Plan, Time};
+    ///
+    /// let app = App::new("errors");
+    /// let errors = app.source("errors", || {
+    ///     [("db", 1), ("web", 2), ("db", 3), ("db", 12)].map(|(of, s)| (of.to_owned(), s)).into_iter()
+    /// });
+    /// let rates = app.window(
+    ///     "rates",
+    ///     |error: &(String, u64)| error.0.clone(),
+    ///     |error: &(String, u64)| Time::from_millis(1_000 * error.1),
+    ///     Windows::tumbling(Duration::from_secs(10)),
+    ///     Count,
+    /// );
+    /// let show = app.sink("show", |rate: Windowed<String, u64>| println!("{} {}", rate.key, rate.value));
+    /// app.connect(errors, rates);
+    /// app.connect(rates.windows, show);
+    /// let summary = app.run(&Plan::new().stage("rates", |rates| rates.instances(4)))?;
+    /// # assert_eq!(summary.snapshot.stage("show").unwrap().counts.handled, 3);
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn window<I, K, A, KF, TF>(
+        &self,
+        name: impl Into<String>,
+        key: KF,
+        time: TF,
+        windows: Windows,
+        aggregate: A,
+    ) -> StageRef<'_, I, Timed<I, Windowed<K, A::Out>>>
+    where
+        I: Send + 'static,
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        A: Aggregate<I>,
+        KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
+        TF: Fn(&I) -> Time + Clone + Send + Sync + 'static,
+    {
+        self.stage(name, window::keyed(key, time, windows, aggregate))
+    }
+
+    /// As [`window`](Self::window), over the program's clock: an event is in the windows of the moment at which it is
+    /// handled. No event is late.
+    pub fn window_on_clock<I, K, A, KF>(
+        &self,
+        name: impl Into<String>,
+        key: KF,
+        windows: Windows,
+        aggregate: A,
+    ) -> StageRef<'_, I, Timed<I, Windowed<K, A::Out>>>
+    where
+        I: Send + 'static,
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        A: Aggregate<I>,
+        KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
+    {
+        self.stage(name, window::keyed_on_clock(key, windows, aggregate))
     }
 
     /// Adds a stage that sends what the future returns for each event. While it waits it holds no thread;

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 
-use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
 
 use crate::core::Core;
@@ -12,6 +12,8 @@ use crate::cycle::Cycle;
 use crate::failed_event::{AnyCodec, Codec};
 use crate::path::emit::Links;
 use crate::path::route::{Edge, Tap};
+use crate::stage::lanes::progress::HandedOn;
+use crate::stage::lanes::watermark::{EdgeFrom, Origin};
 use crate::sync::{Arc, AtomicU64, Relaxed};
 
 /// Gives a sender of a stage its error port, which has this number.
@@ -42,6 +44,8 @@ pub(crate) struct Wiring {
     cycles: Vec<Option<Arc<Cycle>>>,
     /// For each sender and each queue it leads to, how many events it has sent there.
     flows: HashMap<(u32, u32), Arc<AtomicU64>>,
+    /// For each stage, how far it has handed event time on.
+    handed_on: Vec<Arc<HandedOn>>,
 }
 
 impl Wiring {
@@ -64,7 +68,8 @@ impl Wiring {
             }
         }
         let (rules, cycles) = (ruled_ports(graph, settings), cycles(graph, topology));
-        Wiring { declared, rules, outgoing, incoming, cycles, flows }
+        let handed_on = graph.stages.iter().map(|_| Arc::default()).collect();
+        Wiring { declared, rules, outgoing, incoming, cycles, flows, handed_on }
     }
 
     /// Where the ports of a stage lead.
@@ -80,6 +85,30 @@ impl Wiring {
     /// Edges that lead to a stage from outside of its cycle.
     pub(crate) fn producers(&self, stage: u32) -> usize {
         self.incoming[stage as usize]
+    }
+
+    /// What a stage that keeps event time knows a producer as.
+    pub(crate) fn origin(graph: &Graph, producer: u32) -> Origin {
+        match graph.stages[producer as usize].kind {
+            Kind::Input => Origin::Outside,
+            Kind::Source | Kind::Stage => Origin::Node(producer),
+        }
+    }
+
+    /// Where the edges come from that lead to a stage.
+    pub(crate) fn origins(&self, graph: &Graph, stage: u32) -> impl Iterator<Item = EdgeFrom> {
+        graph.connectors.iter().flat_map(move |connector| {
+            let edges = connector.to.iter().filter(move |to| to.0 == stage);
+            edges.map(|_| EdgeFrom {
+                origin: Wiring::origin(graph, connector.from.0),
+                handed_on: self.handed_on(connector.from.0).clone(),
+            })
+        })
+    }
+
+    /// How far a stage has handed event time on.
+    pub(crate) fn handed_on(&self, stage: u32) -> &Arc<HandedOn> {
+        &self.handed_on[stage as usize]
     }
 
     /// How many events a stage has sent to each that it leads to.

@@ -8,6 +8,9 @@
 //! | `bounds` | fair rounds, `lane_max`, state that expires, keys that leave nothing behind |
 //! | `waiting` | handlers that wait, in the lanes of their keys |
 //! | `state` | what is kept for each key, and when it goes |
+//! | `timers` | timers on the program's clock |
+//! | `event_time` | watermarks, event timers, late events, idle inputs |
+//! | `windows` | keyed windows against a plain computation |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
@@ -17,3 +20,6 @@ mod failures;
 mod bounds;
 mod waiting;
 mod state;
+mod timers;
+mod event_time;
+mod windows;

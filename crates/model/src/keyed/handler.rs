@@ -1,6 +1,8 @@
 //! How a keyed stage becomes a handler. Before: `mod.rs`. After: the runtime, which calls it with an event and its lane.
-//! Invariant: a call that fails sets no timer.
+//! Invariants: a call that fails sets no timer; event timers that the watermark had passed when an event arrived fire
+//! before it is handled.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -9,7 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::lane::Lane;
-use super::{KeyedCx, KeyedStage, Keys, KeysBy, LaneRef};
+use super::{Change, Clock, KeyedCx, KeyedStage, Keys, KeysBy, LaneRef, Times};
+use crate::column::Duty;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Time};
 use crate::port::{Out, PortVisitor, Ports};
@@ -50,8 +53,89 @@ impl<S: KeyedStage> Keyed<S> {
         let (keys, weights) = (stage.clone(), stage.clone());
         let key: KeyFn<S> = Box::new(move |event| keys.key(event));
         let weight: WeightFn<S> = Box::new(move |key| weights.weight(key));
-        Keyed { stage, keys: Arc::new(KeysBy::new(key, weight)) }
+        let mut by = KeysBy::new(key, weight);
+        by.times = stage.event_time().map(|rules| {
+            let times = stage.clone();
+            Times { rules, of: Box::new(move |event: &S::In| times.time(event)) }
+        });
+        Keyed { stage, keys: Arc::new(by) }
     }
+
+    /// Shows the state of a key.
+    pub fn with_state<R>(&self, key: &S::Key, see: impl FnOnce(Option<&S::State>) -> R) -> R {
+        match self.keys.directory.find(key) {
+            Some(lane) => see(lane.lend().peek()),
+            None => see(None),
+        }
+    }
+
+    /// Replaces the state of a key. Returns the one before.
+    pub fn put_state(&self, key: S::Key, state: S::State) -> Option<S::State> {
+        let lane = self.keys.directory.lane(key, |key| self.stage.weight(key));
+        lane.lend().put(state)
+    }
+
+    /// The event timers of a lane that the watermark had passed when the event to be handled next arrived: they come
+    /// before it. One that fails costs what it sent.
+    #[cold]
+    fn catch_up(&mut self, lane: &LaneOf<S>, out: &mut S::Ports, cx: &Cx) {
+        let mut fired = false;
+        while let Some(at) = lane.take_due(Clock::Events, cx.watermark()) {
+            if !fired {
+                out.each(&mut Owes(&Duty::default())); // nobody waits for what a timer sends
+                fired = true;
+            }
+            let call = AssertUnwindSafe(|| self.call_timer(Clock::Events, lane, at, out, cx));
+            let failed = match catch_unwind(call) {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(catch_unwind(AssertUnwindSafe(|| error.to_string()))),
+                Err(panic) => Some(Ok(panic_text(&*panic))),
+            };
+            if let Some(message) = failed {
+                out.each(&mut Withdraw);
+                let message =
+                    message.unwrap_or_else(|_| "an error that cannot be shown".to_owned());
+                cx.report(format!("`{}`: a timer failed: {message}", cx.stage()));
+            }
+            out.each(&mut Mark);
+        }
+        if fired {
+            cx.with_duty(|duty| out.each(&mut Owes(duty)));
+        }
+    }
+
+    fn call_timer(
+        &mut self,
+        of: Clock,
+        lane: &LaneOf<S>,
+        at: Time,
+        out: &mut S::Ports,
+        cx: &Cx,
+    ) -> Result {
+        let mut loan = lane.lend();
+        let cx = KeyedCx::new(cx, lane.key());
+        match of {
+            Clock::Program => self.stage.timer(loan.state(), at, out, &cx)?,
+            Clock::Events => self.stage.event_timer(loan.state(), at, out, &cx)?,
+        }
+        if of == Clock::Events {
+            // Time goes on: a timer cannot have itself called again, nor after the end.
+            let over = cx.watermark() == Time::MAX;
+            cx.timers.borrow_mut().retain(|timer| {
+                timer.of != Clock::Events || !timer.set || (timer.at > at && !over)
+            });
+        }
+        if comply(lane, cx) {
+            drop(loan.take());
+        }
+        Ok(())
+    }
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
 const LANE: &str = "the runtime gives each event of a keyed stage its lane";
@@ -61,8 +145,8 @@ type LaneOf<S> = Lane<<S as KeyedStage>::Key, <S as KeyedStage>::State>;
 
 /// What a call asked for is done, now that it has succeeded.
 fn comply<K, S>(lane: &Lane<K, S>, cx: KeyedCx<'_, K>) -> bool {
-    for (at, set) in cx.timers.into_inner() {
-        lane.set_timer(at, set);
+    for Change { of, at, set } in cx.timers.into_inner() {
+        lane.set_timer(of, at, set);
     }
     let forget = cx.forget.get();
     if forget {
@@ -77,6 +161,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
     const GROUPED: bool = false;
     const KEYED: bool = true;
     const TAKES: bool = S::TAKES;
+    const BOUNDS_ITSELF: bool = S::BOUNDS_ITSELF;
 
     fn keys(&self) -> Option<Arc<dyn Keys<S::In>>> {
         Some(self.keys.clone())
@@ -102,9 +187,17 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         cx: &Cx,
     ) -> Result {
         let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let mut late = false;
+        if self.keys.times.is_some() {
+            if lane.is_timed() {
+                self.catch_up(lane, out, cx);
+            }
+            let time = slots[0].as_ref().and_then(|event| self.stage.time(event));
+            late = time.is_some_and(|time| time < cx.watermark());
+        }
         let mut loan = lane.lend();
         let event = Ev::lend_of(&mut slots[0], cx.origin());
-        let cx = KeyedCx::new(cx, lane.key());
+        let cx = KeyedCx { late, ..KeyedCx::new(cx, lane.key()) };
         self.stage.handle(loan.state(), event, out, &cx)?;
         if comply(lane, cx) {
             drop(loan.take());
@@ -112,16 +205,16 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         Ok(())
     }
 
-    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result {
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result<bool> {
         let lane: &LaneOf<S> = lane.typed().expect(LANE);
-        let Some(at) = lane.take_due(now) else { return Ok(()) };
-        let mut loan = lane.lend();
-        let cx = KeyedCx::new(cx, lane.key());
-        self.stage.timer(loan.state(), at, out, &cx)?;
-        if comply(lane, cx) {
-            drop(loan.take());
+        let due = [(Clock::Program, now), (Clock::Events, cx.watermark())];
+        for (of, now) in due {
+            if let Some(at) = lane.take_due(of, now) {
+                self.call_timer(of, lane, at, out, cx)?;
+                return Ok(true);
+            }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn expire(&mut self, lane: &LaneRef, out: &mut S::Ports, cx: &Cx) -> Result {
@@ -164,6 +257,14 @@ struct Mark;
 impl PortVisitor for Mark {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         out.set_mark();
+    }
+}
+
+/// What is sent from now on owes this.
+struct Owes<'a>(&'a Duty);
+impl PortVisitor for Owes<'_> {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        out.set_duty(self.0);
     }
 }
 

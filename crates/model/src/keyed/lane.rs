@@ -24,6 +24,28 @@ trait AnyLane: Send + Sync {
     fn common(&self) -> &Common;
     fn as_any(&self) -> &(dyn Any + Send + Sync);
     fn next_alarm(&self) -> Option<Time>;
+    fn event_alarm(&self, watermark: Time) -> EventAlarm;
+    fn first_timer(&self, of: Clock) -> Option<Time>;
+}
+
+/// What time a timer goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The program's clock.
+    Program,
+    /// The watermark of the stage.
+    Events,
+}
+
+/// When the event timers of a lane are to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventAlarm {
+    /// One is due.
+    Due,
+    /// When the watermark has come to this.
+    At(Time),
+    /// There are none, or the runtime has been asked.
+    None,
 }
 
 /// What all lanes have.
@@ -164,6 +186,22 @@ impl LaneRef {
     pub fn next_alarm(&self) -> Option<Time> {
         if self.0.common().timed.load(Relaxed) { self.0.next_alarm() } else { None }
     }
+
+    /// When the runtime is to look at its event timers, if it has not been asked to yet.
+    #[inline]
+    #[must_use]
+    pub fn event_alarm(&self, watermark: Time) -> EventAlarm {
+        match self.0.common().timed.load(Relaxed) {
+            true => self.0.event_alarm(watermark),
+            false => EventAlarm::None,
+        }
+    }
+
+    /// Its first timer.
+    #[must_use]
+    pub fn first_timer(&self, of: Clock) -> Option<Time> {
+        if self.0.common().timed.load(Relaxed) { self.0.first_timer(of) } else { None }
+    }
 }
 
 /// One key of a keyed stage.
@@ -182,9 +220,50 @@ struct Body<S> {
 
 #[derive(Default)]
 struct Timers {
+    program: Alarms,
+    events: Alarms,
+}
+
+/// The timers by one clock.
+#[derive(Default)]
+struct Alarms {
     due: BTreeSet<Time>,
     /// The runtime has been asked to look then.
     armed: Option<Time>,
+}
+
+impl Alarms {
+    /// The first, if the runtime has not been asked to look then, or before.
+    fn arm(&mut self) -> Option<Time> {
+        let first = *self.due.first()?;
+        let asked = self.armed.is_some_and(|armed| armed <= first);
+        self.armed = Some(first).filter(|_| !asked).or(self.armed);
+        (!asked).then_some(first)
+    }
+
+    /// The time has come to `now`.
+    fn ring(&mut self, now: Time) {
+        self.armed = self.armed.filter(|armed| *armed > now);
+    }
+
+    /// Takes out the first, if it is due.
+    fn take_due(&mut self, now: Time) -> Option<Time> {
+        self.ring(now);
+        self.due.pop_first_if(|at| *at <= now)
+    }
+}
+
+impl Timers {
+    fn of(&mut self, clock: Clock) -> &mut Alarms {
+        match clock {
+            Clock::Program => &mut self.program,
+            Clock::Events => &mut self.events,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.program.due.is_empty() && self.events.due.is_empty()
+    }
 }
 
 impl<S> Default for Body<S> {
@@ -205,12 +284,21 @@ impl<K: Send + Sync + 'static, S: Send + 'static> AnyLane for Lane<K, S> {
     }
 
     fn next_alarm(&self) -> Option<Time> {
+        self.body().timers.as_mut()?.program.arm()
+    }
+
+    fn event_alarm(&self, watermark: Time) -> EventAlarm {
         let mut body = self.body();
-        let timers = body.timers.as_mut()?;
-        let first = *timers.due.first()?;
-        let asked = timers.armed.is_some_and(|armed| armed <= first);
-        timers.armed = Some(first).filter(|_| !asked).or(timers.armed);
-        (!asked).then_some(first)
+        let Some(timers) = &mut body.timers else { return EventAlarm::None };
+        timers.events.ring(watermark);
+        match timers.events.due.first() {
+            Some(first) if *first <= watermark => EventAlarm::Due,
+            _ => timers.events.arm().map_or(EventAlarm::None, EventAlarm::At),
+        }
+    }
+
+    fn first_timer(&self, of: Clock) -> Option<Time> {
+        self.body().timers.as_mut()?.of(of).due.first().copied()
     }
 }
 
@@ -238,18 +326,21 @@ impl<K, S> Lane<K, S> {
         Loan { lane: self, state: self.body().state.take() }
     }
 
+    /// Whether it has ever had a timer.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.common.timed.load(Relaxed)
+    }
+
     /// Takes out the timer that is due first.
-    pub(super) fn take_due(&self, now: Time) -> Option<Time> {
-        let mut body = self.body();
-        let timers = body.timers.as_mut()?;
-        timers.armed = timers.armed.filter(|armed| *armed > now);
-        timers.due.pop_first_if(|at| *at <= now)
+    pub(super) fn take_due(&self, of: Clock, now: Time) -> Option<Time> {
+        self.body().timers.as_mut()?.of(of).take_due(now)
     }
 
     /// Sets a timer, or takes it back.
-    pub(super) fn set_timer(&self, at: Time, set: bool) {
+    pub(super) fn set_timer(&self, of: Clock, at: Time, set: bool) {
         let mut body = self.body();
-        let due = &mut body.timers.get_or_insert_default().due;
+        let due = &mut body.timers.get_or_insert_default().of(of).due;
         if set {
             self.common.timed.store(true, Relaxed);
             due.insert(at);
@@ -258,7 +349,7 @@ impl<K, S> Lane<K, S> {
         }
     }
 
-    /// Timers that are set.
+    /// Takes all timers back.
     pub(super) fn clear_timers(&self) {
         self.body().timers = None;
     }
@@ -313,7 +404,7 @@ impl<K, S> Drop for Loan<'_, K, S> {
         let keeps = self.state.is_some() && size_of::<S>() > 0;
         let mut body = self.lane.body();
         body.state = self.state.take();
-        let timed = body.timers.as_ref().is_some_and(|timers| !timers.due.is_empty());
+        let timed = body.timers.as_ref().is_some_and(|timers| !timers.is_empty());
         self.lane.common.has_state.store(keeps || timed, Relaxed);
     }
 }

@@ -3,12 +3,14 @@
 //! 1. this file: what a program implements ([`KeyedStage`]), and what the runtime asks of it ([`Keys`]);
 //! 2. `directory`: which lane a key has;
 //! 3. `lane`: one key, with its state and timers;
-//! 4. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
+//! 4. `time`: how event time goes on;
+//! 5. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: keys are computed, hashed and compared off every lock, since all three are the program's code.
 
 mod directory;
 mod lane;
+mod time;
 mod handler;
 
 use std::any::{Any, TypeId};
@@ -20,7 +22,8 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::{LaneRef, OwnedLoan};
+pub use lane::{Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use time::EventTime;
 
 use crate::error::Result;
 use crate::event::{Ev, Time};
@@ -82,6 +85,10 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
     /// As [`Stage::TAKES`](crate::stage::Stage::TAKES).
     const TAKES: bool = false;
 
+    /// As `Stage::BOUNDS_ITSELF`.
+    #[doc(hidden)]
+    const BOUNDS_ITSELF: bool = false;
+
     /// Returns the key of an event. It is called once for each event, by whoever sends it.
     fn key(&self, event: &Self::In) -> Self::Key;
 
@@ -90,6 +97,19 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
     fn weight(&self, key: &Self::Key) -> NonZeroU32 {
         let _ = key;
         NonZeroU32::MIN
+    }
+
+    /// Returns how event time goes on, if the stage has event time. It is called once, when the stage is added to a
+    /// program.
+    fn event_time(&self) -> Option<EventTime> {
+        None
+    }
+
+    /// Returns when an event happened: nanoseconds since any moment, the same for all events. An event without a time is
+    /// never late, and moves no watermark. It is called by whoever sends the event, and before the event is handled.
+    fn time(&self, event: &Self::In) -> Option<Time> {
+        let _ = event;
+        None
     }
 
     /// Called before the first event of an instance.
@@ -115,10 +135,28 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
     ) -> Result;
 
     /// Called when a timer that was [set](KeyedCx::set_timer) for `at` is due, and no event of its key is being handled.
+    /// It is called once for each timer, in the order of their times, as soon after `at` as a thread is free.
     ///
     /// # Errors
     /// An error is reported as a problem of the run; what the call sent is withdrawn.
     fn timer(
+        &mut self,
+        state: &mut Self::State,
+        at: Time,
+        out: &mut Self::Ports,
+        cx: &KeyedCx<'_, Self::Key>,
+    ) -> Result {
+        let _ = (state, at, out, cx);
+        Ok(())
+    }
+
+    /// Called when the watermark has come to `at`, for which a timer was [set](KeyedCx::set_event_timer): after the
+    /// events of its key that came before the watermark did, and before those that came after. When all inputs have
+    /// ended, all event timers that are set fire; those set from then on do not.
+    ///
+    /// # Errors
+    /// An error is reported as a problem of the run; what the call sent is withdrawn.
+    fn event_timer(
         &mut self,
         state: &mut Self::State,
         at: Time,
@@ -144,7 +182,8 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called with the state of each key after the last event of the stage.
+    /// Called with the state of each key after the last event of the stage. Timers on the program's clock that are
+    /// still set then do not fire.
     ///
     /// # Errors
     /// An error is reported as a problem of the run; what the call sent is withdrawn.
@@ -159,18 +198,31 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
     }
 }
 
-/// The context of a handler of a keyed stage: that of its instance ([`Cx`]), the key, and its timers.
+/// The context of a handler of a keyed stage: that of its instance ([`Cx`]), the key, its timers, and event time.
 pub struct KeyedCx<'a, K> {
     cx: &'a Cx,
     key: &'a K,
     /// Timers to be set, or taken back, if the call succeeds.
-    timers: RefCell<Vec<(Time, bool)>>,
+    timers: RefCell<Vec<Change>>,
     forget: Cell<bool>,
+    late: bool,
+}
+
+/// A timer to be set, or taken back.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    of: Clock,
+    at: Time,
+    set: bool,
 }
 
 impl<'a, K> KeyedCx<'a, K> {
     fn new(cx: &'a Cx, key: &'a K) -> Self {
-        KeyedCx { cx, key, timers: RefCell::default(), forget: Cell::new(false) }
+        KeyedCx { cx, key, timers: RefCell::default(), forget: Cell::new(false), late: false }
+    }
+
+    fn change(&self, of: Clock, at: Time, set: bool) {
+        self.timers.borrow_mut().push(Change { of, at, set });
     }
 
     /// Returns the key.
@@ -179,15 +231,41 @@ impl<'a, K> KeyedCx<'a, K> {
         self.key
     }
 
-    /// Has [`KeyedStage::timer`] called for this key at `at`. Two timers of a key for the same moment are one. A key with
-    /// a timer is kept as one with state is.
+    /// Has [`KeyedStage::timer`] called for this key at `at`, on the program's clock ([`Cx::now`]). Two timers of a key
+    /// for the same moment are one. A key with a timer is kept as one with state is.
     pub fn set_timer(&self, at: Time) {
-        self.timers.borrow_mut().push((at, true));
+        self.change(Clock::Program, at, true);
     }
 
     /// Takes a timer back; one that is not set is ignored.
     pub fn clear_timer(&self, at: Time) {
-        self.timers.borrow_mut().push((at, false));
+        self.change(Clock::Program, at, false);
+    }
+
+    /// Has [`KeyedStage::event_timer`] called for this key when the watermark has come to `at`: at once if it has. An
+    /// event timer that sets one for its own time, or an earlier one, sets none. Without
+    /// [event time](KeyedStage::event_time) it never fires.
+    pub fn set_event_timer(&self, at: Time) {
+        self.change(Clock::Events, at, true);
+    }
+
+    /// Takes an event timer back; one that is not set is ignored.
+    pub fn clear_event_timer(&self, at: Time) {
+        self.change(Clock::Events, at, false);
+    }
+
+    /// Returns how far event time had come when the event that is being handled arrived; in a timer, how far it has
+    /// come. Events of earlier times are not expected any more. [`Time::ZERO`] until it is known, and in a stage
+    /// without [event time](KeyedStage::event_time).
+    #[must_use]
+    pub fn watermark(&self) -> Time {
+        self.cx.watermark()
+    }
+
+    /// Returns `true` if the event that is being handled is late: of a time before the watermark.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.late
     }
 
     /// Forgets the state of this key, and its timers, when the call has returned. The next event of the key finds a
@@ -234,6 +312,17 @@ pub trait Keys<T>: AnyKeys {
     /// The lane of events whose key cannot be had.
     fn keyless(&self) -> LaneRef;
 
+    /// How event time goes on, if the stage has event time.
+    fn event_time(&self) -> Option<EventTime> {
+        None
+    }
+
+    /// When an event happened. It calls the program's code.
+    fn time_of(&self, event: &T) -> Option<Time> {
+        let _ = event;
+        None
+    }
+
     /// A lane has no events any more: it is forgotten unless it has state. Drops what the program made.
     fn retire(&self, lane: LaneRef);
 
@@ -247,13 +336,22 @@ pub struct KeysBy<T, K, S, F, W> {
     weight: W,
     directory: Directory<K, S>,
     keyless: LaneRef,
+    times: Option<Times<T>>,
     of: PhantomData<fn(T)>,
 }
+
+/// When events happened, and how event time goes on.
+struct Times<T> {
+    rules: EventTime,
+    of: TimeFn<T>,
+}
+
+type TimeFn<T> = Box<dyn Fn(&T) -> Option<Time> + Send + Sync>;
 
 impl<T, K: Hash + Eq, S, F, W> KeysBy<T, K, S, F, W> {
     pub(crate) fn new(key: F, weight: W) -> Self {
         let (directory, keyless) = (Directory::new(), LaneRef::keyless());
-        KeysBy { key, weight, directory, keyless, of: PhantomData }
+        KeysBy { key, weight, directory, keyless, times: None, of: PhantomData }
     }
 }
 
@@ -276,6 +374,14 @@ where
 
     fn keyless(&self) -> LaneRef {
         self.keyless.clone()
+    }
+
+    fn event_time(&self) -> Option<EventTime> {
+        self.times.as_ref().map(|times| times.rules)
+    }
+
+    fn time_of(&self, event: &T) -> Option<Time> {
+        self.times.as_ref().and_then(|times| (times.of)(event))
     }
 
     fn retire(&self, lane: LaneRef) {

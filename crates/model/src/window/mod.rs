@@ -5,11 +5,16 @@
 //! | [`by_count`] | a number of events, in order of arrival | `count.rs` |
 //! | [`by_time`] | the events of a span of event time, in order of event time | `time.rs` |
 //!
+//! | [`keyed`], [`keyed_on_clock`] | a span of time, of one key: an aggregate of its events is sent | `keyed/` |
+//!
+//! The first two send the events themselves and have one instance. Keyed windows send what an [`Aggregate`] makes of the
+//! events, keep no events, and run side by side, key by key.
+//!
 //! Both *tumble*: each event is in one window. With `sliding`, a window begins at every step, so that
 //! windows overlap and each event is copied into all windows that it belongs to. Incomplete windows are
 //! sent when the stream ends. A window has at least one event: empty ones are not sent.
 //!
-//! A windowing stage has one instance under every plan ([`Stage::STATEFUL`]): two would make windows of
+//! These two have one instance under every plan ([`Stage::STATEFUL`]): two would make windows of
 //! different events.
 //!
 //! An event in an open window counts as handled: it is no longer queued or retried. An acknowledged source
@@ -23,12 +28,19 @@
 //! [`Stage::STATEFUL`]: crate::stage::Stage::STATEFUL
 
 mod count;
+mod ports;
 mod time;
+mod keyed;
 #[cfg(test)]
 mod tests;
 
 pub use count::{ByCount, by_count};
-pub use time::{ByTime, Timed, TimedRefs, by_time};
+pub use keyed::{
+    Aggregate, Count, Fold, KeyedWindows, Max, Mean, Min, Sum, Windowed, Windows, fold, keyed,
+    keyed_on_clock, max, mean, min, sum,
+};
+pub use ports::{Timed, TimedRefs};
+pub use time::{ByTime, by_time};
 
 use serde::{Deserialize, Serialize};
 

@@ -23,6 +23,7 @@ impl Host for Nobody {
         0
     }
     fn forget_timer(&self, _: crate::event::Time, _: u64) {}
+    fn report(&self, _: String) {}
 }
 
 /// A stage by itself.

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::{OPEN_MAX, Window, steps};
+use super::{OPEN_MAX, Timed, Window, steps};
 use crate::ack::Obligation;
 use crate::error::{Error, Result};
 use crate::event::{Ev, Held};
-use crate::port::{Out, Port, PortVisitor, Ports, StageKey, Turns, in_turn};
+use crate::port::Out;
 use crate::stage::{Cx, Stage};
 
 /// Returns a stage that makes windows of `size` of event time. `time` returns the event time in milliseconds
@@ -88,22 +88,6 @@ struct Spans {
     size: i64,
     step: i64,
     lateness: i64,
-}
-
-/// The ports of [`ByTime`]: windows, and late events.
-pub struct Timed<T> {
-    /// Windows, in order of start.
-    pub windows: Out<Window<T>>,
-    /// Events that were too late for all of their windows, in order of arrival.
-    pub late: Out<T>,
-}
-
-/// Handles to the ports of [`Timed`], for `connect`.
-pub struct TimedRefs<T> {
-    /// Windows, in order of start.
-    pub windows: Port<Window<T>>,
-    /// Events that were too late for all of their windows, in order of arrival.
-    pub late: Port<T>,
 }
 
 impl<T: Clone, F> ByTime<T, F> {
@@ -249,54 +233,5 @@ impl<T, F> fmt::Debug for ByTime<T, F> {
             .field("lateness", &self.lateness)
             .field("held", &self.held.len())
             .finish_non_exhaustive()
-    }
-}
-
-// By hand what `#[derive(Ports)]` writes: that names types of the facade, and takes no generics.
-impl<T: Send + 'static> Ports for Timed<T> {
-    type Refs = TimedRefs<T>;
-    const NAMES: &'static [&'static str] = &["windows", "late"];
-
-    fn new() -> Self {
-        let turns = Turns::shared();
-        Timed { windows: Out::one_of(&turns, 0), late: Out::one_of(&turns, 1) }
-    }
-
-    fn refs(of: StageKey) -> TimedRefs<T> {
-        TimedRefs { windows: Port::of(of, 0), late: Port::of(of, 1) }
-    }
-
-    #[inline(always)]
-    fn each<V: PortVisitor>(&mut self, visitor: &mut V) {
-        visitor.port(0, &mut self.windows);
-        visitor.port(1, &mut self.late);
-    }
-
-    fn append(&mut self, from: &mut Self) {
-        let (mut windows, mut late) = (from.windows.take_sent(), from.late.take_sent());
-        let runs: Vec<_> = windows.runs(0).chain(late.runs(1)).collect();
-        in_turn(runs.into_iter(), |port, n| match port {
-            0 => self.windows.append(&mut windows, n),
-            _ => self.late.append(&mut late, n),
-        });
-    }
-}
-
-impl<T> Clone for TimedRefs<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for TimedRefs<T> {}
-
-impl<T> fmt::Debug for TimedRefs<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimedRefs").field("of", &self.windows.of).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Timed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timed").field("windows", &self.windows).field("late", &self.late).finish()
     }
 }

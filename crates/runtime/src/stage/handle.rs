@@ -12,6 +12,7 @@ use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
 use comporta_model::error::Error;
+use comporta_model::event::Time;
 use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
@@ -48,6 +49,8 @@ pub(super) struct Instance<H: Handler> {
     pub(super) lanes: Vec<LaneRef>,
     /// The turns of flights that it had land, and whose results wait for room.
     pub(super) landed_turns: Vec<Turn>,
+    /// Storage for the watermarks that the events of a visit found.
+    pub(super) marks: Vec<Time>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -96,6 +99,23 @@ pub(super) enum Stop {
     Waits,
 }
 
+/// What the queue knows of the events of a visit, one by one.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    lanes: &'a [LaneRef],
+    /// The watermarks that they found, if the stage has event time.
+    marks: &'a [Time],
+}
+
+impl Rows<'_> {
+    /// Of those after the first `n`.
+    #[inline]
+    fn after(self, n: usize) -> Self {
+        let lanes = self.lanes.get(n..).unwrap_or_default();
+        Rows { lanes, marks: self.marks.get(n..).unwrap_or_default() }
+    }
+}
+
 /// How far a visit has come.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -142,6 +162,7 @@ impl<H: Handler> Instance<H> {
             turn: None,
             lanes: Vec::new(),
             landed_turns: Vec::new(),
+            marks: Vec::new(),
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
@@ -164,8 +185,9 @@ impl<H: Handler> Instance<H> {
         batch: &mut Batch<H::Item>,
         retain: Option<CopyFn<H::Item>>,
     ) -> Stop {
-        let Batch { chunk, lanes, .. } = batch;
-        self.run_span(chunk.slots_mut(), &mut 0, lanes, retain).unwrap_or(Stop::Spent)
+        let Batch { chunk, lanes, marks, .. } = batch;
+        self.run_span(chunk.slots_mut(), &mut 0, Rows { lanes, marks }, retain)
+            .unwrap_or(Stop::Spent)
     }
 
     /// Events it holds that are in flight.
@@ -183,7 +205,7 @@ impl<H: Handler> Instance<H> {
         chunk: &mut Chunk<H::Item>,
         progress: &mut Progress,
         check: &mut QuantumCheck,
-        lanes: &[LaneRef],
+        rows: Rows<'_>,
         retain: Option<CopyFn<H::Item>>,
         core: &Core,
     ) -> Stop {
@@ -192,7 +214,7 @@ impl<H: Handler> Instance<H> {
         let mut cursor = Cursor::default();
         let Progress { before, at } = progress;
         let before = *before;
-        let lanes = lanes.get(before..).unwrap_or_default();
+        let rows = rows.after(before);
         if self.handler.is_none() {
             slots[*at..].fill_with(|| None);
             *at = slots.len();
@@ -209,7 +231,7 @@ impl<H: Handler> Instance<H> {
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(&mut slots[..until], at)
             } else {
-                self.run_span(&mut slots[..until], at, lanes, retain)
+                self.run_span(&mut slots[..until], at, rows, retain)
             };
             if let Some(stop) = stop {
                 return stop;
@@ -247,7 +269,7 @@ impl<H: Handler> Instance<H> {
         &mut self,
         slots: &mut [Option<H::Item>],
         at: &mut usize,
-        lanes: &[LaneRef],
+        rows: Rows<'_>,
         retain: Option<CopyFn<H::Item>>,
     ) -> Option<Stop> {
         let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
@@ -260,7 +282,10 @@ impl<H: Handler> Instance<H> {
                 kept.extend(slots[*at..end].iter().flatten().map(copy));
             }
             let called = if H::KEYED {
-                handler.call_in(&lanes[*at], &mut slots[*at..end], ports, cx)
+                if let Some(mark) = rows.marks.get(*at) {
+                    cx.set_watermark(*mark);
+                }
+                handler.call_in(&rows.lanes[*at], &mut slots[*at..end], ports, cx)
             } else {
                 handler.call(&mut slots[*at..end], ports, cx)
             };
@@ -465,10 +490,11 @@ impl<H: Handler> Stage<H> {
         check: &mut QuantumCheck,
         core: &Core,
     ) -> Stop {
-        let Batch { chunk, tray, spent, lanes, .. } = batch;
+        let Batch { chunk, tray, spent, lanes, marks, .. } = batch;
         let retain = self.rules.retain;
         loop {
-            let stop = instance.run(chunk, progress, check, lanes, retain, core);
+            let rows = Rows { lanes, marks };
+            let stop = instance.run(chunk, progress, check, rows, retain, core);
             let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
                 return stop;
             };

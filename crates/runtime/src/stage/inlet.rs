@@ -95,6 +95,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         let mut enter = state.permits.readmit(queued, outbox.len(), granted, inside);
         state.outboxed -= enter;
         let now = core.clock.now();
+        self.note_origin(state, place);
         while enter > 0
             && let Some(mut chunk) = outbox.pop(enter)
         {
@@ -261,6 +262,7 @@ impl<H: Handler> Stage<H> {
         };
         state.counts.offered += n as u64;
         let (meta, short) = (parcel.meta, parcel.short);
+        self.note_origin(state, parcel.place);
         parcel.take(verdict.enter, |slots, columns| state.queue.push(meta, columns, slots, short));
         let rest = n - verdict.enter;
         let mut arrived = n;

@@ -7,11 +7,13 @@ use std::time::Duration;
 use comporta_model::column::Duties;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
-use comporta_model::port::Ports;
+use comporta_model::port::{Out, PortVisitor, Ports};
 use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
-use super::lanes::{Doom, Due};
+use super::lanes::watermark::Origin;
+use super::lanes::{Call, Doom, Due};
+use super::pace::QUANTUM;
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
 use super::queue::{Taken, Turn};
@@ -21,6 +23,7 @@ use super::{Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
+use crate::path::line::Place;
 use crate::path::parcel::Parcel;
 use crate::path::ready::{Task, Token};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Relaxed, wait};
@@ -64,17 +67,38 @@ impl<H: Handler> Stage<H> {
     ) {
         let user = visit.effects.hand_over(core);
         let mut lanes = Vec::with_capacity(parcel.len());
+        let timed = keys.event_time().is_some();
+        let mut times = Vec::with_capacity(if timed { parcel.len() } else { 0 });
         let slots = parcel.filled.iter().chain([&*parcel.last]);
         let mut events = slots.flatten().flatten();
         while let Err(reason) = user.call(|| {
             for event in events.by_ref() {
-                lanes.push(keys.lane_of(event));
+                let lane = keys.lane_of(event);
+                if timed {
+                    times.push(keys.time_of(event));
+                }
+                lanes.push(lane);
             }
         }) {
             lanes.push(keys.keyless());
+            if timed {
+                times.push(None);
+            }
             self.report_keyless(core, &reason);
         }
         parcel.columns.set_lanes(lanes.into_iter());
+        if timed {
+            parcel.columns.set_times(times.into_iter());
+        }
+    }
+
+    /// The events that come next to the queue are from there.
+    pub(super) fn note_origin(&self, state: &mut State<H>, place: &Place) {
+        if self.rules.keys.is_some()
+            && let Some(lanes) = state.queue.as_lanes()
+        {
+            lanes.from(place.stage().map_or(Origin::Outside, Origin::Node));
+        }
     }
 
     fn report_keyless(&self, core: &Core, reason: &Reason) {
@@ -101,6 +125,13 @@ impl<H: Handler> Stage<H> {
             lanes.give_up(); // nobody could release them any more
         }
         let (rejected, retired, due) = (lanes.take_rejected(), lanes.take_retired(), lanes.arm());
+        if lanes.take_handed_on() {
+            for to in core.wiring.leads_to(self.id) {
+                if core.wiring.handed_on(to.0).tell() {
+                    effects.token(to.0, Task::Alarm);
+                }
+            }
+        }
         if let Some(rejected) = rejected {
             let n = rejected.len();
             state.shed(&self.rules.name, Shed::LaneFull, rejected, effects);
@@ -120,11 +151,13 @@ impl<H: Handler> Stage<H> {
         &self,
         state: &mut State<H>,
         turn: Turn,
-        into: &mut Vec<LaneRef>,
+        lane_of: &mut Vec<LaneRef>,
+        marks: &mut Vec<Time>,
     ) -> Option<Doom> {
         let lanes = state.queue.as_lanes()?;
         if H::KEYED || lanes.rules().holds {
-            lanes.lanes_of(turn, into);
+            lanes.lanes_of(turn, lane_of);
+            lanes.marks_of(turn, marks);
         }
         lanes.doom(turn)
     }
@@ -204,43 +237,33 @@ impl<H: Handler> Stage<H> {
         self.changed(core, &mut guard, &mut visit.effects);
     }
 
-    /// A visit for a lane that has a timer due, or whose state has expired.
-    pub(super) fn visit_lane(
+    /// A visit for lanes that have timers due, or whose state has expired. They are taken one by one, so that one whose
+    /// timer does not return holds up no other, and belong to the visit until what it sent has left.
+    pub(super) fn visit_lanes(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        lane: LaneRef,
-        due: Due,
+        first: Call,
         visit: &mut Visit,
     ) {
-        let now = core.clock.now();
-        let Instance { handler, ports, cx, links, .. } = &mut *instance;
-        ports.each(&mut Unbounded(self.emit_max()));
-        ports.each(&mut Mark);
-        cx.set_origin(now, u8::MAX);
-        cx.set_duty(&Default::default());
-        visit.effects.hand_over(core);
-        let result = user::try_call(|| match (handler, due) {
-            (Some(handler), Due::Timer) => handler.fire(&lane, now, ports, cx),
-            (Some(handler), Due::Expiry) => handler.expire(&lane, ports, cx),
-            (None, _) => Ok(()),
-        });
-        user::discard(lane);
-        let mut flooded = Flooded(false);
-        ports.each(&mut flooded);
-        let failure = match result {
-            _ if flooded.0 => Some(Reason::Flood(self.rules.emit_max).to_string()),
-            result => result.err(),
-        };
-        if let Some(message) = failure {
-            ports.each(&mut Withdraw);
-            let what = if due == Due::Timer { "a timer" } else { "the end of a key's state" };
-            core.report(format!("`{}`: {what} failed: {message}", self.rules.name));
+        let turn = first.turn;
+        let begin = core.clock.now();
+        instance.cx.set_origin(begin, u8::MAX);
+        instance.cx.set_duty(&Default::default());
+        let mut next = Some(first);
+        while let Some(call) = next {
+            self.call_lane(core, &mut instance, call, visit);
+            let late = core.clock.now().duration_since(begin) > QUANTUM || core.is_stopped();
+            let mut sent = Sends(0);
+            instance.ports.each(&mut sent);
+            let on = !late && sent.0 < SENDS_AT_ONCE;
+            next = if on { self.state.lock().next_call(turn) } else { None };
         }
+        let Instance { ports, links, .. } = &mut *instance;
         let end = core.clock.now();
         visit.end = Some(end);
         let (home, tier) = (visit.home, u8::MAX);
-        let meta = Meta { ingress: now, enqueued: end, home, tier, ..Meta::default() };
+        let meta = Meta { ingress: begin, enqueued: end, home, tier, ..Meta::default() };
         let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
         let in_line = links.in_line();
         let (tally, spent) = (Tally::default(), Duties::default());
@@ -250,6 +273,69 @@ impl<H: Handler> Stage<H> {
         self.count(core, state, &settling, visit);
         self.place(core, state, instance, in_line, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
+    }
+
+    /// Calls what is due of one lane.
+    fn call_lane(
+        &self,
+        core: &Arc<Core>,
+        instance: &mut Instance<H>,
+        call: Call,
+        visit: &mut Visit,
+    ) {
+        let Call { lane, due, watermark, .. } = call;
+        let Instance { handler, ports, cx, .. } = instance;
+        let now = core.clock.now();
+        cx.set_watermark(watermark);
+        ports.each(&mut Unbounded(self.emit_max()));
+        // A timer may set others that are due too: the rest comes with the next visit.
+        for _ in 0..FIRES_AT_ONCE {
+            ports.each(&mut Mark);
+            visit.effects.hand_over(core);
+            let result = user::try_call(|| match (&mut *handler, due) {
+                (Some(handler), Due::Timer) => handler.fire(&lane, now, ports, cx),
+                (Some(handler), Due::Expiry) => handler.expire(&lane, ports, cx).map(|()| false),
+                (None, _) => Ok(false),
+            });
+            let mut flooded = Flooded(false);
+            ports.each(&mut flooded);
+            let result = match result {
+                _ if flooded.0 => Err(Reason::Flood(self.rules.emit_max).to_string()),
+                result => result,
+            };
+            match result {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(message) => {
+                    ports.each(&mut Withdraw);
+                    let what =
+                        if due == Due::Timer { "a timer" } else { "the end of a key's state" };
+                    core.report(format!("`{}`: {what} failed: {message}", self.rules.name));
+                }
+            }
+        }
+        user::discard(lane);
+    }
+}
+
+/// How much a visit that fires timers sends before it hands on what it sent, about.
+const SENDS_AT_ONCE: usize = 1_024;
+
+/// How many timers of a lane a visit fires.
+const FIRES_AT_ONCE: usize = 64;
+
+/// Counts what the ports were sent.
+struct Sends(usize);
+impl PortVisitor for Sends {
+    fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+        self.0 += out.len();
+    }
+}
+
+impl<H: Handler> State<H> {
+    /// The next lane that a visit is to call, if one is due.
+    fn next_call(&mut self, turn: Turn) -> Option<Call> {
+        self.queue.as_lanes()?.take_due(Some(turn))
     }
 }
 

@@ -375,6 +375,7 @@ impl<H: Handler> State<H> {
         self.phase == Phase::Open
             && !fed
             && !self.tickets.is_releasing()
+            && self.queue.is_at_rest()
             && self.instances.at_rest()
     }
 

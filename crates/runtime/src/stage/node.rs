@@ -28,6 +28,7 @@ use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
 use crate::sync::{Arc, Relaxed};
 use crate::user;
+use crate::wiring::Wiring;
 
 impl<H: Handler> Stage<H> {
     /// Adds instances: made, initialised, idle. All of them, or none.
@@ -159,9 +160,12 @@ impl<H: Handler> Node for Stage<H> {
         effects.take(&mut visit.effects);
     }
 
-    fn close_edge(&self, core: &Core, effects: &mut Effects) {
+    fn close_edge(&self, core: &Core, from: u32, effects: &mut Effects) {
         let mut guard = self.state.lock();
         guard.producers -= 1; // the last group need not wait any longer
+        if let Some(lanes) = guard.queue.as_lanes() {
+            lanes.input_ended(Wiring::origin(&core.graph, from), core.clock.now());
+        }
         self.changed(core, &mut guard, effects);
     }
 
@@ -250,7 +254,8 @@ impl<H: Handler> Node for Stage<H> {
             (failures.len(), failures.forgotten())
         };
         let admission = self.gate.snapshot();
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let event_time = state.queue.as_lanes().and_then(|lanes| lanes.event_time());
         StageSnapshot {
             counts: state.counts,
             queued: state.queue.len(),
@@ -262,6 +267,7 @@ impl<H: Handler> Node for Stage<H> {
             waiting: state.flights.waiting(),
             waited: state.flights.waited(),
             admission,
+            event_time,
             busy: state.pace.busy(),
             latency: state.latency.clone(),
             failures_kept,

@@ -56,6 +56,11 @@ pub(crate) trait EventQueue<T>: Send {
     /// Somebody decides by how long its events have waited: those who come from now on are mixed less.
     fn set_guarded(&mut self, guarded: bool);
 
+    /// Whether there is nothing to do beside handling events: no timer is due.
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
     /// The queue, if it has lanes.
     fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
         None

@@ -61,9 +61,11 @@ impl<H: Handler> Stage<H> {
             Some(wait) => instance.pending = Some(batch.wait_to_retry::<H>(wait)),
             None => {}
         }
-        let Batch { chunk, ticket, from, spent, slots, turn, lanes, .. } = batch;
+        let Batch { chunk, ticket, from, spent, slots, turn, lanes, marks, .. } = batch;
         lanes.clear(); // a lane that nobody holds can be forgotten
         std::mem::swap(lanes, &mut instance.lanes);
+        marks.clear();
+        std::mem::swap(marks, &mut instance.marks);
         let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
         match ticket {
             None => {

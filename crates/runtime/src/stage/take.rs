@@ -12,7 +12,7 @@ use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
 use super::handle::{Instance, Tally};
-use super::lanes::{Doom, Due, LaneQueue};
+use super::lanes::{Call, Doom};
 use super::permits::Shed;
 use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use super::tray::Tray;
@@ -41,6 +41,8 @@ pub(super) struct Batch<T> {
     pub(super) turn: Turn,
     /// Which lane each of its events belongs to, if somebody wants to know.
     pub(super) lanes: Vec<LaneRef>,
+    /// The watermark that each found, if the stage has event time.
+    pub(super) marks: Vec<Time>,
     /// Its events fail as they are.
     pub(super) doomed: Option<Doom>,
 }
@@ -58,6 +60,7 @@ impl<T> Batch<T> {
             slots: 0,
             turn: Turn::default(),
             lanes: Vec::new(),
+            marks: Vec::new(),
             doomed: None,
         }
     }
@@ -70,11 +73,15 @@ struct Begun<H: Handler> {
 }
 
 /// What a visit has to do.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it was made, at every visit"
+)]
 enum With<H: Handler> {
     Events(Batch<H::Item>),
     Flights(VecDeque<InFlight<H>>),
-    /// A timer of this lane is due, or its state has expired.
-    Lane(LaneRef, Due),
+    /// A timer of a lane is due, or its state has expired.
+    Lane(Call),
 }
 
 impl<H: Handler> Stage<H> {
@@ -89,8 +96,8 @@ impl<H: Handler> Stage<H> {
             Some(Begun { instance, with: With::Flights(woken) }) => {
                 self.fly_on(core, instance, woken, visit);
             }
-            Some(Begun { instance, with: With::Lane(lane, due) }) => {
-                self.visit_lane(core, instance, lane, due, visit);
+            Some(Begun { instance, with: With::Lane(call) }) => {
+                self.visit_lanes(core, instance, call, visit);
             }
         }
     }
@@ -110,11 +117,11 @@ impl<H: Handler> Stage<H> {
             return Some(Begun { instance, with: With::Flights(woken) });
         }
         let effects = &mut visit.effects;
-        if let Some((lane, due, turn)) = state.queue.as_lanes().and_then(LaneQueue::take_due) {
-            instance.turn = Some(turn);
+        if let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None)) {
+            instance.turn = Some(call.turn);
             state.counts.visits += 1;
             self.changed(core, state, effects);
-            return Some(Begun { instance, with: With::Lane(lane, due) });
+            return Some(Begun { instance, with: With::Lane(call) });
         }
         let queued = state.queue.len();
         let taken = match self.group.get() {
@@ -146,7 +153,8 @@ impl<H: Handler> Stage<H> {
         instance.turn = Some(turn);
         instance.cx.set_attempt(attempt);
         let mut lanes = std::mem::take(&mut instance.lanes);
-        let doomed = self.note_lanes_of(state, turn, &mut lanes);
+        let mut marks = std::mem::take(&mut instance.marks);
+        let doomed = self.note_lanes_of(state, turn, &mut lanes, &mut marks);
         state.in_flight += chunk.len();
         state.counts.visits += 1;
         let ticket = self.order.is_some().then(|| state.tickets.take());
@@ -160,7 +168,8 @@ impl<H: Handler> Stage<H> {
         } else {
             (chunk, None)
         };
-        let batch = Batch { tray, ticket, from, slots, turn, lanes, doomed, ..Batch::of(chunk) };
+        let batch =
+            Batch { tray, ticket, from, slots, turn, lanes, marks, doomed, ..Batch::of(chunk) };
         Some(Begun { instance, with: With::Events(batch) })
     }
 

@@ -370,7 +370,7 @@ impl<T: Copy + Send + Sync + 'static> Node for Near<T> {
         Box::new(inlet)
     }
 
-    fn close_edge(&self, _: &Core, _: &mut Effects) {
+    fn close_edge(&self, _: &Core, _: u32, _: &mut Effects) {
         let mut state = self.state.lock();
         state.producers -= 1; // all they sent has been offered: nobody ends with a full outbox
         if state.producers == 0 {

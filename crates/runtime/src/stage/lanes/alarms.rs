@@ -7,6 +7,7 @@ use comporta_model::event::Time;
 use comporta_model::keyed::LaneRef;
 
 use super::LaneRules;
+use super::watermark::Watermark;
 use crate::timer::Armed;
 
 /// What is to happen at a time.
@@ -22,6 +23,8 @@ pub(super) struct Alarms {
     by_time: BTreeMap<(Time, u64), Alarm>,
     /// Lanes whose state is looked after, by when they were last known to be used.
     by_age: BTreeMap<(Time, u64), LaneRef>,
+    /// Lanes whose event timers are looked at when the watermark has come so far.
+    by_event_time: BTreeMap<(Time, u64), LaneRef>,
     /// Numbers what is due at one moment.
     made: u64,
     armed: Armed,
@@ -31,6 +34,23 @@ impl Alarms {
     pub(super) fn add(&mut self, due: Time, alarm: Alarm) {
         self.made += 1;
         self.by_time.insert((due, self.made), alarm);
+    }
+
+    /// Looks at the event timers of a lane when the watermark has come so far.
+    pub(super) fn add_event_timer(&mut self, due: Time, lane: LaneRef) {
+        self.made += 1;
+        self.by_event_time.insert((due, self.made), lane);
+    }
+
+    /// Takes out the next lane whose event timers are to be looked at.
+    pub(super) fn next_by_event_time(&mut self, watermark: Time) -> Option<LaneRef> {
+        let entry = self.by_event_time.first_entry().filter(|entry| entry.key().0 <= watermark)?;
+        Some(entry.remove())
+    }
+
+    /// Whether event timers are to be looked at now.
+    pub(super) fn has_event_timers(&self, watermark: Time) -> bool {
+        self.by_event_time.first_key_value().is_some_and(|((due, _), _)| *due <= watermark)
     }
 
     /// Looks after the state of a lane from now on.
@@ -45,12 +65,19 @@ impl Alarms {
     }
 
     /// When the clock is to be asked, if it is another time than before.
-    pub(super) fn arm(&mut self, rules: &LaneRules) -> Option<Time> {
+    pub(super) fn arm(
+        &mut self,
+        rules: &LaneRules,
+        watermark: Option<&Watermark>,
+        now: Time,
+    ) -> Option<Time> {
         let first = self.by_time.first_key_value().map(|((due, _), _)| *due);
         let idle = rules
             .idle
             .and_then(|idle| self.by_age.first_key_value().map(|((used, _), _)| *used + idle));
-        self.armed.arm(first.into_iter().chain(idle).min()?)
+        let timer = self.by_event_time.first_key_value().map(|((due, _), _)| *due);
+        let look = watermark.and_then(|watermark| watermark.next_look(timer?, now));
+        self.armed.arm(first.into_iter().chain(idle).chain(look).min()?)
     }
 
     /// The clock has told.

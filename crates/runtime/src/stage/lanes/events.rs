@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::Columns;
-use comporta_model::event::Meta;
+use comporta_model::event::{Meta, Time};
 
 use super::Oldest;
 use crate::stage::queue::Side;
@@ -55,6 +55,8 @@ struct Entry<T> {
     event: Option<T>,
     lane: usize,
     meta: usize,
+    /// The watermark that it found.
+    mark: Time,
     /// What it carries of its own beside its lane.
     own: Option<Box<Columns>>,
     /// Its neighbours in the lane, and among all events by age. Of a free entry, `newer` is the next free one.
@@ -68,6 +70,15 @@ struct Entry<T> {
 struct Shared {
     meta: Meta,
     events: usize,
+}
+
+/// What an event that waits comes with.
+pub(super) struct With {
+    pub(super) meta: MetaAt,
+    /// What it carries of its own beside its lane.
+    pub(super) own: Option<Columns>,
+    /// The watermark that it found.
+    pub(super) mark: Time,
 }
 
 /// What events share, by number.
@@ -115,6 +126,12 @@ impl<T> Events<T> {
     /// The lane of an event.
     pub(super) fn lane(&self, at: At) -> usize {
         self.entries[at.index()].lane
+    }
+
+    /// The watermark that an event found.
+    #[inline]
+    pub(super) fn mark(&self, at: At) -> Time {
+        self.entries[at.index()].mark
     }
 
     /// What an event shares with others.
@@ -168,7 +185,7 @@ impl<T> Events<T> {
         &mut self,
         (lane, chain): (usize, &mut Chain),
         event: T,
-        (MetaAt(meta), own): (MetaAt, Option<Columns>),
+        With { meta: MetaAt(meta), own, mark }: With,
         side: Side,
     ) {
         self.metas[meta].events += 1;
@@ -181,7 +198,8 @@ impl<T> Events<T> {
             Side::Oldest => (None, chain.first),
         };
         let own = own.map(Box::new);
-        let entry = Entry { event: Some(event), lane, meta, own, before, after, older, newer };
+        let entry =
+            Entry { event: Some(event), lane, meta, mark, own, before, after, older, newer };
         let new = match self.free {
             Some(free) => {
                 let slot = &mut self.entries[free.index()];

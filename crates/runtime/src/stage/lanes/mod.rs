@@ -2,7 +2,9 @@
 //! Before: `inlet`, which has asked the directory of keys for the lane of each event. After: `take`.
 //! 1. [`events`] holds the events, in the chains of their lanes;
 //! 2. [`alarms`] knows what is to happen to lanes at a time;
-//! 3. this file has the lanes, which of them are ready, and which visit has which.
+//! 3. [`watermark`] knows how far event time has come, [`progress`] how far it has been handed on;
+//! 4. [`event_time`] brings these and the lanes together;
+//! 5. this file has the lanes, which of them are ready, and which visit has which.
 //!
 //! A round serves every lane that is ready once, by as many events as its weight, before any is served again. A visit
 //! takes its share of the ready lanes, an event or more of each; it goes on to further rounds of the same lanes
@@ -15,6 +17,9 @@
 
 mod events;
 mod alarms;
+pub(crate) mod watermark;
+pub(crate) mod progress;
+mod event_time;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -28,7 +33,9 @@ use comporta_model::keyed::LaneRef;
 
 use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use alarms::{Alarm, Alarms};
-use events::{Chain, Events, MetaAt};
+use events::{Chain, Events, With};
+use progress::Progress;
+use watermark::Watermark;
 
 /// How far apart events of one visit may have come. They share the times of the oldest, so that batches stay whole
 /// behind a backlog; where handlers are slow, visits take one event and nothing is shared.
@@ -79,6 +86,8 @@ struct Place {
     /// It was held when no more events could come: those it has fail behind the one that held it.
     given_up: bool,
     due: Option<Due>,
+    /// Where an event timer that is due holds event time.
+    holds: Option<Time>,
 }
 
 impl Doom {
@@ -122,6 +131,7 @@ impl Place {
             held: false,
             given_up: false,
             due: None,
+            holds: None,
         }
     }
 
@@ -152,6 +162,23 @@ impl Place {
     }
 }
 
+/// An event that a visit has, or a lane that it looks after.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    at: usize,
+    /// The watermark that the event found; none where it is no event.
+    mark: Option<Time>,
+}
+
+/// A visit to a lane for something other than its events.
+pub(crate) struct Call {
+    pub(crate) lane: LaneRef,
+    pub(crate) due: Due,
+    /// How far event time has come for the lane: events that wait in it hold it back.
+    pub(crate) watermark: Time,
+    pub(crate) turn: Turn,
+}
+
 /// A queue with a lane for each key.
 pub(crate) struct LaneQueue<T> {
     rules: LaneRules,
@@ -163,9 +190,12 @@ pub(crate) struct LaneQueue<T> {
     /// What there is to do for them.
     ready_work: usize,
     /// For each visit, which lanes the events belong to that it has, in their order.
-    turns: Vec<Vec<usize>>,
+    turns: Vec<Vec<Served>>,
     turns_free: Vec<usize>,
     alarms: Alarms,
+    /// If the stage has event time.
+    watermark: Option<Watermark>,
+    progress: Option<Progress>,
     /// Lanes that have left; the directory may forget them.
     retired: Vec<LaneRef>,
     /// Events of lanes that were full.
@@ -188,6 +218,8 @@ impl<T: Send> LaneQueue<T> {
             turns: Vec::new(),
             turns_free: Vec::new(),
             alarms: Alarms::default(),
+            watermark: None,
+            progress: None,
             retired: Vec::new(),
             rejected: None,
             spread_ns: SPREAD_NS,
@@ -252,7 +284,14 @@ impl<T: Send> LaneQueue<T> {
 
     /// A lane has nothing to do.
     fn vacate(&mut self, at: usize) {
-        let Some(Place { lane, .. }) = self.places[at].take() else { return };
+        if let Some(watermark) = self.watermark.as_ref().map(Watermark::at) {
+            let lane = self.place(at).lane.clone();
+            if self.look_at_event_timers(&lane, watermark) {
+                return;
+            }
+        }
+        let Some(Place { lane, holds, .. }) = self.places[at].take() else { return };
+        self.release_time(holds);
         self.places_free.push(at);
         lane.set_slot(None);
         if !lane.has_state() {
@@ -285,9 +324,9 @@ impl<T: Send> LaneQueue<T> {
 
     /// Puts an event at one end of its lane.
     #[inline]
-    fn link(&mut self, at: usize, event: T, of: (MetaAt, Option<Columns>), side: Side) {
+    fn link(&mut self, at: usize, event: T, with: With, side: Side) {
         let place = self.places[at].as_mut().expect(LINKED);
-        self.events.link((at, &mut place.events), event, of, side);
+        self.events.link((at, &mut place.events), event, with, side);
         self.ready_work += usize::from(place.ready);
     }
 
@@ -323,15 +362,17 @@ impl<T: Send> LaneQueue<T> {
         place.out += n;
         for _ in 0..n {
             let Some(first) = self.place(at).events.first() else { break };
+            let mark = self.events.mark(first);
             self.unlink(at, first, chunk);
-            self.turns[turn.index()].push(at);
+            self.turns[turn.index()].push(Served { at, mark: Some(mark) });
         }
         n
     }
 
     /// Nobody else waits: further rounds of the lanes that a visit has.
     fn serve_rounds(&mut self, turn: Turn, max: usize, chunk: &mut Chunk<T>) {
-        let mut round = self.turns[turn.index()].clone();
+        let mut round: Vec<usize> =
+            self.turns[turn.index()].iter().map(|served| served.at).collect();
         round.dedup();
         let mut served = round.len();
         while served > 0 && chunk.len() < max {
@@ -354,27 +395,39 @@ impl<T: Send> LaneQueue<T> {
 
     /// Which lanes the events belong to that a visit took, in their order.
     pub(crate) fn lanes_of(&self, turn: Turn, into: &mut Vec<LaneRef>) {
-        let places = self.turns[turn.index()].iter().filter_map(|at| self.places[*at].as_ref());
+        let served = self.turns[turn.index()].iter();
+        let places = served.filter_map(|served| self.places[served.at].as_ref());
         into.extend(places.map(|place| place.lane.clone()));
+    }
+
+    /// The watermarks that these events found, if the stage has event time.
+    pub(crate) fn marks_of(&self, turn: Turn, into: &mut Vec<Time>) {
+        if self.watermark.is_some() {
+            let marks = self.turns[turn.index()].iter().map(|served| served.mark);
+            into.extend(marks.map(Option::unwrap_or_default));
+        }
     }
 
     /// Why the events that a visit took fail as they are, if they do.
     pub(crate) fn doom(&self, turn: Turn) -> Option<Doom> {
-        let first = *self.turns[turn.index()].first()?;
-        self.places[first].as_ref()?.doom()
+        let first = self.turns[turn.index()].first()?;
+        self.places[first.at].as_ref()?.doom()
     }
 
-    /// What the next visit is to do for a lane beside its events, if it is that.
-    pub(crate) fn take_due(&mut self) -> Option<(LaneRef, Due, Turn)> {
+    /// What the next visit is to do for a lane beside its events, if it is that: one that has begun goes on with `turn`.
+    pub(crate) fn take_due(&mut self, turn: Option<Turn>) -> Option<Call> {
         self.skip_empty();
         let due = self.first_ready()?.due?;
         let at = self.pop_ready()?;
-        let turn = self.new_turn();
-        self.turns[turn.index()].push(at);
+        let turn = turn.unwrap_or_else(|| self.new_turn());
         let place = self.place(at);
         place.due = None;
         place.turn = Some(turn);
-        Some((place.lane.clone(), due, turn))
+        let (lane, first) = (place.lane.clone(), place.events.first());
+        let come = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
+        let watermark = first.map_or(come, |first| self.events.mark(first));
+        self.turns[turn.index()].push(Served { at, mark: None });
+        Some(Call { lane, due, watermark, turn })
     }
 
     /// Gives an event a turn of its own: the one after which the visit has `left` more.
@@ -382,9 +435,9 @@ impl<T: Send> LaneQueue<T> {
         let own = self.new_turn();
         let order = &mut self.turns[turn.index()];
         if let Some(index) = order.len().checked_sub(left + 1) {
-            let at = order.remove(index);
-            self.turns[own.index()].push(at);
-            self.place(at).turn = Some(own);
+            let served = order.remove(index);
+            self.turns[own.index()].push(served);
+            self.place(served.at).turn = Some(own);
         }
         own
     }
@@ -392,10 +445,11 @@ impl<T: Send> LaneQueue<T> {
     /// Of the events that a visit took, those are shed of which `shed` is true.
     pub(crate) fn shed_of(&mut self, turn: Turn, mut shed: impl Iterator<Item = bool>) {
         let mut order = std::mem::take(&mut self.turns[turn.index()]);
-        order.retain(|at| {
+        order.retain(|served| {
             let gone = shed.next().unwrap_or(false);
             if gone {
-                self.give_back(*at);
+                self.release_time(served.mark);
+                self.give_back(served.at);
             }
             !gone
         });
@@ -422,8 +476,11 @@ impl<T: Send> LaneQueue<T> {
         }
         let meta = self.events.open(&meta);
         while let Some(event) = slots.pop() {
-            let (Some(event), Some(at)) = (event, self.turns[turn.index()].pop()) else { continue };
-            self.link(at, event, (meta, rows.pop()), Side::Oldest);
+            let (Some(event), Some(served)) = (event, self.turns[turn.index()].pop()) else {
+                continue;
+            };
+            let (at, mark) = (served.at, served.mark.unwrap_or_default());
+            self.link(at, event, With { meta, own: rows.pop(), mark }, Side::Oldest);
             if let Some((due, attempt)) = retry.filter(|_| slots.is_empty()) {
                 let place = self.place(at);
                 place.attempt = attempt;
@@ -440,12 +497,15 @@ impl<T: Send> LaneQueue<T> {
 
     /// When the clock is to be asked, if it is another time than before.
     pub(crate) fn arm(&mut self) -> Option<Time> {
-        self.alarms.arm(&self.rules)
+        self.alarms.arm(&self.rules, self.watermark.as_ref(), self.now)
     }
 
     /// The clock says that the time of some lanes has come.
     pub(crate) fn ring(&mut self, now: Time) {
         self.now = self.now.max(now);
+        if let Some(progress) = &self.progress {
+            progress.listen();
+        }
         self.alarms.ring(now);
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
@@ -463,6 +523,10 @@ impl<T: Send> LaneQueue<T> {
             && let Some(lane) = self.alarms.expire(now, |used| used + idle <= now)
         {
             self.is_due(&lane, Due::Expiry);
+        }
+        if let Some(watermark) = &mut self.watermark {
+            watermark.look(self.now);
+            self.fire_event_timers();
         }
     }
 
@@ -494,7 +558,7 @@ impl<T: Send> LaneQueue<T> {
             return None;
         }
         let turn = self.new_turn();
-        self.turns[turn.index()].push(at);
+        self.turns[turn.index()].push(Served { at, mark: None });
         let place = self.place(at);
         place.turn = Some(turn);
         if std::mem::take(&mut place.ready) {
@@ -531,7 +595,9 @@ impl<T: Send> LaneQueue<T> {
         let at = self.place_of(lane);
         let shared = self.events.open(meta);
         let own = Some(own).filter(|own| !own.is_empty());
-        self.link(at, event, (shared, own), Side::Oldest);
+        let mark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
+        self.hold_time(mark);
+        self.link(at, event, With { meta: shared, own, mark }, Side::Oldest);
         self.events.close(shared);
         self.release(lane);
     }
@@ -596,7 +662,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         mut slots: Slots<T>,
         _: bool,
     ) -> Slots<T> {
-        let lanes = columns.take_lanes();
+        let (lanes, mut times) = (columns.take_lanes(), columns.take_times());
         let rows = !columns.is_empty();
         self.now = self.now.max(meta.enqueued);
         let shared = self.events.open(meta);
@@ -605,12 +671,14 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
             let at = self.place_of(&lane);
             for event in events.by_ref().take(n) {
                 let own = rows.then(|| columns.split_front(1));
+                let mark = self.pass(times.next().flatten());
                 let len = self.place(at).events.len();
                 if self.rules.lane_max.is_some_and(|max| len >= max.get()) {
                     let empty = || Chunk::new(meta.clone(), Slots::new());
                     self.rejected.get_or_insert_with(empty).push(meta, own, event);
                 } else {
-                    self.link(at, event, (shared, own), Side::Newest);
+                    self.hold_time(mark);
+                    self.link(at, event, With { meta: shared, own, mark }, Side::Newest);
                 }
             }
             self.look_at(at, Side::Newest);
@@ -618,6 +686,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         debug_assert!(events.next().is_none(), "events of a keyed stage come with their lanes");
         drop(events);
         self.events.close(shared);
+        self.fire_event_timers();
         slots
     }
 
@@ -650,7 +719,8 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         while chunk.len() < max
             && let Some(event) = self.events.at_end(from)
         {
-            let at = self.events.lane(event);
+            let (at, mark) = (self.events.lane(event), self.events.mark(event));
+            self.release_time(Some(mark));
             self.unlink(at, event, &mut chunk);
             let place = self.place(at);
             if place.events.len() == 0 {
@@ -665,7 +735,9 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     fn done(&mut self, turn: Turn) {
         let mut order = std::mem::take(&mut self.turns[turn.index()]);
         let now = self.now;
-        for at in order.drain(..) {
+        for Served { at, mark } in order.drain(..) {
+            self.look_at_hold(at); // before what it held is let go of
+            self.release_time(mark);
             let Some(place) = self.places[at].as_mut().filter(|place| place.turn == Some(turn))
             else {
                 continue; // seen already: the visit had several of its events
@@ -681,6 +753,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         self.turns[turn.index()] = order;
         self.turns_free.push(turn.index());
         self.expire_surplus();
+        self.fire_event_timers();
     }
 
     fn put_back(&mut self, chunk: Chunk<T>, _: Side, turn: Turn) {
@@ -698,6 +771,11 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
 
     fn set_guarded(&mut self, guarded: bool) {
         self.spread_ns = if guarded { GUARDED_SPREAD_NS } else { SPREAD_NS };
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let watermark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
+        self.ready_work == 0 && !self.alarms.has_event_timers(watermark)
     }
 
     fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
