@@ -61,7 +61,8 @@ impl Stage for Show {
                 plain.len()
             )));
         }
-        println!("verified: a plain loop finds the same in all {} windows", plain.len());
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "verified: a plain loop finds the same in all {} windows", plain.len())?;
         Ok(())
     }
 }

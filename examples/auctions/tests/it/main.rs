@@ -1,6 +1,6 @@
 //! What `auctions` promises: under every plan, what a plain loop finds; and a command that says so.
 
-#![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 use std::process::Command;
 use std::time::Duration;
