@@ -3,10 +3,8 @@
 
 use std::any::{TypeId, type_name};
 use std::fmt;
-use std::time::Duration;
 
 use comporta_model::graph::StageId;
-use comporta_model::keyed::LaneRef;
 use comporta_model::plan::{
     self, Choice, PlanFault, capacity_allowed, instances_allowed, threads_allowed, validate_choice,
 };
@@ -14,11 +12,9 @@ use comporta_model::plan::{
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::failure::Failure;
-use crate::node::Node;
 use crate::policy_host::{Decision, InstallError, is_calling};
 use crate::stage::gate::Controller;
 use crate::sync::Arc;
-use crate::user;
 
 /// Changes how a program runs while it runs. Every call checks its arguments first; a call that is refused
 /// changes nothing.
@@ -47,7 +43,7 @@ use crate::user;
 /// ```
 #[derive(Clone)]
 pub struct Control {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
 }
 
 /// The reason why a change was refused. Nothing has changed.
@@ -86,10 +82,6 @@ pub enum ControlError {
         asked: &'static str,
     },
 }
-
-/// How often, and how long after one another at most, a lane is looked at that a visit has.
-const KEY_LOOKS: usize = 100;
-const KEY_LOOK: Duration = Duration::from_millis(10);
 
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,7 +140,7 @@ impl Control {
         })
     }
 
-    fn queue(&self, name: &str) -> Result<StageId, PlanFault> {
+    pub(crate) fn queue(&self, name: &str) -> Result<StageId, PlanFault> {
         let id = self.stage(name)?;
         plan::has_queue(&self.core.graph.stages[id.index()])?;
         Ok(id)
@@ -401,79 +393,6 @@ impl Control {
             takes: self.core.graph.stages[id.index()].takes,
             asked: type_name::<T>(),
         })
-    }
-
-    /// Returns a copy of the state that a keyed stage has for a key, if it has any. Waits, for a second at most, for a
-    /// handler that has it.
-    ///
-    /// # Errors
-    /// Returns an error if the stage is unknown or has no such keys, or if a handler has the state and does not
-    /// return.
-    pub fn key_state<K: 'static, S: Clone + 'static>(
-        &self,
-        stage: &str,
-        key: &K,
-    ) -> Result<Option<S>, ControlError> {
-        let node = self.keyed::<K, S>(stage)?;
-        let find = || node.keys().and_then(|keys| keys.find(key));
-        let Some(lane) = user::call(find).ok().flatten() else { return Ok(None) };
-        let mut state = None;
-        self.with_lane(stage, node, lane, &mut |lane| state = lane.state::<K, S>())?;
-        Ok(state)
-    }
-
-    /// Sets the state that a keyed stage has for a key, as [`key_state`](Self::key_state) reads it. Returns the one
-    /// before.
-    ///
-    /// # Errors
-    /// As [`key_state`](Self::key_state).
-    pub fn set_key_state<K: 'static, S: 'static>(
-        &self,
-        stage: &str,
-        key: K,
-        state: S,
-    ) -> Result<Option<S>, ControlError> {
-        let node = self.keyed::<K, S>(stage)?;
-        let lane = || node.keys().and_then(|keys| keys.lane(Box::new(key)));
-        let Some(lane) = user::call(lane).ok().flatten() else { return Ok(None) };
-        let (mut state, mut before) = (Some(state), None);
-        self.with_lane(stage, node, lane, &mut |lane| {
-            before = state.take().and_then(|state| lane.set_state::<K, S>(state));
-        })?;
-        Ok(before)
-    }
-
-    /// A stage whose keys and states are of these types.
-    fn keyed<K: 'static, S: 'static>(&self, stage: &str) -> Result<&Arc<dyn Node>, ControlError> {
-        let node = self.core.node(self.queue(stage)?.0);
-        let types = (TypeId::of::<K>(), TypeId::of::<S>());
-        node.keys().filter(|keys| keys.types() == types).map(|_| node).ok_or_else(|| {
-            ControlError::NotKeyed {
-                stage: stage.to_owned(),
-                key: type_name::<K>(),
-                state: type_name::<S>(),
-            }
-        })
-    }
-
-    fn with_lane(
-        &self,
-        stage: &str,
-        node: &Arc<dyn Node>,
-        lane: LaneRef,
-        call: &mut dyn FnMut(&LaneRef),
-    ) -> Result<(), ControlError> {
-        let mut lane = Some(lane);
-        for _ in 0..KEY_LOOKS {
-            let mut effects = Effects::default();
-            let called = node.with_lane(&self.core, &mut lane, call, &mut effects);
-            self.core.dispatch(effects);
-            if called {
-                return Ok(());
-            }
-            node.wait_for_lane(KEY_LOOK);
-        }
-        Err(ControlError::KeyBusy(stage.to_owned()))
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is

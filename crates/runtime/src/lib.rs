@@ -53,6 +53,7 @@ mod snapshot;
 mod latency;
 mod running;
 mod control;
+mod key_state;
 mod threads;
 mod workers;
 mod pool;
