@@ -20,6 +20,8 @@ type Figures = (u64, u64, u64, u64);
 /// By key and end: the start, and the figures.
 type Results = BTreeMap<(u8, u64), (u64, Figures)>;
 
+type Shared<T> = Arc<Mutex<T>>;
+
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Sliding(u64, u64),
@@ -94,7 +96,7 @@ fn app(
     shape: Shape,
     lateness: u64,
     readings: Vec<Reading>,
-) -> (App, Arc<Mutex<Results>>, Arc<Mutex<Vec<Reading>>>) {
+) -> (App, Shared<Results>, Shared<Vec<Reading>>) {
     let (results, late) = (Arc::new(Mutex::new(Results::new())), Arc::new(Mutex::new(Vec::new())));
     let (into, late_into) = (results.clone(), late.clone());
     let app = App::new("windows");
