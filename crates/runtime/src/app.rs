@@ -21,7 +21,7 @@ use comporta_model::failed::Failed;
 use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
-use comporta_model::keyed::{Keys, ordered_by};
+use comporta_model::keyed::{EventTime, Keys, ordered_by};
 use comporta_model::plan::{self, Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
@@ -865,6 +865,26 @@ enum Way<T> {
     ByKey(route::KeyFn<T>),
 }
 
+/// The queue of a keyed stage.
+fn lane_queue<H: Handler>(
+    core: &Core,
+    id: u32,
+    event_time: Option<EventTime>,
+) -> LaneQueue<H::Item> {
+    let settings = &core.settings.stages[id as usize];
+    let queue = LaneQueue::new(LaneRules {
+        lane_max: settings.lane_max,
+        idle: settings.idle,
+        keys_max: settings.keys_max,
+        holds: settings.on_failure == plan::OnFailure::HoldKey,
+        waits: H::WAITS,
+    });
+    let Some(rules) = event_time else { return queue };
+    let edges = core.wiring.origins(&core.graph, id);
+    let out = core.wiring.handed_on(id).clone();
+    queue.with_event_time(Watermark::new(rules, edges), out)
+}
+
 fn stage_node<H: Handler>(
     site: Site<'_>,
     group: Option<(usize, Duration)>,
@@ -877,23 +897,7 @@ fn stage_node<H: Handler>(
     let keys = keys.map(|keys| *keys);
     let mut queue: Box<dyn EventQueue<H::Item>> = match &keys {
         None => Box::new(ChunkQueue::default()),
-        Some(keys) => {
-            let queue = LaneQueue::new(LaneRules {
-                lane_max: settings.lane_max,
-                idle: settings.idle,
-                keys_max: settings.keys_max,
-                holds: settings.on_failure == plan::OnFailure::HoldKey,
-                waits: H::WAITS,
-            });
-            Box::new(match keys.event_time() {
-                None => queue,
-                Some(rules) => {
-                    let edges = core.wiring.origins(&core.graph, id);
-                    let out = core.wiring.handed_on(id).clone();
-                    queue.with_event_time(Watermark::new(rules, edges), out)
-                }
-            })
-        }
+        Some(keys) => Box::new(lane_queue::<H>(core, id, keys.event_time())),
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();

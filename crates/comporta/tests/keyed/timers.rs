@@ -85,7 +85,9 @@ impl KeyedStage for Timers {
     }
 }
 
-fn start(plan: &Plan) -> (TestRuntime, Sender<(u64, Ask)>, Recorder<(u64, Time)>) {
+type Fired = Recorder<(u64, Time)>;
+
+fn start(plan: &Plan) -> (TestRuntime, Sender<(u64, Ask)>, Fired) {
     let app = App::new("timers");
     let (sender, events) = app.input::<(u64, Ask)>("events");
     let timers = app.stage("timers", Timers);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::windows::{self, Count, Windowed, Windows};
-use comporta::{App, Plan, Time};
+use comporta::{App, Demand, Out, Plan, Pull, Settled, Source, Time};
 use proptest::prelude::*;
 
 use crate::bounded::run;
@@ -19,6 +19,8 @@ type Reading = (u8, u64, u64);
 type Figures = (u64, u64, u64, u64);
 /// By key and end: the start, and the figures.
 type Results = BTreeMap<(u8, u64), (u64, Figures)>;
+
+type Shared<T> = Arc<Mutex<T>>;
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
@@ -94,7 +96,7 @@ fn app(
     shape: Shape,
     lateness: u64,
     readings: Vec<Reading>,
-) -> (App, Arc<Mutex<Results>>, Arc<Mutex<Vec<Reading>>>) {
+) -> (App, Shared<Results>, Shared<Vec<Reading>>) {
     let (results, late) = (Arc::new(Mutex::new(Results::new())), Arc::new(Mutex::new(Vec::new())));
     let (into, late_into) = (results.clone(), late.clone());
     let app = App::new("windows");
@@ -306,4 +308,81 @@ fn early_results_come_while_a_window_is_open_and_only_if_it_changed() {
     assert_eq!(seen(), [(3, false)]);
     runtime.advance(second(100));
     assert_eq!(seen(), []);
+}
+
+/// Sends one reading a pull, and notes when it is settled.
+struct Acked {
+    left: Vec<Reading>,
+    settled: Arc<Mutex<u64>>,
+}
+
+impl Source for Acked {
+    type Item = Reading;
+    const ACKNOWLEDGED: bool = true;
+
+    fn pull(&mut self, out: &mut Out<Reading>, _: Demand) -> comporta::Result<Pull> {
+        let Some(reading) = self.left.pop() else { return Ok(Pull::After(second(3_600))) };
+        out.send(reading);
+        Ok(Pull::More)
+    }
+
+    fn settled(&mut self, settled: Settled) {
+        assert!(settled.is_clean(), "{settled:?}");
+        *self.settled.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn a_source_is_told_of_an_event_when_the_last_window_that_it_is_in_has_been_handled() {
+    let told = Arc::new(Mutex::new(0));
+    let source =
+        Acked { left: vec![(1, 25, 1), (1, 12, 1), (1, 11, 1), (1, 3, 1)], settled: told.clone() };
+    let app = App::new("acked");
+    let readings = app.source("readings", move || source);
+    let count = app.window(
+        "count",
+        |reading: &Reading| reading.0,
+        |reading: &Reading| Time::from_nanos(reading.1),
+        Windows::sliding(10 * NS, 5 * NS),
+        Count,
+    );
+    let end = app.sink("end", |_: Windowed<u8, u64>| ());
+    app.connect(readings, count);
+    app.connect(count.windows, end);
+    let sent = record(&app, count.windows);
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    runtime.hold("end");
+    runtime.run_until_idle();
+    let windows = |sent: Windowed<u8, u64>| (sent.end.as_nanos(), sent.value);
+    let seen: Vec<_> = sent.take().into_iter().map(windows).collect();
+    assert_eq!(seen, [(5, 1), (10, 1), (15, 2), (20, 2)]);
+    assert_eq!(*told.lock().unwrap(), 0); // sent, and not handled
+    runtime.resume("end");
+    runtime.run_until_idle();
+    assert_eq!(*told.lock().unwrap(), 3); // 25 is in windows that are open
+    runtime.close();
+    assert!(runtime.run());
+    assert_eq!(*told.lock().unwrap(), 4);
+}
+
+#[test]
+fn a_key_that_expires_sends_its_windows_and_a_stop_cancels_them() {
+    let app = App::new("expires");
+    let (sender, events) = app.input::<u8>("events");
+    let windows = Windows::tumbling(second(3_600));
+    let count = app.window_on_clock("count", |key: &u8| *key, windows, Count);
+    app.connect(events, count);
+    app.connect(count.windows, app.sink("end", |_: Windowed<u8, u64>| ()));
+    let sent = record(&app, count.windows);
+    let plan = Plan::new().stage("count", |count| count.idle(second(60)));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    sender.send(1).unwrap();
+    runtime.advance(second(59));
+    assert!(sent.take().is_empty());
+    runtime.advance(second(2));
+    assert_eq!(sent.take().len(), 1);
+    sender.send(1).unwrap();
+    runtime.run_until_idle();
+    drop(runtime); // stopped
+    assert!(sent.take().is_empty());
 }

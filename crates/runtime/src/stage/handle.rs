@@ -22,7 +22,7 @@ use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
 use super::queue::Turn;
-use super::take::Batch;
+use super::take::{Batch, Rows};
 use super::{CopyFn, Stage};
 use crate::core::Core;
 use crate::effects::Visit;
@@ -97,23 +97,6 @@ pub(super) enum Stop {
     Flooded,
     /// The event waits: it is in flight.
     Waits,
-}
-
-/// What the queue knows of the events of a visit, one by one.
-#[derive(Clone, Copy)]
-struct Rows<'a> {
-    lanes: &'a [LaneRef],
-    /// The watermarks that they found, if the stage has event time.
-    marks: &'a [Time],
-}
-
-impl Rows<'_> {
-    /// Of those after the first `n`.
-    #[inline]
-    fn after(self, n: usize) -> Self {
-        let lanes = self.lanes.get(n..).unwrap_or_default();
-        Rows { lanes, marks: self.marks.get(n..).unwrap_or_default() }
-    }
 }
 
 /// How far a visit has come.

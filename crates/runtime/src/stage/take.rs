@@ -66,6 +66,23 @@ impl<T> Batch<T> {
     }
 }
 
+/// What the queue knows of the events of a visit, one by one.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) lanes: &'a [LaneRef],
+    /// The watermarks that they found, if the stage has event time.
+    pub(super) marks: &'a [Time],
+}
+
+impl Rows<'_> {
+    /// Of those after the first `n`.
+    #[inline]
+    pub(super) fn after(self, n: usize) -> Self {
+        let lanes = self.lanes.get(n..).unwrap_or_default();
+        Rows { lanes, marks: self.marks.get(n..).unwrap_or_default() }
+    }
+}
+
 /// A visit that has begun.
 struct Begun<H: Handler> {
     instance: Box<Instance<H>>,

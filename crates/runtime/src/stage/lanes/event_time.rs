@@ -90,6 +90,9 @@ impl<T: Send> LaneQueue<T> {
         let watermark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         let due = place.lane.first_timer(Clock::Events).filter(|due| *due <= watermark);
         let holds = due.map(|due| due - Duration::from_nanos(1));
+        // A visit may have taken out a timer whose results have yet to leave: only its end lets go.
+        let stays = place.turn.is_some() && place.holds.is_some();
+        let holds = if stays { place.holds.min(holds.or(place.holds)) } else { holds };
         if holds != place.holds {
             holds.into_iter().for_each(|at| progress.hold(at));
             let before = std::mem::replace(&mut place.holds, holds);

@@ -736,13 +736,15 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         let mut order = std::mem::take(&mut self.turns[turn.index()]);
         let now = self.now;
         for Served { at, mark } in order.drain(..) {
-            self.look_at_hold(at); // before what it held is let go of
-            self.release_time(mark);
             let Some(place) = self.places[at].as_mut().filter(|place| place.turn == Some(turn))
             else {
+                self.release_time(mark);
                 continue; // seen already: the visit had several of its events
             };
             place.turn = None;
+            self.look_at_hold(at); // before what it held is let go of
+            self.release_time(mark);
+            let place = self.places[at].as_mut().expect(LINKED);
             place.out = 0;
             place.lane.set_used(now);
             if let Some(due) = place.lane.next_alarm() {
