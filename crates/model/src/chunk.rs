@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::ack::{Because, Fate};
 use crate::column::{Columns, Cursor, Duties, Duty, join};
 use crate::event::Meta;
+use crate::keyed::LaneRef;
 
 /// The storage of a chunk, used again and again.
 pub type Slots<T> = Vec<Option<T>>;
@@ -188,6 +189,12 @@ impl<T> Chunk<T> {
         let event = self.slots.get_mut(self.head)?.take()?;
         self.head += 1;
         Some((event, self.columns.split_front(1)))
+    }
+
+    /// Takes out the lanes of its events.
+    #[must_use]
+    pub fn take_lanes(&mut self) -> Vec<LaneRef> {
+        self.columns.take_lanes().map(|(lane, _)| lane).collect()
     }
 
     /// Adds an event at the end, with what it carries of its own, if it carries anything.

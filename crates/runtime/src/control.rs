@@ -70,6 +70,13 @@ pub enum ControlError {
         /// The type of its state.
         state: &'static str,
     },
+    /// The program's code panicked that hashes, compares or copies.
+    KeyFailed {
+        /// The stage.
+        stage: String,
+        /// What it said.
+        reason: String,
+    },
     /// A handler has the state of the key, and does not return.
     KeyBusy(String),
     /// The requested type is not the input type of the stage.
@@ -97,6 +104,9 @@ impl fmt::Display for ControlError {
             }
             ControlError::NotKeyed { stage, key, state } => {
                 write!(f, "`{stage}` has no keys of type `{key}` with state of type `{state}`")
+            }
+            ControlError::KeyFailed { stage, reason } => {
+                write!(f, "the state of a key of `{stage}` cannot be had: {reason}")
             }
             ControlError::KeyBusy(stage) => {
                 write!(f, "a handler of `{stage}` has the state of this key, and does not return")

@@ -8,6 +8,7 @@ use comporta_model::keyed::LaneRef;
 
 use crate::control::{Control, ControlError};
 use crate::effects::Effects;
+use crate::failure::Reason;
 use crate::node::Node;
 use crate::sync::Arc;
 use crate::user;
@@ -15,6 +16,10 @@ use crate::user;
 /// How often, and how long after one another at most, a lane is looked at that a visit has.
 const KEY_LOOKS: usize = 100;
 const KEY_LOOK: Duration = Duration::from_millis(10);
+
+fn failed(stage: &str, reason: &Reason) -> ControlError {
+    ControlError::KeyFailed { stage: stage.to_owned(), reason: reason.to_string() }
+}
 
 impl Control {
     /// Returns a copy of the state that a keyed stage has for a key, if it has any. Waits, for a second at most, for a
@@ -30,7 +35,8 @@ impl Control {
     ) -> Result<Option<S>, ControlError> {
         let node = self.keyed::<K, S>(stage)?;
         let find = || node.keys().and_then(|keys| keys.find(key));
-        let Some(lane) = user::call(find).ok().flatten() else { return Ok(None) };
+        let found = user::call(find).map_err(|reason| failed(stage, &reason))?;
+        let Some(lane) = found else { return Ok(None) };
         let mut state = None;
         self.with_lane(stage, node, lane, &mut |lane| state = lane.state::<K, S>())?;
         Ok(state)
@@ -49,7 +55,8 @@ impl Control {
     ) -> Result<Option<S>, ControlError> {
         let node = self.keyed::<K, S>(stage)?;
         let lane = || node.keys().and_then(|keys| keys.lane(Box::new(key)));
-        let Some(lane) = user::call(lane).ok().flatten() else { return Ok(None) };
+        let found = user::call(lane).map_err(|reason| failed(stage, &reason))?;
+        let Some(lane) = found else { return Ok(None) };
         let (mut state, mut before) = (Some(state), None);
         self.with_lane(stage, node, lane, &mut |lane| {
             before = state.take().and_then(|state| lane.set_state::<K, S>(state));

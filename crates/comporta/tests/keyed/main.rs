@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bounded` | waits that end |
 //! | `lanes` | order, exclusion and parallelism, whatever a key does |
+//! | `found` | what readers and attackers found |
 //! | `failures` | keys that are held by an event that failed |
 //! | `bounds` | fair rounds, `lane_max`, state that expires, keys that leave nothing behind |
 //! | `waiting` | handlers that wait, in the lanes of their keys |
@@ -16,6 +17,7 @@
 
 mod bounded;
 mod lanes;
+mod found;
 mod failures;
 mod bounds;
 mod waiting;

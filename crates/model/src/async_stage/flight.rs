@@ -109,6 +109,11 @@ pub trait Waits: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The state of a lane has expired: it is dropped.
+    fn expire(&self, lane: &LaneRef) {
+        let _ = lane;
+    }
+
     /// A new flight.
     fn flight(&self) -> Box<dyn Flight<Self::In, Self::Ports>>;
 
@@ -282,6 +287,11 @@ impl<W: Waits> Handler for Waiting<W> {
         cx: &Cx,
     ) -> Result {
         self.begin(AsyncCx::of(cx).in_lane(lane.clone()), slots, out, cx)
+    }
+
+    fn expire(&mut self, lane: &LaneRef, _: &mut W::Ports, _: &Cx) -> Result {
+        self.stage.expire(lane);
+        Ok(())
     }
 
     fn take_flight(&mut self) -> Option<Box<dyn Flight<W::In, W::Ports>>> {

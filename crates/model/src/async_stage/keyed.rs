@@ -117,6 +117,10 @@ impl<S: AsyncKeyedStage> Waits for SharedKeyed<S> {
         Some(self.keys.clone())
     }
 
+    fn expire(&self, lane: &LaneRef) {
+        drop(OwnedLoan::<S::Key, S::State>::new(lane.clone()).take());
+    }
+
     fn flight(&self) -> Box<dyn Flight<S::In, S::Ports>> {
         let SharedKeyed { stage, keys } = self.clone();
         flight(false, move |event, mut out: Emissions<S::Ports>, mut cx: AsyncCx| {

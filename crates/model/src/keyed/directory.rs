@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::num::NonZeroU32;
+use std::sync::atomic::{Ordering::Acquire, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::lane::{Lane, LaneRef};
@@ -201,7 +202,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
         let forgotten = {
             let mut shard = self.shard(typed.hash());
             // The directory and the caller hold it, and nobody else can get at it but through this shard.
-            if lane.count() == 2 && !lane.has_state() { shard.remove(typed) } else { None }
+            let alone = lane.count() == 2;
+            // What others did with it before they let go of it is seen from here on.
+            fence(Acquire);
+            if alone && !lane.has_state() { shard.remove(typed) } else { None }
         };
         drop(forgotten);
     }

@@ -351,7 +351,11 @@ impl<K, S> Lane<K, S> {
 
     /// Takes all timers back.
     pub(super) fn clear_timers(&self) {
-        self.body().timers = None;
+        // What the runtime was asked for stays: it is not asked again for the same.
+        if let Some(timers) = &mut self.body().timers {
+            timers.program.due.clear();
+            timers.events.due.clear();
+        }
     }
 }
 
@@ -427,6 +431,11 @@ impl<K: 'static, S: Default + 'static> OwnedLoan<K, S> {
     pub(crate) fn new(lane: LaneRef) -> Self {
         let state = lane.typed::<K, S>().and_then(|lane| lane.lend().take());
         OwnedLoan { lane, state, of: PhantomData }
+    }
+
+    /// The state, which does not come back.
+    pub(crate) fn take(&mut self) -> Option<S> {
+        self.state.take()
     }
 
     /// The state, made if there is none.

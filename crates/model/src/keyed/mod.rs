@@ -34,8 +34,9 @@ use directory::Directory;
 /// An event handler with state for each key.
 ///
 /// Events with one key are handled in the order of their arrival and never two at once, across retries too; events
-/// of different keys run side by side, as many as the plan has instances and threads. A key that fails, waits or
-/// does not return holds up no other key.
+/// of different keys run side by side, as many as the plan has instances and threads. A key that fails or waits holds up
+/// no other key; one that does not return holds up those whose events were handled just before it in the same visit,
+/// which is one event where handlers take longer than 20 µs.
 ///
 /// ```
 /// # mod comporta { pub use comporta_model::{error::Result, event::Ev, keyed::{KeyedCx, KeyedStage}, port::Out}; }

@@ -2,7 +2,7 @@
 //! The checks of single settings are used again when one is changed while the program runs.
 //! Long because every rule of a plan is here, and tested here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -587,6 +587,14 @@ impl Plan {
             });
         }
         faults.extend(keyed_refused(spec, own));
+        if said.on_failure == Some(OnFailure::HoldKey) && in_cycle(graph, &spec.name) {
+            faults.push(PlanFault::OutOfRange {
+                what: format!("on_failure of `{}`, which is part of a cycle,", spec.name),
+                value: "hold-key".to_owned(),
+                expected: "go-on: a cycle that waits for a held key never ends",
+                key: format!("stage.{}.on_failure", spec.name),
+            });
+        }
         faults.extend(timeout_refused(spec, own.timeout));
         if spec.waits && own.on_panic == Some(OnPanic::Reset) {
             let key = format!("stage.{}.on_panic", spec.name);
@@ -633,6 +641,23 @@ impl Plan {
             cluster,
         }
     }
+}
+
+/// Whether what a stage sends can come back to it.
+fn in_cycle(graph: &Graph, name: &str) -> bool {
+    let Some(stage) = graph.find(name) else { return false };
+    let (mut seen, mut todo) = (HashSet::new(), vec![stage]);
+    while let Some(from) = todo.pop() {
+        for to in graph.connectors.iter().filter(|c| c.from == from).flat_map(|c| &c.to) {
+            if *to == stage {
+                return true;
+            }
+            if seen.insert(*to) {
+                todo.push(*to);
+            }
+        }
+    }
+    false
 }
 
 /// What is said of the keys of a stage that it cannot have.

@@ -5,6 +5,7 @@ use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::column::Columns;
 use comporta_model::event::Meta;
+use comporta_model::keyed::LaneRef;
 use comporta_model::plan::WhenFull;
 
 use crate::effects::Effects;
@@ -86,6 +87,11 @@ impl<T: Send + 'static> Parcel<'_, T> {
             Slots::new()
         });
         (filled, columns)
+    }
+
+    /// Takes out the lanes of its events.
+    pub(crate) fn take_lanes(&mut self) -> Vec<LaneRef> {
+        self.columns.take_lanes().map(|(lane, _)| lane).collect()
     }
 
     /// Keeps what is left in the outbox.

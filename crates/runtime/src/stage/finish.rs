@@ -49,14 +49,18 @@ impl<H: Handler> Stage<H> {
 
     /// An instance has seen its last event.
     pub(super) fn finish(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
+        let (unparked, ends) = {
+            let mut state = self.state.lock();
+            (state.instances.unpark(index), matches!(state.phase, Phase::Finishing(_)))
+        };
         let Some(mut instance) = unparked else { return };
         let Instance { handler, ports, cx, links, .. } = &mut *instance;
+        // The state of keys belongs to the stage: an instance that merely leaves does not end it.
+        let handler = handler.as_mut().filter(|_| ends || !H::KEYED);
         ports.each(&mut Unbounded(self.emit_max()));
         ports.each(&mut Mark);
         visit.effects.hand_over(core);
-        let result =
-            user::try_call(|| handler.as_mut().map_or(Ok(()), |handler| handler.finish(ports, cx)));
+        let result = user::try_call(|| handler.map_or(Ok(()), |handler| handler.finish(ports, cx)));
         let mut flooded = Flooded(false);
         ports.each(&mut flooded);
         let failure = match result {

@@ -282,12 +282,14 @@ impl<H: Handler> Stage<H> {
             _ if rest == 0 => {}
             Rest::Shed(reason) => {
                 arrived = verdict.enter;
+                self.retire_later(parcel.take_lanes(), effects);
                 parcel.shed(&self.sheds(reason), effects);
                 state.counts.shed[reason as usize] += rest as u64;
             }
             // It asked for places when none were needed: the queue was shut, and is not any more.
             Rest::Waits if reserves => {
                 arrived = verdict.enter;
+                self.retire_later(parcel.take_lanes(), effects);
                 parcel.shed(&self.sheds(Shed::Disabled), effects);
                 state.counts.shed[Shed::Disabled as usize] += rest as u64;
             }
@@ -316,7 +318,8 @@ impl<H: Handler> Stage<H> {
         fate: Fate,
         effects: &mut Effects,
     ) {
-        while let Some(chunk) = outbox.pop(usize::MAX) {
+        while let Some(mut chunk) = outbox.pop(usize::MAX) {
+            self.retire_later(chunk.take_lanes(), effects);
             let n = chunk.len();
             // A stop has counted what waited for this queue.
             if state.phase != Phase::Cancelled {
@@ -352,6 +355,7 @@ impl<H: Handler> Stage<H> {
         effects: &mut Effects,
     ) {
         let n = parcel.len();
+        self.retire_later(parcel.take_lanes(), effects);
         if let Some(Reserved(places)) = parcel.reserved.take() {
             state.permits.release(places);
         }

@@ -16,7 +16,7 @@ use super::lanes::{Call, Doom, Due};
 use super::pace::QUANTUM;
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
-use super::queue::{Taken, Turn};
+use super::queue::Turn;
 use super::settle::Settling;
 use super::take::Batch;
 use super::{Stage, State};
@@ -106,6 +106,16 @@ impl<H: Handler> Stage<H> {
         core.report(format!("`{stage}`: the key of an event cannot be had: {reason}"));
     }
 
+    /// Lanes that wait to try an event again can act, by and by: their cycle is told, after the tokens were made that
+    /// are due for those that wait no longer.
+    pub(super) fn note_waiting_lanes(&self, state: &mut State<H>, effects: &mut Effects) {
+        let Some(cycle) = state.cycle.clone() else { return };
+        let waiting = state.queue.as_lanes().map_or(0, |lanes| lanes.waiting());
+        let known = std::mem::replace(&mut state.lanes_waiting, waiting);
+        (known..waiting).for_each(|_| cycle.activate());
+        (waiting..known).for_each(|_| state.deactivate(effects));
+    }
+
     /// The lane of one event, if the stage is keyed.
     pub(super) fn lane_of(&self, core: &Core, event: &H::Item) -> Option<LaneRef> {
         let keys = self.rules.keys.as_deref()?;
@@ -137,10 +147,7 @@ impl<H: Handler> Stage<H> {
             state.shed(&self.rules.name, Shed::LaneFull, rejected, effects);
             self.cycle_ended(state, n, effects);
         }
-        if let Some(keys) = self.rules.keys.as_ref().filter(|_| !retired.is_empty()) {
-            let keys = keys.clone();
-            effects.call_off(move || retired.into_iter().for_each(|lane| keys.retire(lane)));
-        }
+        self.retire_later(retired, effects);
         if let Some(due) = due {
             core.timers.add(due, Token::new(self.id, Task::Alarm));
         }
@@ -164,11 +171,18 @@ impl<H: Handler> Stage<H> {
 
     /// The event of a lane has failed for good: if the plan says so, the lane waits for it.
     pub(super) fn hold_lane(&self, lane: Option<&LaneRef>) -> Option<LaneRef> {
-        let lane = lane?;
+        let lane = lane.filter(|lane| !lane.is_keyless())?;
         let mut state = self.state.lock();
         let lanes = state.queue.as_lanes().filter(|lanes| lanes.rules().holds)?;
-        lanes.hold(lane);
-        Some(lane.clone())
+        lanes.hold(lane).then(|| lane.clone())
+    }
+
+    /// Lanes of events that end before they came to the queue may be forgotten.
+    pub(super) fn retire_later(&self, lanes: Vec<LaneRef>, effects: &mut Effects) {
+        if let Some(keys) = self.rules.keys.as_ref().filter(|_| !lanes.is_empty()) {
+            let keys = keys.clone();
+            effects.call_off(move || lanes.into_iter().for_each(|lane| keys.retire(lane)));
+        }
     }
 
     /// Lanes wait no longer for events that failed.
@@ -187,16 +201,6 @@ impl<H: Handler> Stage<H> {
             released.for_each(|lane| lanes.release(&lane));
         }
         self.changed(core, &mut guard, effects);
-    }
-
-    /// Of what was taken, the queue forgets what nobody waits for any more.
-    pub(super) fn forget_over(&self, state: &mut State<H>, taken: &Taken<H::Item>, now: Time) {
-        let Some(lanes) = state.queue.as_lanes() else { return };
-        let (chunk, mut over) = (&taken.chunk, Vec::new());
-        chunk.columns().for_duties(&chunk.meta.duty, chunk.len(), |duty, n| {
-            over.extend(std::iter::repeat_n(duty.is_over(now), n));
-        });
-        lanes.shed_of(taken.turn, over.into_iter());
     }
 
     /// Calls `call` with a lane that no visit has meanwhile.

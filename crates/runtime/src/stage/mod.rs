@@ -153,6 +153,8 @@ struct State<H: Handler> {
     phase: Phase,
     /// Events whose handlers wait.
     flights: flight::Flights<H>,
+    /// Of a keyed stage in a cycle: lanes that wait to try an event again, as its cycle knows.
+    lanes_waiting: usize,
 }
 
 /// How far a stage is in its life.
@@ -245,6 +247,7 @@ impl<H: Handler> Stage<H> {
                 producers: parts.producers,
                 phase: Phase::Open,
                 flights: flight::Flights::new(parts.instances),
+                lanes_waiting: 0,
             })),
             rules,
             room,
@@ -335,6 +338,9 @@ impl<H: Handler> Stage<H> {
             self.note_blocked(state, effects); // instances may have come or gone
         }
         self.claim(state, effects);
+        if self.rules.keys.is_some() {
+            self.note_waiting_lanes(state, effects);
+        }
         self.room.publish(state.permits.hint(queued));
         if state.is_over() {
             effects.over.push(self.id);

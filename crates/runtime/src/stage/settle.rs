@@ -118,6 +118,9 @@ impl<H: Handler> Stage<H> {
         self.count(core, state, &settling, visit);
         self.put_back(state, left, visit);
         let effects = &mut visit.effects;
+        if self.rules.keys.is_some() {
+            self.note_waiting_lanes(state, effects); // before the instance can act no more
+        }
         self.cycle_ended(state, settling.tally.ended(), effects);
         self.place(core, state, instance, in_line, effects);
         self.changed(core, state, effects);

@@ -198,12 +198,21 @@ impl<H: Handler> Stage<H> {
         now: Time,
         effects: &mut Effects,
     ) -> Option<Taken<H::Item>> {
-        if taken.chunk.is_awaited() {
-            self.forget_over(state, &taken, now);
+        if !taken.chunk.is_awaited() {
+            return Some(taken);
         }
-        if taken.chunk.is_awaited()
-            && let Some(over) = taken.chunk.remove_where(|duty| duty.is_over(now))
-        {
+        // Asked once: whoever waits may give up at any moment.
+        let mut runs = Vec::new();
+        let chunk = &taken.chunk;
+        chunk.columns().for_duties(&chunk.meta.duty, chunk.len(), |duty, n| {
+            runs.push((duty.is_over(now), n));
+        });
+        if let Some(lanes) = state.queue.as_lanes() {
+            let each = runs.iter().flat_map(|(over, n)| std::iter::repeat_n(*over, *n));
+            lanes.shed_of(taken.turn, each);
+        }
+        let mut over = runs.iter().map(|(over, _)| *over);
+        if let Some(over) = taken.chunk.remove_where(|_| over.next().unwrap_or(false)) {
             let n = over.len();
             state.shed(&self.rules.name, Shed::Abandoned, over, effects);
             self.cycle_ended(state, n, effects);

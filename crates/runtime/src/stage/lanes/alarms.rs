@@ -25,6 +25,8 @@ pub(super) struct Alarms {
     by_age: BTreeMap<(Time, u64), LaneRef>,
     /// Lanes whose event timers are looked at when the watermark has come so far.
     by_event_time: BTreeMap<(Time, u64), LaneRef>,
+    /// Those whose state was forgotten: the directory may forget them too.
+    forgotten: Vec<LaneRef>,
     /// Numbers what is due at one moment.
     made: u64,
     armed: Armed,
@@ -57,6 +59,11 @@ impl Alarms {
     pub(super) fn watch(&mut self, used: Time, lane: LaneRef) {
         self.made += 1;
         self.by_age.insert((used, self.made), lane);
+    }
+
+    /// Takes out lanes that were looked after, and have no state any more.
+    pub(super) fn take_forgotten(&mut self) -> Vec<LaneRef> {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// Lanes whose state is looked after.
@@ -98,11 +105,13 @@ impl Alarms {
         for _ in 0..self.by_age.len() {
             let entry = self.by_age.first_entry().filter(|entry| old(entry.key().0))?;
             let ((known, _), lane) = entry.remove_entry();
-            let used = if lane.slot().is_some() { now } else { lane.used() };
-            if !lane.has_state() {
-                lane.watch(false); // it was forgotten meanwhile
-            } else if used > known {
-                self.watch(used, lane);
+            let busy = lane.slot().is_some();
+            let used = if busy { now } else { lane.used() };
+            if !lane.has_state() && !busy {
+                lane.watch(false);
+                self.forgotten.push(lane); // by its handler, meanwhile
+            } else if busy || used > known {
+                self.watch(used.max(known), lane);
             } else {
                 lane.watch(false);
                 return Some(lane);

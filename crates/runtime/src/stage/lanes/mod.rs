@@ -196,6 +196,8 @@ pub(crate) struct LaneQueue<T> {
     /// If the stage has event time.
     watermark: Option<Watermark>,
     progress: Option<Progress>,
+    /// Lanes that wait to try an event again.
+    waiting: usize,
     /// Lanes that have left; the directory may forget them.
     retired: Vec<LaneRef>,
     /// Events of lanes that were full.
@@ -220,6 +222,7 @@ impl<T: Send> LaneQueue<T> {
             alarms: Alarms::default(),
             watermark: None,
             progress: None,
+            waiting: 0,
             retired: Vec::new(),
             rejected: None,
             spread_ns: SPREAD_NS,
@@ -485,6 +488,7 @@ impl<T: Send> LaneQueue<T> {
                 let place = self.place(at);
                 place.attempt = attempt;
                 place.waits = Some(due);
+                self.waiting += 1;
                 self.alarms.add(due, Alarm::Retry(at));
             }
             self.give_back(at);
@@ -513,6 +517,7 @@ impl<T: Send> LaneQueue<T> {
                     if let Some(place) = &mut self.places[at]
                         && place.waits.take_if(|waits| *waits == due).is_some()
                     {
+                        self.waiting -= 1;
                         self.look_at(at, Side::Newest);
                     }
                 }
@@ -575,12 +580,13 @@ impl<T: Send> LaneQueue<T> {
         &self.rules
     }
 
-    /// A failed event holds its lane, which a visit has.
-    pub(crate) fn hold(&mut self, lane: &LaneRef) {
+    /// A failed event holds its lane, which a visit has. Returns `false` if the lane was given up.
+    pub(crate) fn hold(&mut self, lane: &LaneRef) -> bool {
         let at = self.place_of(lane);
         let place = self.place(at);
         debug_assert!(place.turn.is_some(), "a visit has the lane of an event that fails");
         place.held = !place.given_up;
+        place.held
     }
 
     /// A lane is not held any more.
@@ -605,7 +611,7 @@ impl<T: Send> LaneQueue<T> {
     /// No more events will come, and nobody is at work: if all that is left stands in lanes that are held, it fails.
     pub(crate) fn give_up(&mut self) {
         let held = |place: &&mut Place| place.held;
-        if !self.rules.holds || self.events.len() == 0 || !self.ready.is_empty() {
+        if !self.rules.holds || self.events.len() == 0 || self.ready_work > 0 {
             return;
         }
         let places = self.places.iter().flatten();
@@ -626,8 +632,14 @@ impl<T: Send> LaneQueue<T> {
 
     // --- what else the stage asks for
 
+    /// Lanes that wait to try an event again.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Takes out lanes that have left.
     pub(crate) fn take_retired(&mut self) -> Vec<LaneRef> {
+        self.retired.append(&mut self.alarms.take_forgotten());
         std::mem::take(&mut self.retired)
     }
 
@@ -724,7 +736,8 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
             self.unlink(at, event, &mut chunk);
             let place = self.place(at);
             if place.events.len() == 0 {
-                place.waits = None; // to try what is gone
+                let waited = place.waits.take().is_some(); // to try what is gone
+                self.waiting -= usize::from(waited);
             }
             // One that stands in line with nothing to do leaves when its turn comes.
             self.look_at(at, Side::Newest);
