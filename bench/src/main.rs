@@ -12,7 +12,8 @@
 //! 8. `pipeline`, `latency`, `wake`  one bench each; `scale`, `policies` and `overload`, Comporta
 //!    against itself; `cep` and `images`, whole programs under the plans of a published table;
 //!    `coroutine`, the event scheduler; `waiting`, handlers that wait (`async`);
-//!    `gateway`, requests and their replies
+//!    `gateway`, requests and their replies; `keyed`, a lane and state for each key;
+//!    `nexmark`, the field's own queries
 //! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
 //! 10. `peers`    one file per peer; `peers::mod` is the list
 
@@ -39,6 +40,8 @@ mod overload;
 mod coroutine;
 mod waiting;
 mod gateway;
+mod keyed;
+mod nexmark;
 mod placement;
 mod saturation;
 mod peers;
@@ -57,7 +60,7 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 15] = [
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
@@ -69,6 +72,8 @@ const BENCHES: [Bench; 13] = [
     Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
     Bench { name: "async", about: waiting::ABOUT, run: waiting::run },
     Bench { name: "gateway", about: gateway::ABOUT, run: gateway::run },
+    Bench { name: "keyed", about: keyed::ABOUT, run: keyed::run },
+    Bench { name: "nexmark", about: nexmark::ABOUT, run: nexmark::run },
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
     Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];
@@ -131,6 +136,14 @@ fn list() {
     }
     println!("\npeers of `images`:");
     for peer in peers::images::PEERS {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `keyed`:");
+    for peer in peers::keyed::PEERS {
+        println!("  {:<14} {}", peer.name, peer.about);
+    }
+    println!("\npeers of `nexmark`:");
+    for peer in peers::nexmark::PEERS {
         println!("  {:<14} {}", peer.name, peer.about);
     }
     println!("\npeers of `coroutine`:");

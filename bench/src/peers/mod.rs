@@ -1,5 +1,5 @@
 //! The peers, one file each, with the same verbs: `run` (pipeline), `paced` (latency) and `up`
-//! (wake); those of `cep` and `echo` have a folder of their own. To add one: write its file, declare it here, and list it under the benches it takes
+//! (wake); those of `cep`, `echo` and others have a folder of their own. To add one: write its file, declare it here, and list it under the benches it takes
 //! part in. Whichever is called `comporta` (or `--ours`) is set against the others.
 //!
 //! Delivery guarantee of all of them: in memory, each event once, in order; bounded queues.
@@ -18,6 +18,8 @@ pub(crate) mod park;
 pub(crate) mod cep;
 pub(crate) mod images;
 pub(crate) mod echo;
+pub(crate) mod keyed;
+pub(crate) mod nexmark;
 
 use crate::load::{Case, Event64, Outcome};
 use crate::pacer::{LatencySink, Pace, Pacer};
@@ -118,6 +120,8 @@ pub(crate) fn is_known(name: &str) -> bool {
         || cep::PEERS.iter().any(|peer| peer.name == name)
         || images::PEERS.iter().any(|peer| peer.name == name)
         || echo::PEERS.iter().any(|peer| peer.name == name)
+        || keyed::PEERS.iter().any(|peer| peer.name == name)
+        || nexmark::PEERS.iter().any(|peer| peer.name == name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,258 @@
+//! Ours: each query as a user writes it. Stages that look at one event have as many instances as threads, those with
+//! state are keyed; nothing else is said of how they run.
+
+use super::Query;
+use crate::nexmark::events::{Bid, Event, Log};
+use crate::nexmark::steps::Winning;
+use crate::nexmark::steps::{self, Average, Counts, Found, Local, Lot, New, Newcomer, Seller};
+use comporta::{App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result, Stage};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
+    let app = App::new("nexmark");
+    let log = log.clone();
+    let events = app.source("events", move || log.events());
+    let found = Arc::new(Mutex::new(Found::default()));
+    match query {
+        Query::PassThrough => {
+            gather(&app, events, &found, |event: Event, found| found.add(steps::as_it_is(&event)));
+        }
+        Query::Currency => {
+            let euros =
+                app.filter_map("euros", |event: Event| steps::bid(event).map(steps::in_euros));
+            app.connect(events, euros);
+            gather(&app, *euros, &found, |bid: Bid, found| found.add(steps::parts(&bid)));
+        }
+        Query::Selection => {
+            let selected = app.filter_map("selected", |event: Event| {
+                steps::bid(event).filter(steps::is_selected)
+            });
+            app.connect(events, selected);
+            gather(&app, *selected, &found, |bid: Bid, found| {
+                found.add([bid.auction, bid.price]);
+            });
+        }
+        Query::LocalItems => {
+            let local = app.filter_map("local", steps::local);
+            let join = app.keyed(
+                "join",
+                |(seller, _): &(u64, Local)| *seller,
+                |seller: &mut Seller, (_, local), out: &mut Out<[u64; 4]>| {
+                    seller.take(local, |pair| out.send(pair));
+                },
+            );
+            app.connect(events, local);
+            app.connect(local, join);
+            gather(&app, *join, &found, |pair, found| found.add(pair));
+        }
+        Query::AveragePrice => {
+            let lots = app.filter_map("lots", steps::lot);
+            let (winners, averages) =
+                (app.stage("winners", Winners), app.stage("averages", Averages));
+            app.connect(events, lots);
+            app.connect(lots, winners);
+            app.connect(winners, averages);
+            gather(&app, *averages, &found, |average, found| found.add(average));
+        }
+        Query::HotItems => {
+            let bids = app.filter_map("bids", steps::bid);
+            let (counts, most) = (app.stage("counts", CountBids), app.stage("most", Most));
+            app.connect(events, bids);
+            app.connect(bids, counts);
+            app.connect(counts, most);
+            gather(&app, *most, &found, |(window, most), found| found.add([window, most]));
+        }
+        Query::HighestBid => {
+            let bids = app.filter_map("bids", |event: Event| {
+                steps::bid(event).map(|bid| (steps::window(bid.time_ms), bid.price))
+            });
+            let highest = app.stage("highest", Most);
+            app.connect(events, bids);
+            app.connect(bids, highest);
+            gather(&app, *highest, &found, |(window, price), found| found.add([window, price]));
+        }
+        Query::NewUsers => {
+            let new = app.filter_map("new", steps::newcomer);
+            let join = app.keyed(
+                "join",
+                |(person, _, _): &(u64, u64, New)| *person,
+                |kept: &mut Newcomer, (_, window, new), out: &mut Out<[u64; 3]>| {
+                    kept.take(window, new, |pair| out.send(pair));
+                },
+            );
+            app.connect(events, new);
+            app.connect(new, join);
+            gather(&app, *join, &found, |pair, found| found.add(pair));
+        }
+    }
+    let plan = Plan::new().threads(threads).every(|stage| stage.emit_max(usize::MAX));
+    let summary = app.run(&plan).expect("a valid graph");
+    assert_eq!(summary.ended, Ended::Complete, "{summary}");
+    *found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sink that adds results up, and joins what it has to that of its other instances when the last has come.
+struct Gather<T, F> {
+    found: Found,
+    add: F,
+    all: Arc<Mutex<Found>>,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T, F: Clone> Clone for Gather<T, F> {
+    fn clone(&self) -> Self {
+        Gather { found: self.found, add: self.add.clone(), all: self.all.clone(), of: PhantomData }
+    }
+}
+
+impl<T: Send + 'static, F: FnMut(T, &mut Found) + Send + 'static> Stage for Gather<T, F> {
+    type In = T;
+    type Ports = ();
+
+    fn handle(&mut self, result: Ev<'_, T>, (): &mut (), _: &Cx) -> Result {
+        (self.add)(result.take(), &mut self.found);
+        Ok(())
+    }
+
+    fn finish(&mut self, (): &mut (), _: &Cx) -> Result {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        *all = all.join(self.found);
+        Ok(())
+    }
+}
+
+fn gather<T, F>(app: &App, results: Port<T>, all: &Arc<Mutex<Found>>, add: F)
+where
+    T: Clone + Send + serde::Serialize + serde::de::DeserializeOwned + 'static,
+    F: FnMut(T, &mut Found) + Clone + Send + Sync + 'static,
+{
+    let gather = Gather { found: Found::default(), add, all: all.clone(), of: PhantomData };
+    app.connect(results, app.stage("gather", gather));
+}
+
+/// Query 4: the price that won each auction.
+#[derive(Clone)]
+struct Winners;
+
+impl KeyedStage for Winners {
+    type In = (u64, Lot);
+    type Key = u64;
+    type State = Winning;
+    type Ports = Out<(u64, u64)>;
+
+    fn key(&self, (auction, _): &(u64, Lot)) -> u64 {
+        *auction
+    }
+
+    fn handle(
+        &mut self,
+        winning: &mut Winning,
+        lot: Ev<'_, (u64, Lot)>,
+        _: &mut Self::Ports,
+        _: &KeyedCx<'_, u64>,
+    ) -> Result {
+        winning.take(lot.1);
+        Ok(())
+    }
+
+    fn finish(&mut self, winning: Winning, out: &mut Self::Ports, _: &KeyedCx<'_, u64>) -> Result {
+        if let Some(won) = winning.end() {
+            out.send(won);
+        }
+        Ok(())
+    }
+}
+
+/// Query 4: the average of each category.
+#[derive(Clone)]
+struct Averages;
+
+impl KeyedStage for Averages {
+    type In = (u64, u64);
+    type Key = u64;
+    type State = Average;
+    type Ports = Out<[u64; 2]>;
+
+    fn key(&self, (category, _): &(u64, u64)) -> u64 {
+        *category
+    }
+
+    fn handle(
+        &mut self,
+        average: &mut Average,
+        won: Ev<'_, (u64, u64)>,
+        _: &mut Self::Ports,
+        _: &KeyedCx<'_, u64>,
+    ) -> Result {
+        average.take(won.1);
+        Ok(())
+    }
+
+    fn finish(&mut self, average: Average, out: &mut Self::Ports, cx: &KeyedCx<'_, u64>) -> Result {
+        out.send(average.end(*cx.key()));
+        Ok(())
+    }
+}
+
+/// Query 5: how many bids each auction had in each window.
+#[derive(Clone)]
+struct CountBids;
+
+impl KeyedStage for CountBids {
+    type In = Bid;
+    type Key = u64;
+    type State = Counts;
+    type Ports = Out<(u64, u64)>;
+
+    fn key(&self, bid: &Bid) -> u64 {
+        bid.auction
+    }
+
+    fn handle(
+        &mut self,
+        counts: &mut Counts,
+        bid: Ev<'_, Bid>,
+        out: &mut Self::Ports,
+        _: &KeyedCx<'_, u64>,
+    ) -> Result {
+        counts.take(bid.time_ms, |window, count| out.send((window, count)));
+        Ok(())
+    }
+
+    fn finish(&mut self, counts: Counts, out: &mut Self::Ports, _: &KeyedCx<'_, u64>) -> Result {
+        counts.end().for_each(|window| out.send(window));
+        Ok(())
+    }
+}
+
+/// Queries 5 and 7: the greatest value of each window.
+#[derive(Clone)]
+struct Most;
+
+impl KeyedStage for Most {
+    type In = (u64, u64);
+    type Key = u64;
+    type State = u64;
+    type Ports = Out<(u64, u64)>;
+
+    fn key(&self, (window, _): &(u64, u64)) -> u64 {
+        *window
+    }
+
+    fn handle(
+        &mut self,
+        most: &mut u64,
+        value: Ev<'_, (u64, u64)>,
+        _: &mut Self::Ports,
+        _: &KeyedCx<'_, u64>,
+    ) -> Result {
+        *most = value.1.max(*most);
+        Ok(())
+    }
+
+    fn finish(&mut self, most: u64, out: &mut Self::Ports, cx: &KeyedCx<'_, u64>) -> Result {
+        out.send((*cx.key(), most));
+        Ok(())
+    }
+}
