@@ -217,8 +217,8 @@ impl Core {
         Ok(self.repository.create_object(|handler| Coroutine::new(stack, move || body(&handler))))
     }
 
-    /// The next handler to resume, on the shortest way: the first of the ready queue, or the only one that waits for the
-    /// only event. If there is anything else to do or to wait for, returns `None`.
+    /// The next handler to resume, on the shortest way: the first of the ready queue, or whichever an event of the
+    /// operating system makes ready. If there is anything else to do or to wait for, returns `None`.
     #[inline(always)]
     pub(crate) fn take_next(&self) -> Option<Rc<Handler>> {
         self.turns_left.set(self.turns_left.get().checked_sub(1)?);
@@ -229,7 +229,9 @@ impl Core {
         if self.activity.get() != Activity::Ran {
             return None;
         }
-        self.observer.wait_for_one(self.limits.trim_after, || self.activity.set(Activity::Idle))
+        let in_vain = || self.activity.set(Activity::Idle);
+        let only = self.observer.wait_for_one(self.limits.trim_after, in_vain);
+        only.or_else(|| self.repository.pop_ready())
     }
 
     /// The next handler to resume: from the ready queue, or from whatever the observer reports within
