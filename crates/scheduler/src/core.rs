@@ -19,7 +19,7 @@ use std::io;
 use std::mem;
 use std::panic;
 use std::ptr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,14 +31,12 @@ const ASK_EVERY: u32 = 64;
 const BUDGET: u32 = 128;
 /// Stacks trimmed at a time, so that a sweep does not hold up the loop: 0.1 ms or so.
 const TRIM_BATCH: usize = 256;
-/// A scheduler that is never idle looks at the clock every so often that it asks the observer, for whether it
-/// is time to trim stacks: seldom enough to cost nothing.
-const LOOK_EVERY: u32 = 64;
 
 thread_local! {
-    static CURRENT: Cell<Option<Rc<Core>>> = const { Cell::new(None) };
-    /// The scheduler whose coroutine is the innermost that runs on this thread. It is only compared.
-    static HERE: Cell<*const Core> = const { Cell::new(ptr::null()) };
+    /// The scheduler whose loop is the innermost on this thread. It is only compared.
+    static ENTERED: Cell<*const Core> = const { Cell::new(ptr::null()) };
+    /// The schedulers of this thread, of which there is mostly one: see [`Core::current`].
+    static LIVE: RefCell<Vec<Weak<Core>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Why a handler goes on.
@@ -72,9 +70,12 @@ pub(crate) struct Core {
     running: Cell<Option<Rc<Handler>>>,
     /// Operations left to the running handler before it lets others go first.
     budget: Cell<u32>,
-    /// Handlers resumed since the observer was asked.
-    resumed: Cell<u32>,
-    trimming: Trimming,
+    /// Handlers that are resumed before the observer is asked although others are ready; none if there are no
+    /// handlers.
+    turns_left: Cell<u32>,
+    activity: Cell<Activity>,
+    /// When it last looked for stacks to trim although it was not idle.
+    swept_at: Cell<Instant>,
     closing: Cell<bool>,
     unclaimed: Cell<Option<Failure>>,
     on_failure: Option<RefCell<FailureHook>>,
@@ -83,15 +84,15 @@ pub(crate) struct Core {
     limits: Limits,
 }
 
-/// When stacks are trimmed.
-struct Trimming {
-    /// Stacks may be left to trim.
-    dirty: Cell<bool>,
-    /// The scheduler has had nothing to do for `trim_after`.
-    idle: Cell<bool>,
-    /// Questions to the observer since the clock was looked at, and what it said then.
-    asked: Cell<u32>,
-    swept_at: Cell<Instant>,
+/// Whether there are stacks to trim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    /// Handlers ran, and the scheduler was not idle for `trim_after` since.
+    Ran,
+    /// It was, and stacks are left to trim.
+    Idle,
+    /// None are left.
+    Trimmed,
 }
 
 impl Core {
@@ -101,39 +102,44 @@ impl Core {
         on_failure: Option<FailureHook>,
     ) -> io::Result<Rc<Core>> {
         let swept_at = Cell::new(clock.now());
-        Ok(Rc::new(Core {
+        let core = Rc::new(Core {
             observer: Observer::new(clock, limits.wait_max)?,
             repository: Repository::new(),
             stacks: RefCell::new(StackPool::new(limits.stack_size, limits.stacks_kept_max)),
             running: Cell::new(None),
             budget: Cell::new(BUDGET),
-            resumed: Cell::new(0),
-            trimming: Trimming {
-                dirty: Cell::new(false),
-                idle: Cell::new(false),
-                asked: Cell::new(0),
-                swept_at,
-            },
+            turns_left: Cell::new(0),
+            activity: Cell::new(Activity::Trimmed),
+            swept_at,
             closing: Cell::new(false),
             unclaimed: Cell::new(None),
             on_failure: on_failure.map(RefCell::new),
             threads: OnceCell::new(),
             source_threads: ThreadPlaces::new(limits.source_threads_max),
             limits,
-        }))
+        });
+        LIVE.with_borrow_mut(|live| live.push(Rc::downgrade(&core)));
+        Ok(core)
     }
 
     /// The scheduler whose loop is the innermost on this thread.
     pub(crate) fn current() -> Option<Rc<Core>> {
-        let current = CURRENT.take();
-        CURRENT.set(current.clone());
-        current
+        let entered = ENTERED.get();
+        if entered.is_null() {
+            return None;
+        }
+        LIVE.with_borrow_mut(|live| {
+            let place = live.iter().position(|core| ptr::eq(core.as_ptr(), entered))?;
+            // The next search finds it at once.
+            live.swap(0, place);
+            live[0].upgrade()
+        })
     }
 
     /// The scheduler of the handler that runs on this thread.
     #[inline]
     pub(crate) fn of_handler() -> Option<Rc<Core>> {
-        if HERE.get().is_null() { None } else { Core::current().filter(|core| core.runs_here()) }
+        Core::current().filter(|core| core.runs_here())
     }
 
     /// As [`Core::of_handler`].
@@ -150,13 +156,22 @@ impl Core {
     /// Makes this the current scheduler until the guard is dropped.
     #[inline]
     pub(crate) fn enter(self: &Rc<Core>) -> Entered {
-        Entered { outer: CURRENT.replace(Some(self.clone())) }
+        Entered { outer: ENTERED.replace(Rc::as_ptr(self)) }
     }
 
     /// Whether the innermost coroutine of this thread is one of this scheduler's.
     #[inline]
     pub(crate) fn runs_here(&self) -> bool {
-        ptr::eq(HERE.get(), self)
+        ptr::eq(ENTERED.get(), self) && self.runs()
+    }
+
+    /// Whether a handler runs.
+    #[inline]
+    fn runs(&self) -> bool {
+        let running = self.running.take();
+        let runs = running.is_some();
+        self.running.set(running);
+        runs
     }
 
     /// The handler that runs, which is about to suspend: it is not here any more, unless it goes on.
@@ -202,96 +217,109 @@ impl Core {
         Ok(self.repository.create_object(|handler| Coroutine::new(stack, move || body(&handler))))
     }
 
+    /// The next handler to resume, on the shortest way: the first of the ready queue, or whichever an event of the
+    /// operating system makes ready. If there is anything else to do or to wait for, returns `None`.
+    #[inline(always)]
+    pub(crate) fn take_next(&self) -> Option<Rc<Handler>> {
+        self.turns_left.set(self.turns_left.get().checked_sub(1)?);
+        if self.repository.has_ready() {
+            let stops = self.observer.inbox().has_stop();
+            return if stops { None } else { self.repository.pop_ready() };
+        }
+        if self.activity.get() != Activity::Ran {
+            return None;
+        }
+        let in_vain = || self.activity.set(Activity::Idle);
+        let only = self.observer.wait_for_one(self.limits.trim_after, in_vain);
+        only.or_else(|| self.repository.pop_ready())
+    }
+
     /// The next handler to resume: from the ready queue, or from whatever the observer reports within
     /// `limit`.
-    #[inline(always)]
     pub(crate) fn get_ready_object(
         &self,
         limit: Option<Duration>,
     ) -> io::Result<Option<Rc<Handler>>> {
-        let resumed = self.resumed.get();
-        if resumed < ASK_EVERY
-            && let Some(handler) = self.repository.pop_ready()
-        {
-            self.resumed.set(resumed + 1);
-            return Ok(Some(handler));
+        let Some(turns_left) = self.turns_left.get().checked_sub(1) else {
+            return self.look_around();
+        };
+        self.turns_left.set(turns_left);
+        match self.repository.pop_ready() {
+            None => self.wait_for_handler(limit),
+            ready => Ok(ready),
         }
-        self.resumed.set(1);
-        self.ask_observer(limit)?;
+    }
+
+    /// Asks the observer although handlers may be ready, and trims, although it is not idle, the stacks of those that
+    /// have not run since the last time.
+    #[cold]
+    fn look_around(&self) -> io::Result<Option<Rc<Handler>>> {
+        self.turns_left.set(ASK_EVERY);
+        let now = self.observer.now();
+        if now.saturating_duration_since(self.swept_at.get()) >= self.limits.trim_after {
+            self.swept_at.set(now);
+            self.sweep(false);
+        }
+        self.observer.wait_for_events(Some(Duration::ZERO))?;
         Ok(self.repository.pop_ready())
     }
 
-    #[inline(always)]
-    fn ask_observer(&self, limit: Option<Duration>) -> io::Result<()> {
-        let limit = if self.repository.has_ready() { Some(Duration::ZERO) } else { limit };
-        let trimming = &self.trimming;
-        if !trimming.dirty.get() {
-            return self.observer.wait_for_events(limit).map(drop);
-        }
-        trimming.asked.set(trimming.asked.get() + 1);
-        if trimming.asked.get() >= LOOK_EVERY {
-            self.sweep_if_due();
-        }
-        // Idle for so long, it has time to trim the stacks of those that wait, a batch at a time.
-        let after = if trimming.idle.get() { Duration::ZERO } else { self.limits.trim_after };
-        if limit.is_some_and(|limit| limit <= after) {
-            return self.observer.wait_for_events(limit).map(drop);
-        }
-        if self.observer.wait_for_events(Some(after))? {
-            trimming.idle.set(true);
+    /// No handler is ready. Waits for events, and if there are none for long enough, it has time to trim the stacks
+    /// of those that wait, a batch at a time.
+    fn wait_for_handler(&self, limit: Option<Duration>) -> io::Result<Option<Rc<Handler>>> {
+        let after = match self.activity.get() {
+            Activity::Ran => Some(self.limits.trim_after),
+            Activity::Idle => Some(Duration::ZERO),
+            Activity::Trimmed => None,
+        };
+        let trims = after.is_some_and(|after| limit.is_none_or(|limit| after < limit));
+        let in_vain = self.observer.wait_for_events(if trims { after } else { limit })?;
+        if trims && in_vain {
+            self.activity.set(Activity::Idle);
             self.sweep(true);
         }
-        Ok(())
+        Ok(self.repository.pop_ready())
     }
 
-    /// Trims although it is not idle: what has not run since the last time.
-    #[cold]
-    fn sweep_if_due(&self) {
-        let Trimming { asked, swept_at, .. } = &self.trimming;
-        asked.set(0);
-        let now = self.observer.now();
-        if now.saturating_duration_since(swept_at.get()) >= self.limits.trim_after {
-            swept_at.set(now);
-            self.sweep(false);
-        }
-    }
-
-    #[cold]
     fn sweep(&self, idles: bool) {
         let stacks = self.stacks.borrow_mut().trim(TRIM_BATCH);
         let handlers = self.repository.sweep(TRIM_BATCH, idles);
-        self.trimming.dirty.set(stacks || handlers);
+        if !stacks && !handlers {
+            self.activity.set(Activity::Trimmed);
+        }
     }
 
     /// Resumes a handler until it suspends or ends. Returns its failure if it ended with one
     /// that is unobserved.
     #[inline(always)]
-    pub(crate) fn resume(&self, handler: &Rc<Handler>) -> Option<Failure> {
+    pub(crate) fn resume(&self, handler: Rc<Handler>) -> Option<Box<Failure>> {
         self.budget.set(BUDGET);
-        self.trimming.dirty.set(true);
-        self.trimming.idle.set(false);
-        self.running.set(Some(handler.clone()));
-        let outer = HERE.replace(self);
-        let ended = handler.resume();
-        HERE.set(outer);
-        self.running.set(None);
-        ended.and_then(|stack| self.remove(handler, stack))
+        self.activity.set(Activity::Ran);
+        let before = self.running.replace(Some(handler.clone()));
+        debug_assert!(before.is_none(), "one handler runs at a time");
+        mem::forget(before);
+        // A handler that suspends has taken itself out of `running`.
+        handler.resume().and_then(|stack| self.remove(&handler, stack))
     }
 
     /// Takes out a handler that ended, and calls `on_failure` with an unobserved failure.
     #[cold]
-    fn remove(&self, handler: &Handler, stack: Stack) -> Option<Failure> {
+    fn remove(&self, handler: &Handler, stack: Stack) -> Option<Box<Failure>> {
+        self.running.set(None);
         self.repository.remove(handler);
+        if self.handlers() == 0 {
+            self.turns_left.set(0);
+        }
         self.stacks.borrow_mut().put(stack);
         let failure = self.unclaimed.take()?;
         if let Some(hook) = &self.on_failure {
             call_hook(&mut hook.borrow_mut(), &failure);
         }
-        Some(failure)
+        Some(Box::new(failure))
     }
 
     /// Suspends the running handler until it is woken or the deadline is over. `enlist` leaves it where it
-    /// will be woken from; `left` is called with it when it goes on.
+    /// will be woken from; `left` is called when it goes on.
     ///
     /// A cancelled handler unwinds instead of going on. One that unwinds already, by cancellation or
     /// by a panic, cannot be suspended: others would run in the midst of its panic. It goes on at once.
@@ -299,34 +327,33 @@ impl Core {
     pub(crate) fn park(
         &self,
         deadline: Option<Instant>,
-        enlist: impl FnOnce(&Rc<Handler>),
-        left: impl FnOnce(&Rc<Handler>, Cause),
+        enlist: impl FnOnce(Rc<Handler>),
+        left: impl FnOnce(Cause),
     ) -> Parked {
         if thread::panicking() {
             return Parked::Unwinding;
         }
         let handler = self.take_running();
-        enlist(&handler);
+        handler.suspends();
         let cause = match deadline {
-            None => coroutine::suspend(),
-            Some(at) => self.suspend_until(&handler, at),
+            None => {
+                enlist(handler);
+                coroutine::suspend()
+            }
+            Some(at) => {
+                let timer = self.observer.wake_at(at, handler.clone());
+                enlist(handler);
+                let cause = coroutine::suspend();
+                self.observer.cancel_timer(timer);
+                cause
+            }
         };
-        left(&handler, cause);
+        left(cause);
         match cause {
             Cause::Event => Parked::Woken,
             Cause::Deadline => Parked::TimedOut,
-            Cause::Cancelled => {
-                drop(handler);
-                unwind()
-            }
+            Cause::Cancelled => unwind(),
         }
-    }
-
-    fn suspend_until(&self, handler: &Rc<Handler>, at: Instant) -> Cause {
-        let timer = self.observer.wake_at(at, handler.clone());
-        let cause = coroutine::suspend();
-        self.observer.cancel_timer(timer);
-        cause
     }
 
     /// Suspends the running handler for `time`, and no longer than to the deadline of what it is about to
@@ -339,7 +366,7 @@ impl Core {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let ends = [self.deadline(Some(time)), deadline].into_iter().flatten().min();
-        match self.park(ends, |_| (), |_, _| ()) {
+        match self.park(ends, drop, |_| ()) {
             Parked::Unwinding => Err(unwinding()),
             Parked::Woken | Parked::TimedOut => Ok(()),
         }
@@ -397,7 +424,7 @@ impl Core {
         }
         // A handler may wake others while it unwinds, but none begins, and none suspends again.
         while let Some(handler) = self.repository.pop_ready() {
-            discard(self.resume(&handler));
+            discard(self.resume(handler));
         }
         if let Some(threads) = self.threads.get() {
             threads.close();
@@ -411,22 +438,29 @@ fn unwind() -> ! {
     panic::resume_unwind(Box::new(Unwound))
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        // A thread that ends may have dropped the list before.
+        let _ = LIVE.try_with(|live| live.borrow_mut().retain(|core| core.strong_count() > 0));
+    }
+}
+
 /// Restores the current scheduler of this thread.
 pub(crate) struct Entered {
-    outer: Option<Rc<Core>>,
+    outer: *const Core,
 }
 
 impl Entered {
     /// As dropping it, which is left to unwinding.
     #[inline(always)]
-    pub(crate) fn leave(mut self) {
-        CURRENT.set(self.outer.take());
+    pub(crate) fn leave(self) {
+        ENTERED.set(self.outer);
         mem::forget(self);
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.set(self.outer.take());
+        ENTERED.set(self.outer);
     }
 }

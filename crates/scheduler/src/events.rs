@@ -103,23 +103,34 @@ impl<E> Events<E> {
 
     #[inline]
     fn next_before(&self, deadline: Option<Instant>) -> io::Result<Option<E>> {
-        let here = self.core.runs_here();
-        if here {
-            self.core.spend();
-        }
-        loop {
+        if !self.is_empty() {
+            if self.core.runs_here() {
+                self.core.spend();
+            }
             if let Some(taken) = self.take() {
                 return taken;
             }
+        }
+        loop {
+            let here = self.core.runs_here();
             assert!(here, "`Events::next` would wait outside of a coroutine of its scheduler");
-            match self.waiting().park(&self.core, deadline) {
-                Parked::Woken => {}
-                Parked::TimedOut => {
-                    return self.take().unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
-                }
-                Parked::Unwinding => return Err(unwinding()),
+            let parked = self.waiting().park(&self.core, deadline);
+            if parked == Parked::Unwinding {
+                return Err(unwinding());
+            }
+            if let Some(taken) = self.take() {
+                return taken;
+            }
+            if parked == Parked::TimedOut {
+                return Err(io::ErrorKind::TimedOut.into());
             }
         }
+    }
+
+    /// Whether there is only to wait, where that is seen without taking anything.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        matches!(&self.waiting, Waiting::Here(mailbox) if mailbox.is_empty())
     }
 
     /// Takes what is there: an event, the source's error, or its end. `None` if there is only to wait.

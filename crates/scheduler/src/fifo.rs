@@ -26,6 +26,11 @@ impl<T> Fifo<T> {
     }
 
     #[inline]
+    pub(crate) fn len(&self) -> usize {
+        usize::from(!self.is_empty()) + self.more.get()
+    }
+
+    #[inline]
     pub(crate) fn push(&self, item: T) {
         match self.first.take() {
             None => self.first.set(Some(item)),
@@ -36,6 +41,7 @@ impl<T> Fifo<T> {
         }
     }
 
+    #[cold]
     fn push_more(&self, item: T) {
         self.rest.borrow_mut().push_back(item);
         self.more.set(self.more.get() + 1);
@@ -50,7 +56,14 @@ impl<T> Fifo<T> {
         Some(first)
     }
 
+    /// Takes the item out if there is only one.
+    #[inline]
+    pub(crate) fn pop_only(&self) -> Option<T> {
+        if self.more.get() == 0 { self.first.take() } else { None }
+    }
+
     /// Makes the next one the first, which was taken out.
+    #[cold]
     fn advance(&self) {
         self.first.set(self.rest.borrow_mut().pop_front());
         self.more.set(self.more.get() - 1);
@@ -110,7 +123,7 @@ mod tests {
                         prop_assert_eq!(fifo.remove_first(|other| Some(*other) == item), model.remove(place));
                     }
                 }
-                prop_assert_eq!(fifo.is_empty(), model.is_empty());
+                prop_assert_eq!((fifo.is_empty(), fifo.len()), (model.is_empty(), model.len()));
             }
             prop_assert_eq!(std::iter::from_fn(|| fifo.pop()).collect::<Vec<_>>(), Vec::from(model));
         }

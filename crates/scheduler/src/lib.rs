@@ -71,6 +71,10 @@
 //! 5. The handler goes on until its next operation that has to wait (`Core::park`), which adds it to the
 //!    list of those that wait for that, and switches back to the scheduler.
 //!
+//! Most steps are shorter (`Core::take_next`): if nothing is ready, only the operating system is to be asked, and it
+//! reports one descriptor for which one handler waits, that handler would be the first of the ready queue, and is
+//! resumed without it.
+//!
 //! # What holds
 //!
 //! | case | what happens |

@@ -4,6 +4,7 @@
 
 use crate::failure::discard;
 use crate::fifo::Fifo;
+use crate::repository::Handler;
 use crate::wait_list::WaitList;
 use std::cell::Cell;
 use std::io;
@@ -11,7 +12,6 @@ use std::rc::Rc;
 
 pub(crate) struct Mailbox<E> {
     events: Fifo<E>,
-    len: Cell<usize>,
     capacity: usize,
     ended: Cell<bool>,
     /// The error it ended with, until it was taken.
@@ -23,7 +23,6 @@ impl<E> Mailbox<E> {
     pub(crate) fn new(capacity: usize) -> Rc<Mailbox<E>> {
         Rc::new(Mailbox {
             events: Fifo::new(),
-            len: Cell::new(0),
             capacity,
             ended: Cell::new(false),
             error: Cell::new(None),
@@ -33,7 +32,7 @@ impl<E> Mailbox<E> {
 
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.len.get() < self.capacity
+        self.events.len() < self.capacity
     }
 
     /// Adds an event and wakes the handlers that wait for it; gives it back if there is no room.
@@ -42,10 +41,21 @@ impl<E> Mailbox<E> {
         if !self.has_room() {
             return Err(event);
         }
-        self.len.set(self.len.get() + 1);
         self.events.push(event);
         self.waiting.wake_all();
         Ok(())
+    }
+
+    /// If there is no event, and one handler waits for one, takes this for it and returns the handler, to be resumed
+    /// at once. To be called while no handler is ready.
+    #[inline(always)]
+    pub(crate) fn hand_over(&self, event: E) -> Option<Rc<Handler>> {
+        if !self.events.is_empty() {
+            return None;
+        }
+        let waiter = self.waiting.take_only()?;
+        self.events.push(event);
+        Some(waiter)
     }
 
     /// No more will come. The first call counts.
@@ -59,14 +69,22 @@ impl<E> Mailbox<E> {
     /// Takes what is there: an event, the error, or the end. `None` if there is only to wait.
     #[inline]
     pub(crate) fn take(&self) -> Option<io::Result<Option<E>>> {
-        if let Some(event) = self.events.pop() {
-            self.len.set(self.len.get() - 1);
-            return Some(Ok(Some(event)));
+        match self.events.pop() {
+            Some(event) => Some(Ok(Some(event))),
+            None if self.ended.get() => Some(self.take_end()),
+            None => None,
         }
-        if !self.ended.get() {
-            return None;
-        }
-        Some(self.error.take().map_or(Ok(None), Err))
+    }
+
+    #[cold]
+    fn take_end(&self) -> io::Result<Option<E>> {
+        self.error.take().map_or(Ok(None), Err)
+    }
+
+    /// There is only to wait.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty() && !self.ended.get()
     }
 
     pub(crate) fn waiting(&self) -> &WaitList {

@@ -2,12 +2,12 @@
 //! of those that can go on.
 //!
 //! A [`Handler`] is a coroutine, which is the handler with its parameters and wherever it stands, and what
-//! its handle, its wakers and the scheduler know of it. `Core::get_ready_object` takes from here,
-//! and asks the observer when the queue is empty.
+//! its handle, its wakers and the scheduler know of it. `Core::take_next` and `Core::get_ready_object` take from
+//! here, and ask the observer when the queue is empty.
 //!
 //! Invariant: a handler stands in the ready queue at most once, and exactly when it is `Ready`; so the
 //! queue is no longer than the table. The queue is first in, first out: a handler in it is resumed
-//! before any that becomes ready later.
+//! before any that becomes ready later. One that is resumed without it was `Suspended` while it was empty.
 
 use crate::Failure;
 use crate::coroutine::{Coroutine, Stack};
@@ -77,6 +77,14 @@ impl Handler {
         self.state.get() == State::Suspended
     }
 
+    /// The running handler suspends next, until it is woken, or resumed with an event.
+    #[inline]
+    pub(crate) fn suspends(&self) {
+        debug_assert!(self.state.get() == State::Running, "it calls this itself");
+        self.state.set(State::Suspended);
+        self.cause.set(Cause::Event);
+    }
+
     /// Makes a suspended handler ready.
     #[inline]
     pub(crate) fn wake(self: Rc<Handler>, cause: Cause) {
@@ -107,6 +115,7 @@ impl Handler {
     /// Has it unwind from where it is suspended, or suspends next.
     pub(crate) fn cancel(self: &Rc<Handler>) {
         self.cancelled.set(true);
+        self.cause.set(Cause::Cancelled);
         if self.is_suspended() {
             self.clone().wake(Cause::Cancelled);
         }
@@ -117,14 +126,10 @@ impl Handler {
     pub(crate) fn resume(&self) -> Option<Stack> {
         self.state.set(State::Running);
         self.trim.set(Trim::Ran);
-        let cause = if self.cancelled.get() { Cause::Cancelled } else { self.cause.get() };
         let mut coroutine = self.coroutine.borrow_mut();
         let running = coroutine.as_mut().expect("what has ended is not ready");
-        if running.resume(cause) {
+        if running.resume(self.cause.get()) {
             return self.end(coroutine.take());
-        }
-        if self.state.get() == State::Running {
-            self.state.set(State::Suspended);
         }
         None
     }

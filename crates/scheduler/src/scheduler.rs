@@ -7,6 +7,7 @@ use crate::core::{Core, Limits};
 use crate::events::Events;
 use crate::failure::{FailureHook, Outcome};
 use crate::observer::Inbox;
+use crate::repository::Handler;
 use crate::source::EventSource;
 use crate::task::{self, JoinHandle};
 use std::error::Error;
@@ -63,7 +64,7 @@ pub enum Step {
     /// One coroutine was resumed; it suspended again, or ended.
     Resumed,
     /// One coroutine was resumed, and failed unobserved (see [`Failure`]).
-    Failed(Failure),
+    Failed(Box<Failure>),
     /// Nothing was ready within the limit.
     Idle,
     /// A stop was requested.
@@ -182,13 +183,28 @@ impl Scheduler {
 
     #[inline(always)]
     fn step_entered(&self, limit: Option<Duration>) -> io::Result<Step> {
-        let core = &self.core;
         if thread::panicking() {
-            // No handler could be suspended: see `Core::park`.
-            return Err(io::Error::other(
-                "the thread is panicking, so no coroutine can be resumed",
-            ));
+            return panicking();
         }
+        if limit.is_none()
+            && let Some(handler) = self.core.take_next()
+        {
+            return Ok(self.resume(handler));
+        }
+        self.wait_and_step(limit)
+    }
+
+    #[inline(always)]
+    fn resume(&self, handler: Rc<Handler>) -> Step {
+        match self.core.resume(handler) {
+            None => Step::Resumed,
+            Some(failure) => Step::Failed(failure),
+        }
+    }
+
+    #[inline(never)]
+    fn wait_and_step(&self, limit: Option<Duration>) -> io::Result<Step> {
+        let core = &self.core;
         let deadline = match limit {
             None | Some(Duration::ZERO) => None,
             limit => core.deadline(limit),
@@ -202,10 +218,7 @@ impl Scheduler {
                 return Ok(Step::Complete);
             }
             if let Some(handler) = core.get_ready_object(wait)? {
-                return Ok(match core.resume(&handler) {
-                    None => Step::Resumed,
-                    Some(failure) => Step::Failed(failure),
-                });
+                return Ok(self.resume(handler));
             }
             if wait == Some(Duration::ZERO) {
                 return Ok(Step::Idle);
@@ -227,7 +240,7 @@ impl Scheduler {
         loop {
             match self.step_entered(None)? {
                 Step::Resumed | Step::Idle => {}
-                Step::Failed(failure) => summary.add(failure),
+                Step::Failed(failure) => summary.add(*failure),
                 Step::Stopped => {
                     summary.stopped = true;
                     return Ok(summary);
@@ -294,6 +307,12 @@ impl Summary {
             crate::failure::discard(failure);
         }
     }
+}
+
+/// No handler could be suspended: see `Core::park`.
+#[cold]
+fn panicking() -> io::Result<Step> {
+    Err(io::Error::other("the thread is panicking, so no coroutine can be resumed"))
 }
 
 /// Registers a source with the current scheduler: see [`Scheduler::register_source`]. A handler may

@@ -239,7 +239,7 @@ pub fn sleep(time: Duration) {
     let core = Core::expect_handler("sleep");
     // A time that the clock cannot say never comes.
     let deadline = core.deadline(Some(time));
-    let _: Parked = core.park(deadline, |_| (), |_, _| ());
+    let _: Parked = core.park(deadline, drop, |_| ());
 }
 
 /// Yields to every coroutine that is ready, and polls the sources.

@@ -193,8 +193,11 @@ fn take_first<P>(arms: &mut Vec<Arm<'_, P>>) -> Option<io::Result<P>> {
 fn park<P>(core: &Core, arms: &[Arm<'_, P>], deadline: Option<Instant>) -> Parked {
     core.park(
         deadline,
-        |handler| arms.iter().for_each(|arm| arm.list.enlist(handler)),
-        |handler, _| arms.iter().for_each(|arm| arm.owes.set(arm.list.leave(handler))),
+        |handler| arms.iter().for_each(|arm| arm.list.enlist(handler.clone())),
+        |_| {
+            let handler = core.running();
+            arms.iter().for_each(|arm| arm.owes.set(arm.list.leave(&handler)));
+        },
     )
 }
 

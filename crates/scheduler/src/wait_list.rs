@@ -33,22 +33,26 @@ impl WaitList {
         core.park(
             deadline,
             |handler| self.enlist(handler),
-            |handler, cause| match cause {
+            |cause| match cause {
                 // Nothing else wakes it with an event while it waits for this alone.
                 Cause::Event => self.woken.set(self.woken.get() - 1),
-                Cause::Deadline | Cause::Cancelled => {
-                    if self.leave(handler) {
-                        self.wake_one();
-                    }
-                }
+                Cause::Deadline | Cause::Cancelled => self.give_up(core),
             },
         )
     }
 
+    /// The running handler goes on for another reason.
+    #[cold]
+    fn give_up(&self, core: &Core) {
+        if self.leave(&core.running()) {
+            self.wake_one();
+        }
+    }
+
     /// Adds the running handler, which suspends next.
     #[inline]
-    pub(crate) fn enlist(&self, handler: &Rc<Handler>) {
-        self.waiters.push(handler.clone());
+    pub(crate) fn enlist(&self, handler: Rc<Handler>) {
+        self.waiters.push(handler);
     }
 
     /// Takes out a handler that goes on. Returns `true` if it was woken from here: what that was for is its own to
@@ -72,6 +76,16 @@ impl WaitList {
         self.woken.set(self.woken.get() + 1);
         waiter.wake(Cause::Event);
         true
+    }
+
+    /// If one handler waits here, takes it out, woken, to be resumed at once. To be called while no handler is ready:
+    /// so it does not go on for another reason, and it is the first.
+    #[inline]
+    pub(crate) fn take_only(&self) -> Option<Rc<Handler>> {
+        let waiter = self.waiters.pop_only()?;
+        debug_assert!(waiter.is_suspended(), "no handler is ready");
+        self.woken.set(self.woken.get() + 1);
+        Some(waiter)
     }
 
     #[inline]

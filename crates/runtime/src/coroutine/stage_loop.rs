@@ -167,7 +167,7 @@ fn run<I, O, R>(
     loop {
         match scheduler.step() {
             Ok(Step::Resumed | Step::Idle) => {}
-            Ok(Step::Failed(failure)) => note(&shared, failure),
+            Ok(Step::Failed(failure)) => note(&shared, *failure),
             // A handler may ask for a stop, too, but the others are not its own to end.
             Ok(Step::Stopped) if !shared.stopped.load(SeqCst) => {}
             Ok(Step::Stopped | Step::Complete) => break,

@@ -51,10 +51,16 @@ impl Inbox {
         self.raise(STOP);
     }
 
+    /// Returns whether a stop was asked for.
+    #[inline]
+    pub(crate) fn has_stop(&self) -> bool {
+        self.flags.load(SeqCst) & STOP != 0
+    }
+
     /// Returns whether a stop was asked for, and forgets it.
     #[inline]
     pub(crate) fn take_stop(&self) -> bool {
-        self.flags.load(SeqCst) & STOP != 0 && self.flags.fetch_and(!STOP, SeqCst) & STOP != 0
+        self.has_stop() && self.flags.fetch_and(!STOP, SeqCst) & STOP != 0
     }
 
     /// Announces that the loop is about to sleep. Returns `false` if it must not: something is pending.

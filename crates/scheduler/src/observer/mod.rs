@@ -22,6 +22,7 @@ pub(crate) use polled::Reported;
 pub(crate) use readiness::{Direction, Readiness, unwinding};
 
 use crate::clock::Clock;
+use crate::repository::Handler;
 use crate::table::{Key, Table};
 use inbox::Notified;
 use polled::Polled;
@@ -92,13 +93,27 @@ impl Observer {
     /// Asks every demultiplexer once, and waits up to `limit` (`None`: without limit) if none has
     /// anything to report. Handlers that wait for a source, or whose time is over, are made ready. May
     /// return early with nothing. Returns whether it waited all of `limit` in vain.
-    #[inline(always)]
     pub(crate) fn wait_for_events(&self, limit: Option<Duration>) -> io::Result<bool> {
         // Mostly there is only the system to ask.
         if self.others.get() == 0 && self.inbox.may_sleep() {
             return self.ask_system(limit).map(|found| !found);
         }
         self.ask_all(limit)
+    }
+
+    /// The same on the shortest way, while no handler is ready: if there is only the system to ask, and it reports one
+    /// event for which one handler waits, returns that handler, to be resumed at once: it is the first. Otherwise
+    /// handlers are made ready, or the caller is to ask again. Calls `in_vain` if it waited all of `limit` in vain.
+    #[inline(always)]
+    pub(crate) fn wait_for_one(
+        &self,
+        limit: Duration,
+        in_vain: impl FnOnce(),
+    ) -> Option<Rc<Handler>> {
+        if self.others.get() > 0 || !self.inbox.may_sleep() {
+            return None;
+        }
+        self.ask_system_for_one(limit, in_vain)
     }
 
     /// Where more than one of them can be waited for, none is before all were asked.

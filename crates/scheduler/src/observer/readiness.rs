@@ -8,6 +8,7 @@ use super::{Observer, Source};
 use crate::core::{Core, Parked};
 use crate::events::Ready;
 use crate::mailbox::Mailbox;
+use crate::repository::Handler;
 use crate::sync::Waker;
 use crate::table::Key;
 use crate::wait_list::WaitList;
@@ -102,18 +103,46 @@ impl Observer {
 
     /// Waits for the operating system, and wakes the handlers that wait for what it reports. Returns `false` if it
     /// waited in vain. The inbox was asked whether the loop may sleep, unless the wait is none.
-    #[inline(always)]
     pub(super) fn ask_system(&self, wait: Option<Duration>) -> io::Result<bool> {
-        let OperatingSystem { poll, reports } = &mut *self.system.borrow_mut();
-        let result = poll.poll(reports, wait);
-        self.inbox.woke();
-        if let Err(error) = result {
-            return interrupted(error);
+        let system = &mut *self.system.borrow_mut();
+        match self.poll(system, wait) {
+            Ok(()) => Ok(self.report_all(&system.reports)),
+            // A signal may end the wait early; that is no error.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
         }
-        let mut any = false;
+    }
+
+    /// The same while no handler is ready. If there is one report, about a descriptor, and one handler waits for it,
+    /// returns that handler, to be resumed at once. Calls `in_vain` if it waited in vain. Does not return errors:
+    /// whoever asks again meets them.
+    #[inline(always)]
+    pub(super) fn ask_system_for_one(
+        &self,
+        wait: Duration,
+        in_vain: impl FnOnce(),
+    ) -> Option<Rc<Handler>> {
+        let system = &mut *self.system.borrow_mut();
+        self.poll(system, Some(wait)).ok()?;
+        let only = self.report_only(&system.reports);
+        if only.is_none() && !self.report_all(&system.reports) {
+            in_vain();
+        }
+        only
+    }
+
+    #[inline(always)]
+    fn poll(&self, system: &mut OperatingSystem, wait: Option<Duration>) -> io::Result<()> {
+        let polled = system.poll.poll(&mut system.reports, wait);
+        self.inbox.woke();
+        polled
+    }
+
+    /// Wakes the handlers that wait for what was reported. Returns `false` if nothing was.
+    #[inline(never)]
+    fn report_all(&self, reports: &mio::Events) -> bool {
         let sources = self.sources.borrow();
-        for report in &*reports {
-            any = true;
+        for report in reports {
             // The waker has a token that is no place.
             match sources.at(report.token().0) {
                 Some(Source::Socket(readiness)) => readiness.edge(report),
@@ -124,7 +153,18 @@ impl Observer {
                 _ => {}
             }
         }
-        Ok(any)
+        !reports.is_empty()
+    }
+
+    /// Hands the only report over, or does nothing.
+    #[inline(always)]
+    fn report_only(&self, reports: &mio::Events) -> Option<Rc<Handler>> {
+        let mut reports = reports.iter();
+        let (Some(report), None) = (reports.next(), reports.next()) else { return None };
+        match self.sources.borrow().at(report.token().0) {
+            Some(Source::Descriptor(source)) => source.mailbox.hand_over(Ready::of(report)),
+            _ => None,
+        }
     }
 }
 
@@ -197,12 +237,6 @@ impl Direction {
         }
         Ok(())
     }
-}
-
-/// A signal may end the wait early; that is no error.
-#[cold]
-fn interrupted(error: io::Error) -> io::Result<bool> {
-    if error.kind() == io::ErrorKind::Interrupted { Ok(true) } else { Err(error) }
 }
 
 /// What is known of a registered socket.

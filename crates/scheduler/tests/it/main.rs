@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod sources;
+mod handover;
 mod handlers;
 mod endings;
 mod fairness;
