@@ -9,6 +9,7 @@ use comporta::{App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result,
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
+// Long because the queries are written out one after the other, as a user would.
 pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
     let app = App::new("nexmark");
     let log = log.clone();

@@ -399,14 +399,8 @@ impl<H: Handler> Stage<H> {
                 Ok(_) => break None,
                 Err(panic) => Why::usual(panic),
             };
-            match self.failed(
-                core,
-                &mut visit.effects,
-                &mut instance,
-                &mut batch,
-                &mut progress,
-                why,
-            ) {
+            let effects = &mut visit.effects;
+            match self.failed(core, effects, &mut instance, &mut batch, &mut progress, why) {
                 Next::On => {}
                 Next::Wait(wait) if H::WAITS => {
                     let retry = Some(wait);
