@@ -20,6 +20,8 @@ mod alarms;
 pub(crate) mod watermark;
 pub(crate) mod progress;
 mod event_time;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
