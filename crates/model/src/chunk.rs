@@ -194,7 +194,7 @@ impl<T> Chunk<T> {
     /// Takes out the lanes of its events.
     #[must_use]
     pub fn take_lanes(&mut self) -> Vec<LaneRef> {
-        self.columns.take_lanes().map(|(lane, _)| lane).collect()
+        self.columns.take_lanes()
     }
 
     /// Adds an event at the end, with what it carries of its own, if it carries anything.
@@ -206,6 +206,14 @@ impl<T> Chunk<T> {
         } else {
             self.append(meta, own.unwrap_or_default(), &mut vec![Some(event)]);
         }
+    }
+
+    /// Adds an event at the end that shares everything with the others: its `Meta` has been added, and neither carries
+    /// anything of its own.
+    #[inline]
+    pub fn push_alike(&mut self, event: T) {
+        debug_assert!(self.columns.is_none(), "an event without a row beside rows");
+        self.slots.push(Some(event));
     }
 
     /// Adds events at the end, leaving their storage empty.

@@ -115,12 +115,19 @@ impl<V: Clone + Default + PartialEq> Column<V> {
     }
 
     /// `n` more events with this value.
+    #[inline]
     pub fn extend(&mut self, value: V, n: usize) {
         match self.runs.back_mut() {
             _ if n == 0 => {}
             Some(last) if last.value == value => last.n += n,
             _ => self.runs.push_back(Run { value, n }),
         }
+    }
+
+    /// Takes the values out, each with how many events in a row have it, and keeps the storage.
+    #[inline]
+    pub fn drain(&mut self) -> impl Iterator<Item = (V, usize)> {
+        self.runs.drain(..).map(|run| (run.value, run.n))
     }
 
     /// The values, each with how many events in a row have it.
@@ -219,25 +226,28 @@ impl Columns {
         self
     }
 
-    /// Adds which lanes the events belong to.
-    pub fn set_lanes(&mut self, lanes: impl ExactSizeIterator<Item = LaneRef>) {
-        let mut column = Column { runs: VecDeque::with_capacity(lanes.len()) };
-        lanes.for_each(|lane| column.extend(Some(lane), 1));
-        self.0.get_or_insert_default().lane = column;
+    /// Sets which lane the one event belongs to, if it belongs to one.
+    pub fn set_lane(&mut self, lane: Option<LaneRef>) {
+        if lane.is_some() || self.0.is_some() {
+            let lanes = lane.map(|lane| Column::same(Some(lane), 1));
+            self.0.get_or_insert_default().lane = lanes.unwrap_or_default();
+        }
     }
 
-    /// Takes out which lanes the events belong to: each, with how many events in a row do.
-    pub fn take_lanes(&mut self) -> impl Iterator<Item = (LaneRef, usize)> + use<> {
-        let column = self.0.as_mut().map(|table| std::mem::take(&mut table.lane));
-        let runs = column.unwrap_or_default().runs.into_iter();
-        runs.filter_map(|Run { value, n }| value.map(|lane| (lane, n)))
+    /// Which lanes the events belong to, and when they happened.
+    #[inline]
+    pub fn lanes_and_times_mut(
+        &mut self,
+    ) -> (&mut Column<Option<LaneRef>>, &mut Column<Option<Time>>) {
+        let table = self.0.get_or_insert_default();
+        (&mut table.lane, &mut table.time)
     }
 
-    /// Adds when the events happened.
-    pub fn set_times(&mut self, times: impl Iterator<Item = Option<Time>>) {
-        let mut column = Column::default();
-        times.for_each(|time| column.extend(time, 1));
-        self.0.get_or_insert_default().time = column;
+    /// Takes out which lanes the events belong to.
+    #[must_use]
+    pub fn take_lanes(&mut self) -> Vec<LaneRef> {
+        let lanes = self.0.iter_mut().flat_map(|table| table.lane.drain());
+        lanes.filter_map(|(lane, _)| lane).collect()
     }
 
     /// Takes out when the events happened, one by one; nothing if nobody said.
@@ -536,7 +546,9 @@ mod tests {
         let keys = ordered_by(|n: &u64| *n);
         let [five, six] = [5, 6].map(|n| keys.lane_of(&n));
         let mut columns = Columns::default();
-        columns.set_lanes([five.clone(), six.clone(), six.clone()].into_iter());
+        for lane in [&five, &six, &six] {
+            columns.lanes_and_times_mut().0.extend(Some(lane.clone()), 1);
+        }
         columns.set_ids((0..3).map(|seq| Id { producer: 1, incarnation: 1, seq }));
         let lanes = |columns: &Columns, n| columns.lanes(n).collect::<Vec<_>>();
         let mut front = columns.split_front(1);
@@ -555,7 +567,7 @@ mod tests {
         let row = front.row(2);
         assert_eq!((lanes(&row, 1), ids(&row, 1)), (vec![Some(six.clone())], vec![Some(2)]));
         assert!(front.row(3).is_none());
-        assert_eq!(front.take_lanes().collect::<Vec<_>>(), [(five, 1), (six, 2)]);
+        assert_eq!(front.take_lanes(), [five, six]);
         assert_eq!(lanes(&front, 2), [None, None]);
     }
 }

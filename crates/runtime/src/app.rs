@@ -916,7 +916,7 @@ fn stage_node<H: Handler>(
         let mut columns = Columns::default();
         if let Some(keys) = &keys {
             let lane = user::call(|| keys.lane_of(&event)).unwrap_or_else(|_| keys.keyless());
-            columns.set_lanes([lane].into_iter());
+            columns.set_lane(Some(lane));
         }
         let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }

@@ -10,6 +10,7 @@ use std::mem::needs_drop;
 use std::num::NonZeroUsize;
 
 use comporta_model::chunk::Slots;
+use comporta_model::column::Columns;
 use comporta_model::event::Time;
 
 use crate::chunk_cache::ChunkCache;
@@ -38,6 +39,8 @@ pub(crate) struct Visit {
     pub(crate) done: usize,
     /// Storage for chunks that this worker has in its cache.
     pub(crate) cache: ChunkCache,
+    /// Storage for the lanes of what it sends to keyed stages.
+    pub(crate) lanes: Columns,
     pub(crate) effects: Effects,
 }
 
@@ -52,6 +55,7 @@ impl Visit {
             limit: None,
             done: 0,
             cache: ChunkCache::default(),
+            lanes: Columns::default(),
             effects,
         }
     }

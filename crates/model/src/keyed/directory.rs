@@ -35,6 +35,7 @@ enum Bucket<K, S> {
 }
 
 impl<K, S> Bucket<K, S> {
+    #[inline]
     fn get(&self, at: usize) -> Option<&Arc<Lane<K, S>>> {
         match self {
             Bucket::One(lane) => (at == 0).then_some(lane),
@@ -77,6 +78,7 @@ impl Hasher for Passed {
 }
 
 impl<K, S> Shard<K, S> {
+    #[inline]
     fn get(&self, hash: u64, at: usize) -> Option<&Arc<Lane<K, S>>> {
         self.lanes.get(&hash)?.get(at)
     }
@@ -120,6 +122,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
         Directory { hasher: Default::default(), shards: std::array::from_fn(shard) }
     }
 
+    #[inline]
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<K, S>> {
         // The table below goes by the lowest and the highest bits.
         let at = (hash >> 32) as usize % SHARDS;
@@ -127,8 +130,20 @@ impl<K: Hash + Eq, S> Directory<K, S> {
     }
 
     /// The lane of a key; `weight` is asked for that of a new one.
+    #[inline]
     pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
         let hash = self.hasher.hash_one(&key);
+        let first = self.shard(hash).get(hash, 0).cloned();
+        match first {
+            Some(lane) if *lane.key() == key => lane,
+            _ => self.lane_anew(key, hash, weight),
+        }
+    }
+
+    /// As [`lane`](Self::lane), of a key that is new or has its hash in common with another.
+    #[cold]
+    #[inline(never)]
+    fn lane_anew(&self, key: K, hash: u64, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
         let mut at = 0;
         let mut removed = None;
         let mut new_weight = None;

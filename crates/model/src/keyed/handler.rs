@@ -143,8 +143,17 @@ const LANE: &str = "the runtime gives each event of a keyed stage its lane";
 /// A lane of a keyed stage.
 type LaneOf<S> = Lane<<S as KeyedStage>::Key, <S as KeyedStage>::State>;
 
-/// What a call asked for is done, now that it has succeeded.
-fn comply<K, S>(lane: &Lane<K, S>, cx: KeyedCx<'_, K>) -> bool {
+/// What a call asked for is done, now that it has succeeded. Returns whether it wants its state forgotten.
+#[inline]
+fn comply<K, S>(lane: &Lane<K, S>, mut cx: KeyedCx<'_, K>) -> bool {
+    if cx.timers.get_mut().is_empty() && !cx.forget.get() {
+        return false;
+    }
+    comply_in_full(lane, cx)
+}
+
+#[cold]
+fn comply_in_full<K, S>(lane: &Lane<K, S>, cx: KeyedCx<'_, K>) -> bool {
     for Change { of, at, set } in cx.timers.into_inner() {
         lane.set_timer(of, at, set);
     }

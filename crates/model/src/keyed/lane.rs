@@ -82,6 +82,7 @@ impl Common {
 }
 
 impl PartialEq for LaneRef {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(Arc::as_ptr(&self.0).cast::<()>(), Arc::as_ptr(&other.0).cast::<()>())
     }
@@ -128,8 +129,8 @@ impl LaneRef {
 
     /// Notes where its queue keeps it.
     #[inline]
-    pub fn set_slot(&self, slot: Option<u32>) {
-        self.0.common().slot.store(slot.unwrap_or(NO_SLOT), Relaxed);
+    pub fn set_slot(&self, slot: u32) {
+        self.0.common().slot.store(slot, Relaxed);
     }
 
     /// How many of its events a round serves.
@@ -139,17 +140,18 @@ impl LaneRef {
         self.0.common().weight.get() as usize
     }
 
+    /// Whether its events have no key.
+    #[inline]
+    #[must_use]
+    pub fn is_keyless(&self) -> bool {
+        self.0.common().keyless
+    }
+
     /// Whether it has state, or timers, and so must be kept while it has no events.
     #[inline]
     #[must_use]
     pub fn has_state(&self) -> bool {
         self.0.common().has_state.load(Relaxed)
-    }
-
-    /// Whether its events have no key.
-    #[must_use]
-    pub fn is_keyless(&self) -> bool {
-        self.0.common().keyless
     }
 
     /// When it was last visited.
@@ -158,10 +160,22 @@ impl LaneRef {
         Time::from_nanos(self.0.common().used.load(Relaxed))
     }
 
-    /// It is visited now.
+    /// A visit to it is over. Returns when the runtime is to look at its timers, if it has not been asked to yet.
     #[inline]
-    pub fn set_used(&self, now: Time) {
-        self.0.common().used.store(now.as_nanos(), Relaxed);
+    #[must_use]
+    pub fn visited(&self, now: Time) -> Option<Time> {
+        let common = self.0.common();
+        common.used.store(now.as_nanos(), Relaxed);
+        if common.timed.load(Relaxed) { self.0.next_alarm() } else { None }
+    }
+
+    /// Its queue keeps it no more. Returns whether it has state.
+    #[inline]
+    #[must_use]
+    pub fn leave(&self) -> bool {
+        let common = self.0.common();
+        common.slot.store(NO_SLOT, Relaxed);
+        common.has_state.load(Relaxed)
     }
 
     /// Whether somebody looks after its state; from now on somebody does, or not.
@@ -178,13 +192,6 @@ impl LaneRef {
     /// Replaces its state. Returns the one before. No visit has the lane.
     pub fn set_state<K: 'static, S: 'static>(&self, state: S) -> Option<S> {
         self.typed::<K, S>().and_then(|lane| lane.lend().put(state))
-    }
-
-    /// When the runtime is to look at its timers, if it has not been asked to yet.
-    #[inline]
-    #[must_use]
-    pub fn next_alarm(&self) -> Option<Time> {
-        if self.0.common().timed.load(Relaxed) { self.0.next_alarm() } else { None }
     }
 
     /// When the runtime is to look at its event timers, if it has not been asked to yet.
@@ -307,6 +314,7 @@ impl<K, S> Lane<K, S> {
         Lane { common: Common::new(weight, false), key, hash, body: Mutex::default() }
     }
 
+    #[inline]
     pub(super) fn key(&self) -> &K {
         &self.key
     }

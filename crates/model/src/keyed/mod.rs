@@ -25,6 +25,7 @@ pub use handler::{IsKeyed, Keyed, KeyedFn};
 pub use lane::{Clock, EventAlarm, LaneRef, OwnedLoan};
 pub use time::EventTime;
 
+use crate::column::Columns;
 use crate::error::Result;
 use crate::event::{Ev, Time};
 use crate::port::Ports;
@@ -324,6 +325,23 @@ pub trait Keys<T>: AnyKeys {
         None
     }
 
+    /// Adds the lanes of these events, from the one at `next` on, and when they happened if the stage has event time.
+    /// After a panic, `next` is behind the event whose key or time cannot be had; nothing was added for it.
+    fn lanes_of(&self, slots: &[Option<T>], next: &mut usize, into: &mut Columns) {
+        let timed = self.event_time().is_some();
+        let (lanes, times) = into.lanes_and_times_mut();
+        while let Some(slot) = slots.get(*next) {
+            *next += 1;
+            if let Some(event) = slot {
+                let lane = self.lane_of(event);
+                if timed {
+                    times.extend(self.time_of(event), 1);
+                }
+                lanes.extend(Some(lane), 1);
+            }
+        }
+    }
+
     /// A lane has no events any more: it is forgotten unless it has state. Drops what the program made.
     fn retire(&self, lane: LaneRef);
 
@@ -369,6 +387,7 @@ where
     F: Fn(&T) -> K + Send + Sync,
     W: Fn(&K) -> NonZeroU32 + Send + Sync,
 {
+    #[inline]
     fn lane_of(&self, event: &T) -> LaneRef {
         LaneRef::of(self.directory.lane((self.key)(event), &self.weight))
     }

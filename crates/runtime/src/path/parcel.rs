@@ -67,6 +67,13 @@ impl<T: Send + 'static> Parcel<'_, T> {
         if max == 0 {
             return;
         }
+        if self.filled.is_empty() && max >= self.last.len() {
+            if !self.last.is_empty() {
+                let columns = std::mem::take(&mut self.columns);
+                *self.last = enter(std::mem::take(self.last), columns);
+            }
+            return;
+        }
         let chunk = self.filled.first_mut().unwrap_or(self.last);
         let columns = self.columns.split_front(max.min(chunk.len()));
         if max < chunk.len() {
@@ -91,7 +98,7 @@ impl<T: Send + 'static> Parcel<'_, T> {
 
     /// Takes out the lanes of its events.
     pub(crate) fn take_lanes(&mut self) -> Vec<LaneRef> {
-        self.columns.take_lanes().map(|(lane, _)| lane).collect()
+        self.columns.take_lanes()
     }
 
     /// Keeps what is left in the outbox.

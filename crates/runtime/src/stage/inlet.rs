@@ -9,6 +9,7 @@ use comporta_model::stage::Handler;
 use comporta_policy::admission::Ask;
 
 use super::gate::Arrivals;
+use super::lanes::LaneQueue;
 use super::permits::{Rest, Shed, Verdict};
 use super::queue::Side;
 use super::{Phase, Stage, State, age};
@@ -60,6 +61,9 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
             }
         };
         let arrived = (state.counts.arrived - before) as usize;
+        if let Some(spare) = state.queue.as_lanes().and_then(LaneQueue::take_spare) {
+            visit.lanes = spare;
+        }
         drop(guard);
         if let Some(asked) = asked {
             effects.hand_over(core);

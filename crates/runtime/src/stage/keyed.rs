@@ -66,29 +66,20 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) {
         let user = visit.effects.hand_over(core);
-        let mut lanes = Vec::with_capacity(parcel.len());
         let timed = keys.event_time().is_some();
-        let mut times = Vec::with_capacity(if timed { parcel.len() } else { 0 });
-        let slots = parcel.filled.iter().chain([&*parcel.last]);
-        let mut events = slots.flatten().flatten();
-        while let Err(reason) = user.call(|| {
-            for event in events.by_ref() {
-                let lane = keys.lane_of(event);
-                if timed {
-                    times.push(keys.time_of(event));
-                }
-                lanes.push(lane);
-            }
-        }) {
-            lanes.push(keys.keyless());
-            if timed {
-                times.push(None);
-            }
-            self.report_keyless(core, &reason);
+        if parcel.columns.is_none() {
+            parcel.columns = std::mem::take(&mut visit.lanes);
         }
-        parcel.columns.set_lanes(lanes.into_iter());
-        if timed {
-            parcel.columns.set_times(times.into_iter());
+        let columns = &mut parcel.columns;
+        debug_assert!(columns.lanes_and_times_mut().0.is_empty(), "lanes are asked for once");
+        for slots in parcel.filled.iter().chain([&*parcel.last]) {
+            let mut next = 0;
+            while let Err(reason) = user.call(|| keys.lanes_of(slots, &mut next, columns)) {
+                let (lanes, times) = columns.lanes_and_times_mut();
+                lanes.extend(Some(keys.keyless()), 1);
+                times.extend(None, usize::from(timed));
+                self.report_keyless(core, &reason);
+            }
         }
     }
 

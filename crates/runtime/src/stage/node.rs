@@ -411,7 +411,7 @@ impl<H: Handler> Node for Stage<H> {
         for Replayed { columns, lane, event, .. } in &mut replayed {
             // Unless it waits for the event, its lane may have been forgotten.
             let own = lane.is_none().then(|| self.lane_of(core, event)).flatten();
-            columns.set_lanes(own.into_iter());
+            columns.set_lane(own);
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;

@@ -84,11 +84,13 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// A lane with an event timer that is due holds event time before it.
+    #[inline]
     pub(super) fn look_at_hold(&mut self, at: usize) {
         let Some(progress) = &mut self.progress else { return };
-        let Some(place) = self.places[at].as_mut() else { return };
+        let place = &mut self.places[at];
+        let Some(lane) = &place.lane else { return };
         let watermark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
-        let due = place.lane.first_timer(Clock::Events).filter(|due| *due <= watermark);
+        let due = lane.first_timer(Clock::Events).filter(|due| *due <= watermark);
         let holds = due.map(|due| due - Duration::from_nanos(1));
         // A visit may have taken out a timer whose results have yet to leave: only its end lets go.
         let stays = place.turn.is_some() && place.holds.is_some();
@@ -101,6 +103,7 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// What held event time there does so no longer.
+    #[inline]
     pub(super) fn release_time(&mut self, held: Option<Time>) {
         if let (Some(progress), Some(at)) = (&mut self.progress, held) {
             progress.release(at);

@@ -14,6 +14,12 @@ use crate::stage::queue::Side;
 /// Storage kept for visits.
 const SPARE_MAX: usize = 4;
 
+/// A place in a table, as small as it can be.
+#[inline]
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer than 2^32 events")
+}
+
 /// An entry, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(NonZeroU32);
@@ -35,13 +41,13 @@ impl At {
 pub(super) struct Chain {
     first: Option<At>,
     last: Option<At>,
-    len: usize,
+    len: u32,
 }
 
 impl Chain {
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     #[inline]
@@ -53,13 +59,18 @@ impl Chain {
 /// An event that waits.
 struct Entry<T> {
     event: Option<T>,
-    lane: usize,
-    meta: usize,
+    lane: u32,
+    meta: u32,
     /// The watermark that it found.
     mark: Time,
     /// What it carries of its own beside its lane.
     own: Option<Box<Columns>>,
-    /// Its neighbours in the lane, and among all events by age. Of a free entry, `newer` is the next free one.
+    links: Links,
+}
+
+/// The neighbours of an event in its lane, and among all events by age. Of a free entry, `newer` is the next free one.
+#[derive(Clone, Copy, Default)]
+struct Links {
     before: Option<At>,
     after: Option<At>,
     older: Option<At>,
@@ -83,7 +94,7 @@ pub(super) struct With {
 
 /// What events share, by number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MetaAt(usize);
+pub(super) struct MetaAt(u32);
 
 /// All events of the lanes of a stage.
 pub(super) struct Events<T> {
@@ -93,7 +104,9 @@ pub(super) struct Events<T> {
     oldest: Option<At>,
     newest: Option<At>,
     metas: Vec<Shared>,
-    metas_free: Vec<usize>,
+    metas_free: Vec<u32>,
+    /// What the chunk has that is being filled: events that share this need not be looked at.
+    mixed: Option<u32>,
     spare: Vec<Slots<T>>,
 }
 
@@ -107,6 +120,7 @@ impl<T> Default for Events<T> {
             newest: None,
             metas: Vec::new(),
             metas_free: Vec::new(),
+            mixed: None,
             spare: Vec::new(),
         }
     }
@@ -125,7 +139,7 @@ impl<T> Events<T> {
 
     /// The lane of an event.
     pub(super) fn lane(&self, at: At) -> usize {
-        self.entries[at.index()].lane
+        self.entries[at.index()].lane as usize
     }
 
     /// The watermark that an event found.
@@ -137,7 +151,13 @@ impl<T> Events<T> {
     /// What an event shares with others.
     #[inline]
     pub(super) fn meta(&self, at: At) -> &Meta {
-        &self.metas[self.entries[at.index()].meta].meta
+        &self.metas[self.entries[at.index()].meta as usize].meta
+    }
+
+    /// Whether an event shares with others what the chunk has that is being filled.
+    #[inline]
+    pub(super) fn is_alike(&self, at: At) -> bool {
+        self.mixed == Some(self.entries[at.index()].meta)
     }
 
     /// What is known of an event that waits.
@@ -152,14 +172,15 @@ impl<T> Events<T> {
     /// Notes what events share that come next; [`close`](Self::close) it when they have come.
     pub(super) fn open(&mut self, meta: &Meta) -> MetaAt {
         let shared = Shared { meta: meta.clone(), events: 1 };
+        self.mixed = None;
         MetaAt(match self.metas_free.pop() {
             Some(at) => {
-                self.metas[at] = shared;
+                self.metas[at as usize] = shared;
                 at
             }
             None => {
                 self.metas.push(shared);
-                self.metas.len() - 1
+                number(self.metas.len() - 1)
             }
         })
     }
@@ -168,8 +189,9 @@ impl<T> Events<T> {
         self.unshare(meta.0);
     }
 
-    fn unshare(&mut self, meta: usize) {
-        let shared = &mut self.metas[meta];
+    #[inline]
+    fn unshare(&mut self, meta: u32) {
+        let shared = &mut self.metas[meta as usize];
         shared.events -= 1;
         if shared.events == 0 {
             shared.meta.duty = Default::default(); // nobody waits for what is over
@@ -179,57 +201,59 @@ impl<T> Events<T> {
 
     // --- chains
 
-    /// Puts an event at one end of its lane, and of all events.
+    /// Puts an event at the end of its lane, and of all events.
     #[inline]
-    pub(super) fn link(
-        &mut self,
-        (lane, chain): (usize, &mut Chain),
-        event: T,
-        With { meta: MetaAt(meta), own, mark }: With,
-        side: Side,
-    ) {
-        self.metas[meta].events += 1;
-        let (older, newer) = match side {
-            Side::Newest => (self.newest, None),
-            Side::Oldest => (None, self.oldest),
-        };
-        let (before, after) = match side {
-            Side::Newest => (chain.last, None),
-            Side::Oldest => (None, chain.first),
-        };
-        let own = own.map(Box::new);
-        let entry =
-            Entry { event: Some(event), lane, meta, mark, own, before, after, older, newer };
-        let new = match self.free {
-            Some(free) => {
-                let slot = &mut self.entries[free.index()];
-                self.free = slot.newer;
-                *slot = entry;
-                free
-            }
-            None => {
-                self.entries.push(entry);
-                At::new(self.entries.len() - 1)
-            }
-        };
-        match before {
-            Some(before) => self.entries[before.index()].after = Some(new),
+    pub(super) fn link_last(&mut self, (lane, chain): (usize, &mut Chain), event: T, with: With) {
+        let links = Links { before: chain.last, after: None, older: self.newest, newer: None };
+        let new = self.insert(lane, event, with, links);
+        match chain.last.replace(new) {
+            Some(before) => self.entries[before.index()].links.after = Some(new),
             None => chain.first = Some(new),
         }
-        match after {
-            Some(after) => self.entries[after.index()].before = Some(new),
-            None => chain.last = Some(new),
-        }
-        match older {
-            Some(older) => self.entries[older.index()].newer = Some(new),
+        match self.newest.replace(new) {
+            Some(older) => self.entries[older.index()].links.newer = Some(new),
             None => self.oldest = Some(new),
         }
-        match newer {
-            Some(newer) => self.entries[newer.index()].older = Some(new),
+        chain.len += 1;
+    }
+
+    /// Puts an event at the beginning of its lane, and of all events.
+    pub(super) fn link_first(&mut self, (lane, chain): (usize, &mut Chain), event: T, with: With) {
+        let links = Links { before: None, after: chain.first, older: None, newer: self.oldest };
+        let new = self.insert(lane, event, with, links);
+        match chain.first.replace(new) {
+            Some(after) => self.entries[after.index()].links.before = Some(new),
+            None => chain.last = Some(new),
+        }
+        match self.oldest.replace(new) {
+            Some(newer) => self.entries[newer.index()].links.older = Some(new),
             None => self.newest = Some(new),
         }
         chain.len += 1;
+    }
+
+    /// Gives an event an entry.
+    #[inline]
+    fn insert(
+        &mut self,
+        lane: usize,
+        event: T,
+        With { meta: MetaAt(meta), own, mark }: With,
+        links: Links,
+    ) -> At {
+        self.metas[meta as usize].events += 1;
         self.len += 1;
+        let (lane, own) = (number(lane), own.map(Box::new));
+        let Some(free) = self.free else {
+            self.entries.push(Entry { event: Some(event), lane, meta, mark, own, links });
+            return At::new(self.entries.len() - 1);
+        };
+        let entry = &mut self.entries[free.index()];
+        self.free = entry.links.newer;
+        entry.event = Some(event);
+        (entry.lane, entry.meta, entry.mark) = (lane, meta, mark);
+        (entry.own, entry.links) = (own, links);
+        free
     }
 
     /// Moves an event out of its lane, into a chunk.
@@ -237,30 +261,38 @@ impl<T> Events<T> {
     pub(super) fn unlink(&mut self, at: At, chain: &mut Chain, chunk: &mut Chunk<T>) {
         let free = self.free.replace(at);
         let entry = &mut self.entries[at.index()];
-        let (event, own) = (entry.event.take(), entry.own.take());
-        let (before, after) = (entry.before.take(), entry.after.take());
-        let (older, newer) = (entry.older.take(), std::mem::replace(&mut entry.newer, free));
-        let meta = entry.meta;
+        let (event, own, meta) = (entry.event.take(), entry.own.take(), entry.meta);
+        let free_links = Links { newer: free, ..Links::default() };
+        let Links { before, after, older, newer } = std::mem::replace(&mut entry.links, free_links);
         match before {
-            Some(before) => self.entries[before.index()].after = after,
+            Some(before) => self.entries[before.index()].links.after = after,
             None => chain.first = after,
         }
         match after {
-            Some(after) => self.entries[after.index()].before = before,
+            Some(after) => self.entries[after.index()].links.before = before,
             None => chain.last = before,
         }
         match older {
-            Some(older) => self.entries[older.index()].newer = newer,
+            Some(older) => self.entries[older.index()].links.newer = newer,
             None => self.oldest = newer,
         }
         match newer {
-            Some(newer) => self.entries[newer.index()].older = older,
+            Some(newer) => self.entries[newer.index()].links.older = older,
             None => self.newest = older,
         }
         chain.len -= 1;
         self.len -= 1;
-        if let Some(event) = event {
-            chunk.push(&self.metas[meta].meta, own.map(|own| *own), event);
+        match event {
+            Some(event)
+                if own.is_none() && self.mixed == Some(meta) && chunk.columns().is_none() =>
+            {
+                chunk.push_alike(event);
+            }
+            Some(event) => {
+                chunk.push(&self.metas[meta as usize].meta, own.map(|own| *own), event);
+                self.mixed = Some(meta);
+            }
+            None => {}
         }
         self.unshare(meta);
     }
@@ -270,6 +302,7 @@ impl<T> Events<T> {
     /// An empty chunk for events, the first of which is this.
     pub(super) fn chunk_for(&mut self, first: At) -> Chunk<T> {
         let storage = self.spare.pop().unwrap_or_default();
+        self.mixed = Some(self.entries[first.index()].meta);
         Chunk::new(self.meta(first).clone(), storage)
     }
 

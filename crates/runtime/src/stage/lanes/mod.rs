@@ -20,6 +20,8 @@ mod alarms;
 pub(crate) mod watermark;
 pub(crate) mod progress;
 mod event_time;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -69,9 +71,9 @@ impl LaneRules {
     }
 }
 
-/// A lane that has something to do, or is at it.
+/// A lane that has something to do, or is at it. A place without a lane is as new.
 struct Place {
-    lane: LaneRef,
+    lane: Option<LaneRef>,
     events: Chain,
     /// It stands in `ready`.
     ready: bool,
@@ -88,6 +90,9 @@ struct Place {
     due: Option<Due>,
     /// Where an event timer that is due holds event time.
     holds: Option<Time>,
+    /// As its lane has it.
+    weight: usize,
+    keyless: bool,
 }
 
 impl Doom {
@@ -119,9 +124,11 @@ pub(crate) enum Due {
 }
 
 impl Place {
-    fn new(lane: LaneRef) -> Self {
+    fn new() -> Self {
         Place {
-            lane,
+            lane: None,
+            weight: 1,
+            keyless: false,
             events: Chain::default(),
             ready: false,
             turn: None,
@@ -148,11 +155,7 @@ impl Place {
 
     #[inline]
     fn doom(&self) -> Option<Doom> {
-        if self.lane.is_keyless() {
-            Some(Doom::Keyless)
-        } else {
-            self.given_up.then_some(Doom::Held)
-        }
+        if self.keyless { Some(Doom::Keyless) } else { self.given_up.then_some(Doom::Held) }
     }
 
     /// Whether a visit to it takes nothing else.
@@ -183,7 +186,7 @@ pub(crate) struct Call {
 pub(crate) struct LaneQueue<T> {
     rules: LaneRules,
     events: Events<T>,
-    places: Vec<Option<Place>>,
+    places: Vec<Place>,
     places_free: Vec<usize>,
     /// Open lanes with something to do, in the order in which they are served.
     ready: VecDeque<usize>,
@@ -192,6 +195,9 @@ pub(crate) struct LaneQueue<T> {
     /// For each visit, which lanes the events belong to that it has, in their order.
     turns: Vec<Vec<Served>>,
     turns_free: Vec<usize>,
+    /// Of the visit that takes events now: lanes that have more to give. Storage for a round of them.
+    again: Vec<usize>,
+    round: Vec<usize>,
     alarms: Alarms,
     /// If the stage has event time.
     watermark: Option<Watermark>,
@@ -202,6 +208,8 @@ pub(crate) struct LaneQueue<T> {
     retired: Vec<LaneRef>,
     /// Events of lanes that were full.
     rejected: Option<Chunk<T>>,
+    /// Storage for the lanes of what comes.
+    spare: Option<Columns>,
     spread_ns: u64,
     now: Time,
 }
@@ -219,12 +227,15 @@ impl<T: Send> LaneQueue<T> {
             ready_work: 0,
             turns: Vec::new(),
             turns_free: Vec::new(),
+            again: Vec::new(),
+            round: Vec::new(),
             alarms: Alarms::default(),
             watermark: None,
             progress: None,
             waiting: 0,
             retired: Vec::new(),
             rejected: None,
+            spare: None,
             spread_ns: SPREAD_NS,
             now: Time::ZERO,
         }
@@ -234,11 +245,12 @@ impl<T: Send> LaneQueue<T> {
 
     #[inline]
     fn place(&mut self, at: usize) -> &mut Place {
-        self.places[at].as_mut().expect(LINKED)
+        &mut self.places[at]
     }
 
+    #[inline]
     fn first_ready(&self) -> Option<&Place> {
-        self.ready.front().and_then(|at| self.places[*at].as_ref())
+        self.ready.front().map(|at| &self.places[*at])
     }
 
     /// Where a lane stands; it gets a place if it has none.
@@ -246,23 +258,20 @@ impl<T: Send> LaneQueue<T> {
     fn place_of(&mut self, lane: &LaneRef) -> usize {
         match lane.slot() {
             Some(slot) => slot as usize,
-            None => self.new_place(lane),
+            None => self.new_place(lane.clone()),
         }
     }
 
-    fn new_place(&mut self, lane: &LaneRef) -> usize {
-        let place = Some(Place::new(lane.clone()));
-        let at = match self.places_free.pop() {
-            Some(at) => {
-                self.places[at] = place;
-                at
-            }
-            None => {
-                self.places.push(place);
-                self.places.len() - 1
-            }
-        };
-        lane.set_slot(u32::try_from(at).ok());
+    #[inline]
+    fn new_place(&mut self, lane: LaneRef) -> usize {
+        let at = self.places_free.pop().unwrap_or_else(|| {
+            self.places.push(Place::new());
+            self.places.len() - 1
+        });
+        lane.set_slot(u32::try_from(at).expect("fewer lanes than events"));
+        let place = &mut self.places[at];
+        (place.weight, place.keyless) = (lane.weight(), lane.is_keyless());
+        place.lane = Some(lane);
         at
     }
 
@@ -286,18 +295,22 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// A lane has nothing to do.
+    #[inline]
     fn vacate(&mut self, at: usize) {
-        if let Some(watermark) = self.watermark.as_ref().map(Watermark::at) {
-            let lane = self.place(at).lane.clone();
-            if self.look_at_event_timers(&lane, watermark) {
-                return;
-            }
+        if let Some(watermark) = self.watermark.as_ref().map(Watermark::at)
+            && let Some(lane) = self.places[at].lane.clone()
+            && self.look_at_event_timers(&lane, watermark)
+        {
+            return;
         }
-        let Some(Place { lane, holds, .. }) = self.places[at].take() else { return };
+        let place = &mut self.places[at];
+        let Some(lane) = place.lane.take() else { return };
+        place.attempt = 1;
+        place.given_up = false;
+        let holds = place.holds.take();
         self.release_time(holds);
         self.places_free.push(at);
-        lane.set_slot(None);
-        if !lane.has_state() {
+        if !lane.leave() {
             self.retired.push(lane);
         } else if (self.rules.idle.is_some() || self.rules.keys_max.is_some()) && !lane.watch(true)
         {
@@ -306,9 +319,10 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// Takes the first ready lane out of the line.
+    #[inline]
     fn pop_ready(&mut self) -> Option<usize> {
         let at = self.ready.pop_front()?;
-        let place = self.places[at].as_mut().expect(LINKED);
+        let place = &mut self.places[at];
         place.ready = false;
         self.ready_work -= place.work();
         Some(at)
@@ -328,15 +342,19 @@ impl<T: Send> LaneQueue<T> {
     /// Puts an event at one end of its lane.
     #[inline]
     fn link(&mut self, at: usize, event: T, with: With, side: Side) {
-        let place = self.places[at].as_mut().expect(LINKED);
-        self.events.link((at, &mut place.events), event, with, side);
+        let place = &mut self.places[at];
+        let to = (at, &mut place.events);
+        match side {
+            Side::Newest => self.events.link_last(to, event, with),
+            Side::Oldest => self.events.link_first(to, event, with),
+        }
         self.ready_work += usize::from(place.ready);
     }
 
     /// Takes the event at one end of a lane.
     #[inline]
     fn unlink(&mut self, at: usize, event: events::At, chunk: &mut Chunk<T>) {
-        let place = self.places[at].as_mut().expect(LINKED);
+        let place = &mut self.places[at];
         if place.events.first() == Some(event) {
             place.attempt = 1;
         }
@@ -354,42 +372,49 @@ impl<T: Send> LaneQueue<T> {
         Turn(at as u64)
     }
 
-    /// Takes events of a lane that belongs to `turn` from now on: as many as its weight, and no more than `max`.
+    /// Takes events of a lane that stands in no line and belongs to `turn` from now on: as many as its weight, and no
+    /// more than `max`.
     #[inline]
-    fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) -> usize {
-        let one_each = self.rules.one_each();
-        let place = self.place(at);
-        let share = if one_each || place.is_alone() { 1 } else { place.lane.weight() };
+    fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
+        let LaneQueue { rules, places, events, turns, again, .. } = self;
+        let place = &mut places[at];
+        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight };
         let n = share.min(place.events.len()).min(max);
         place.turn = Some(turn);
         place.out += n;
+        let order = &mut turns[turn.index()];
         for _ in 0..n {
-            let Some(first) = self.place(at).events.first() else { break };
-            let mark = self.events.mark(first);
-            self.unlink(at, first, chunk);
-            self.turns[turn.index()].push(Served { at, mark: Some(mark) });
+            let Some(first) = place.events.first() else { break };
+            let mark = events.mark(first);
+            place.attempt = 1;
+            events.unlink(first, &mut place.events, chunk);
+            order.push(Served { at, mark: Some(mark) });
         }
-        n
+        if place.events.len() > 0 {
+            again.push(at);
+        }
     }
 
     /// Nobody else waits: further rounds of the lanes that a visit has.
     fn serve_rounds(&mut self, turn: Turn, max: usize, chunk: &mut Chunk<T>) {
-        let mut round: Vec<usize> =
-            self.turns[turn.index()].iter().map(|served| served.at).collect();
-        round.dedup();
-        let mut served = round.len();
-        while served > 0 && chunk.len() < max {
-            served = 0;
-            for at in &round {
-                served += self.serve(*at, max - chunk.len(), turn, chunk);
+        let mut round = std::mem::take(&mut self.round);
+        while !self.again.is_empty() && chunk.len() < max {
+            std::mem::swap(&mut round, &mut self.again);
+            for at in round.drain(..) {
+                self.serve(at, max - chunk.len(), turn, chunk);
             }
         }
+        self.round = round;
     }
 
     /// Whether a visit that has begun with these events may take the lane that is ready next too.
+    #[inline]
     fn joins(&self, chunk: &Chunk<T>) -> bool {
         let next = self.first_ready().filter(|place| !place.is_alone());
         next.and_then(|place| place.events.first()).is_some_and(|first| {
+            if self.events.is_alike(first) {
+                return true;
+            }
             let meta = self.events.meta(first);
             let apart = meta.enqueued.as_nanos().abs_diff(chunk.meta.enqueued.as_nanos());
             meta.tier == chunk.meta.tier && apart <= self.spread_ns
@@ -398,9 +423,9 @@ impl<T: Send> LaneQueue<T> {
 
     /// Which lanes the events belong to that a visit took, in their order.
     pub(crate) fn lanes_of(&self, turn: Turn, into: &mut Vec<LaneRef>) {
-        let served = self.turns[turn.index()].iter();
-        let places = served.filter_map(|served| self.places[served.at].as_ref());
-        into.extend(places.map(|place| place.lane.clone()));
+        let order = &self.turns[turn.index()];
+        into.reserve(order.len());
+        into.extend(order.iter().filter_map(|served| self.places[served.at].lane.clone()));
     }
 
     /// The watermarks that these events found, if the stage has event time.
@@ -414,7 +439,7 @@ impl<T: Send> LaneQueue<T> {
     /// Why the events that a visit took fail as they are, if they do.
     pub(crate) fn doom(&self, turn: Turn) -> Option<Doom> {
         let first = self.turns[turn.index()].first()?;
-        self.places[first.at].as_ref()?.doom()
+        self.places[first.at].doom()
     }
 
     /// What the next visit is to do for a lane beside its events, if it is that: one that has begun goes on with `turn`.
@@ -426,7 +451,7 @@ impl<T: Send> LaneQueue<T> {
         let place = self.place(at);
         place.due = None;
         place.turn = Some(turn);
-        let (lane, first) = (place.lane.clone(), place.events.first());
+        let (lane, first) = (place.lane.clone().expect(LINKED), place.events.first());
         let come = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         let watermark = first.map_or(come, |first| self.events.mark(first));
         self.turns[turn.index()].push(Served { at, mark: None });
@@ -514,9 +539,7 @@ impl<T: Send> LaneQueue<T> {
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
                 Alarm::Retry(at) => {
-                    if let Some(place) = &mut self.places[at]
-                        && place.waits.take_if(|waits| *waits == due).is_some()
-                    {
+                    if self.place(at).waits.take_if(|waits| *waits == due).is_some() {
                         self.waiting -= 1;
                         self.look_at(at, Side::Newest);
                     }
@@ -614,17 +637,17 @@ impl<T: Send> LaneQueue<T> {
         if !self.rules.holds || self.events.len() == 0 || self.ready_work > 0 {
             return;
         }
-        let places = self.places.iter().flatten();
+        let places = self.places.iter();
         if places.map(|place| if place.held { place.events.len() } else { 0 }).sum::<usize>()
             < self.events.len()
         {
             return; // some wait to be tried again
         }
-        for place in self.places.iter_mut().flatten().filter(held) {
+        for place in self.places.iter_mut().filter(held) {
             (place.held, place.given_up) = (false, true);
         }
         for at in 0..self.places.len() {
-            if self.places[at].is_some() {
+            if self.places[at].lane.is_some() {
                 self.look_at(at, Side::Newest);
             }
         }
@@ -643,6 +666,11 @@ impl<T: Send> LaneQueue<T> {
         std::mem::take(&mut self.retired)
     }
 
+    /// Takes out storage for the lanes of what comes, if there is any.
+    pub(crate) fn take_spare(&mut self) -> Option<Columns> {
+        self.spare.take()
+    }
+
     /// Takes out events that came to a lane that was full.
     pub(crate) fn take_rejected(&mut self) -> Option<Chunk<T>> {
         self.rejected.take()
@@ -650,7 +678,7 @@ impl<T: Send> LaneQueue<T> {
 
     /// The number of threads has changed: those with most to do come first.
     pub(crate) fn sort(&mut self) {
-        let work = |at: &usize| self.places[*at].as_ref().map_or(0, Place::work);
+        let work = |at: &usize| self.places[*at].work();
         let mut ready = std::mem::take(&mut self.ready);
         ready.make_contiguous().sort_by_key(|at| std::cmp::Reverse(work(at)));
         self.ready = ready;
@@ -674,13 +702,18 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         mut slots: Slots<T>,
         _: bool,
     ) -> Slots<T> {
-        let (lanes, mut times) = (columns.take_lanes(), columns.take_times());
+        let mut times = columns.take_times();
+        let mut lanes = std::mem::take(columns.lanes_and_times_mut().0);
         let rows = !columns.is_empty();
         self.now = self.now.max(meta.enqueued);
         let shared = self.events.open(meta);
-        let mut events = slots.drain(..).flatten();
-        for (lane, n) in lanes {
-            let at = self.place_of(&lane);
+        let mut events = slots.iter_mut().filter_map(Option::take);
+        for (lane, n) in lanes.drain() {
+            let Some(lane) = lane else { continue };
+            let at = match lane.slot() {
+                Some(slot) => slot as usize,
+                None => self.new_place(lane),
+            };
             for event in events.by_ref().take(n) {
                 let own = rows.then(|| columns.split_front(1));
                 let mark = self.pass(times.next().flatten());
@@ -696,8 +729,12 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
             self.look_at(at, Side::Newest);
         }
         debug_assert!(events.next().is_none(), "events of a keyed stage come with their lanes");
-        drop(events);
+        slots.clear();
         self.events.close(shared);
+        if !rows {
+            *columns.lanes_and_times_mut().0 = lanes;
+            self.spare = Some(columns);
+        }
         self.fire_event_timers();
         slots
     }
@@ -711,6 +748,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         let lanes = if alone { 1 } else { share.max(want.max / SHARE_OF_STRIDE) };
         let mut chunk = self.events.chunk_for(event);
         let turn = self.new_turn();
+        self.again.clear();
         let mut taken = 0;
         while taken < lanes
             && chunk.len() < want.max
@@ -749,19 +787,20 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         let mut order = std::mem::take(&mut self.turns[turn.index()]);
         let now = self.now;
         for Served { at, mark } in order.drain(..) {
-            let Some(place) = self.places[at].as_mut().filter(|place| place.turn == Some(turn))
-            else {
+            let place = &mut self.places[at];
+            if place.turn != Some(turn) {
                 self.release_time(mark);
                 continue; // seen already: the visit had several of its events
-            };
+            }
             place.turn = None;
             self.look_at_hold(at); // before what it held is let go of
             self.release_time(mark);
-            let place = self.places[at].as_mut().expect(LINKED);
+            let place = &mut self.places[at];
             place.out = 0;
-            place.lane.set_used(now);
-            if let Some(due) = place.lane.next_alarm() {
-                self.alarms.add(due, Alarm::Timer(place.lane.clone()));
+            if let Some(lane) = &place.lane
+                && let Some(due) = lane.visited(now)
+            {
+                self.alarms.add(due, Alarm::Timer(lane.clone()));
             }
             self.look_at(at, Side::Newest);
         }
