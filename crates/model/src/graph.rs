@@ -53,6 +53,8 @@ pub struct StageSpec {
     pub stateful: bool,
     /// Whether events with one key are handled in order and one at a time.
     pub keyed: bool,
+    /// What keeps it from being keyed, and why.
+    pub keys_refused: Option<(&'static str, &'static str)>,
     /// Whether its results leave in the order in which its events arrived, however many instances it has.
     pub ordered: bool,
     /// Whether its queue has an event when the program starts.
@@ -90,6 +92,7 @@ impl StageSpec {
             ports,
             stateful: false,
             keyed: false,
+            keys_refused: None,
             ordered: false,
             autostart: false,
             retain: false,
@@ -435,6 +438,10 @@ impl Graph {
                 ),
             ];
             for (_, b, why) in beside_keys.into_iter().filter(|(is, ..)| stage.keyed && *is) {
+                let name = name.clone();
+                faults.push(GraphFault::Contradiction { name, a: "keyed", b, why });
+            }
+            if let Some((b, why)) = stage.keys_refused {
                 let name = name.clone();
                 faults.push(GraphFault::Contradiction { name, a: "keyed", b, why });
             }

@@ -235,9 +235,13 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     }
 
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
-        self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.keys =
-            Some(Box::new(keys));
-        self.say(|spec| spec.keyed = true)
+        let keys: Box<dyn Any + Send> = Box::new(keys);
+        let at = self.key.stage.index();
+        let before = self.app.inner.borrow_mut().entries[at].extras.keys.replace(keys);
+        self.say(|spec| {
+            spec.keyed = true;
+            spec.keys_refused = before.map(|_| ("keyed again", "it has keys already"));
+        })
     }
 
     /// Declares that the stage keeps state that must see all events: it has one instance under every plan.
@@ -383,7 +387,13 @@ impl App {
         S: IntoStage<M>,
         M: 'static,
     {
-        self.add_stage(name.into(), None, Box::new(move |cx| Ok(factory(cx)?.into_handler())))
+        let made = Box::new(move |cx: &Cx| Ok(factory(cx)?.into_handler()));
+        let added = self.add_stage(name.into(), None, made);
+        if !S::Handler::KEYED {
+            return added;
+        }
+        let why = "its instances would not share their keys: add it by `App::stage`";
+        added.say(|spec| spec.keys_refused = Some(("made by a factory", why)))
     }
 
     /// A stage of a verb: its instances are copies of `stage`.

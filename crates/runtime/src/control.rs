@@ -406,7 +406,7 @@ impl Control {
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is
-    /// room. Returns how many events were put back. A deadline that has passed is forgotten: the event is handled, late as
+    /// room; one that holds its key needs none. Returns how many events were put back. A deadline that has passed is forgotten: the event is handled, late as
     /// it is.
     ///
     /// # Errors

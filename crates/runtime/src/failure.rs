@@ -117,14 +117,16 @@ impl<T> Failures<T> {
         self.forgotten
     }
 
-    /// Takes out up to `max` failures that can be replayed, oldest first.
-    pub(crate) fn take_replayable(&mut self, max: usize) -> Vec<Replayed<T>> {
+    /// Takes out up to `max` failures that can be replayed, oldest first. There is room for so many in the queue; those
+    /// that hold their lanes need none, since what fills it may be waiting for them.
+    pub(crate) fn take_replayable(&mut self, max: usize, mut room: usize) -> Vec<Replayed<T>> {
         let mut taken = Vec::new();
         let mut rest = VecDeque::with_capacity(self.kept.len());
         for mut failed in self.kept.drain(..) {
             match failed.event.take() {
-                Some(event) if taken.len() < max => {
+                Some(event) if taken.len() < max && (room > 0 || failed.lane.is_some()) => {
                     let Stored { meta, columns, lane, .. } = failed;
+                    room = room.saturating_sub(1);
                     taken.push(Replayed { meta, columns, lane, event });
                 }
                 event => {
@@ -175,7 +177,7 @@ mod tests {
         }
         assert_eq!((failures.len(), failures.forgotten()), (2, 3));
         assert_eq!(failures.list()[0].number, 3);
-        let replayed = failures.take_replayable(9).into_iter();
+        let replayed = failures.take_replayable(9, 9).into_iter();
         let own = |columns: &Columns| columns.ids(1).next().flatten().map(|id| id.producer);
         let replayed: Vec<_> = replayed.map(|r| (own(&r.columns), r.event)).collect();
         assert_eq!((replayed, failures.len()), (vec![(Some(4), 4)], 1));

@@ -12,6 +12,7 @@
 //! | `timers` | timers on the program's clock |
 //! | `event_time` | watermarks, event timers, late events, idle inputs |
 //! | `windows` | keyed windows against a plain computation |
+//! | `attacks` | programs that broke one of these promises once |
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
@@ -25,3 +26,4 @@ mod state;
 mod timers;
 mod event_time;
 mod windows;
+mod attacks;

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,7 +100,7 @@ impl LaneRef {
     pub(super) fn keyless() -> Self {
         LaneRef(Arc::new(Lane::<(), ()> {
             common: Common::new(NonZeroU32::MIN, true),
-            key: (),
+            key: Some(()),
             hash: 0,
             body: Mutex::default(),
         }))
@@ -214,7 +215,8 @@ impl LaneRef {
 /// One key of a keyed stage.
 pub(super) struct Lane<K, S> {
     common: Common,
-    key: K,
+    /// `None` only while it is dropped.
+    key: Option<K>,
     hash: u64,
     body: Mutex<Body<S>>,
 }
@@ -309,14 +311,26 @@ impl<K: Send + Sync + 'static, S: Send + 'static> AnyLane for Lane<K, S> {
     }
 }
 
+impl<K, S> Drop for Lane<K, S> {
+    /// Whoever lets go of it last need not know that its key and its state are the program's, and may panic.
+    fn drop(&mut self) {
+        let key = self.key.take();
+        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = body.state.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(key)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(state)));
+    }
+}
+
 impl<K, S> Lane<K, S> {
     pub(super) fn new(key: K, hash: u64, weight: NonZeroU32) -> Self {
-        Lane { common: Common::new(weight, false), key, hash, body: Mutex::default() }
+        let common = Common::new(weight, false);
+        Lane { common, key: Some(key), hash, body: Mutex::default() }
     }
 
     #[inline]
     pub(super) fn key(&self) -> &K {
-        &self.key
+        self.key.as_ref().expect("a lane has its key until it is dropped")
     }
 
     pub(super) fn hash(&self) -> u64 {

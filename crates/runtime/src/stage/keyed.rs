@@ -208,7 +208,9 @@ impl<H: Handler> Stage<H> {
         // Its hold on the lane is gone before the lane can be forgotten.
         let _ = lane.take().map(|lane| user::call(|| call(&lane)));
         let mut guard = self.state.lock();
-        guard.queue.done(turn);
+        if let Some(lanes) = guard.queue.as_lanes() {
+            lanes.reopen(turn);
+        }
         self.changed(core, &mut guard, effects);
         true
     }

@@ -407,7 +407,7 @@ impl<H: Handler> Node for Stage<H> {
             }
             state.permits.unpromised(state.queue.len())
         };
-        let mut replayed = self.failures.lock().take_replayable(max.min(room));
+        let mut replayed = self.failures.lock().take_replayable(max, room);
         for Replayed { columns, lane, event, .. } in &mut replayed {
             // Unless it waits for the event, its lane may have been forgotten.
             let own = lane.is_none().then(|| self.lane_of(core, event)).flatten();

@@ -38,6 +38,11 @@ pub(crate) trait EventQueue<T>: Send {
     /// that wait for others can be removed too.
     fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>>;
 
+    /// As [`remove`](Self::remove), of those that [`oldest`](Self::oldest) shows.
+    fn remove_oldest(&mut self, max: usize) -> Option<Chunk<T>> {
+        self.remove(max, Side::Oldest)
+    }
+
     /// A visit is over, and with it what others waited for: all it took has settled or was put back, and
     /// all it sent has entered the next queue.
     fn done(&mut self, turn: Turn) {
@@ -56,7 +61,8 @@ pub(crate) trait EventQueue<T>: Send {
     /// Somebody decides by how long its events have waited: those who come from now on are mixed less.
     fn set_guarded(&mut self, guarded: bool);
 
-    /// Whether there is nothing to do beside handling events: no timer is due.
+    /// Whether there is nothing to do beside handling events: no timer is due, and nobody outside has the
+    /// state of a key.
     fn is_at_rest(&self) -> bool {
         true
     }

@@ -278,7 +278,9 @@ impl<H: Handler> Stage<H> {
         let state = &mut *guard;
         if state.queue.oldest().is_some_and(|oldest| oldest.meta.enqueued == enqueued) {
             let effects = &mut visit.effects;
-            let shed = state.shed_queued(&self.rules.name, reason, n, Side::Oldest, effects);
+            let Some(chunk) = state.queue.remove_oldest(n) else { return };
+            let shed = chunk.len();
+            state.shed(&self.rules.name, reason, chunk, effects);
             self.cycle_ended(state, shed, effects);
             self.changed(core, state, effects);
         }

@@ -198,6 +198,8 @@ pub(crate) struct LaneQueue<T> {
     /// Of the visit that takes events now: lanes that have more to give. Storage for a round of them.
     again: Vec<usize>,
     round: Vec<usize>,
+    /// Lanes that are closed for those who are no visits: the stage does not end while they have the state.
+    lent: usize,
     alarms: Alarms,
     /// If the stage has event time.
     watermark: Option<Watermark>,
@@ -229,6 +231,7 @@ impl<T: Send> LaneQueue<T> {
             turns_free: Vec::new(),
             again: Vec::new(),
             round: Vec::new(),
+            lent: 0,
             alarms: Alarms::default(),
             watermark: None,
             progress: None,
@@ -360,6 +363,26 @@ impl<T: Send> LaneQueue<T> {
         }
         self.events.unlink(event, &mut place.events, chunk);
         self.ready_work -= usize::from(place.ready);
+    }
+
+    /// The event that is handled next; if none can be, the oldest.
+    fn next_event(&self) -> Option<events::At> {
+        let ready = self.first_ready().and_then(|place| place.events.first());
+        ready.or(self.events.at_end(Side::Oldest))
+    }
+
+    /// Takes an event out of its lane that ends here.
+    fn remove_one(&mut self, event: events::At, chunk: &mut Chunk<T>) {
+        let (at, mark) = (self.events.lane(event), self.events.mark(event));
+        self.release_time(Some(mark));
+        self.unlink(at, event, chunk);
+        let place = self.place(at);
+        if place.events.len() == 0 {
+            let waited = place.waits.take().is_some(); // to try what is gone
+            self.waiting -= usize::from(waited);
+        }
+        // One that stands in line with nothing to do leaves when its turn comes.
+        self.look_at(at, Side::Newest);
     }
 
     // --- visits
@@ -585,6 +608,7 @@ impl<T: Send> LaneQueue<T> {
         if self.place(at).turn.is_some() {
             return None;
         }
+        self.lent += 1;
         let turn = self.new_turn();
         self.turns[turn.index()].push(Served { at, mark: None });
         let place = self.place(at);
@@ -595,6 +619,12 @@ impl<T: Send> LaneQueue<T> {
             self.ready.retain(|ready| *ready != at);
         }
         Some(turn)
+    }
+
+    /// Whoever had a lane [closed](Self::close) is done with it.
+    pub(crate) fn reopen(&mut self, turn: Turn) {
+        self.lent -= 1;
+        self.done(turn);
     }
 
     // --- failed events that hold their lanes
@@ -769,17 +799,15 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         while chunk.len() < max
             && let Some(event) = self.events.at_end(from)
         {
-            let (at, mark) = (self.events.lane(event), self.events.mark(event));
-            self.release_time(Some(mark));
-            self.unlink(at, event, &mut chunk);
-            let place = self.place(at);
-            if place.events.len() == 0 {
-                let waited = place.waits.take().is_some(); // to try what is gone
-                self.waiting -= usize::from(waited);
-            }
-            // One that stands in line with nothing to do leaves when its turn comes.
-            self.look_at(at, Side::Newest);
+            self.remove_one(event, &mut chunk);
         }
+        Some(chunk)
+    }
+
+    fn remove_oldest(&mut self, _: usize) -> Option<Chunk<T>> {
+        let event = self.next_event()?;
+        let mut chunk = self.events.chunk_for(event);
+        self.remove_one(event, &mut chunk);
         Some(chunk)
     }
 
@@ -815,8 +843,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     }
 
     fn oldest(&self) -> Option<Oldest<'_>> {
-        let ready = self.first_ready().and_then(|place| place.events.first());
-        ready.or(self.events.at_end(Side::Oldest)).map(|at| self.events.look(at))
+        self.next_event().map(|at| self.events.look(at))
     }
 
     fn recycle(&mut self, storage: Slots<T>) {
@@ -829,7 +856,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
 
     fn is_at_rest(&self) -> bool {
         let watermark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
-        self.ready_work == 0 && !self.alarms.has_event_timers(watermark)
+        self.ready_work == 0 && self.lent == 0 && !self.alarms.has_event_timers(watermark)
     }
 
     fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
