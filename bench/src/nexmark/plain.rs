@@ -12,7 +12,7 @@ pub(crate) fn run(query: Query, log: &Log) -> Found {
         Query::PassThrough => log.events().for_each(|event| found.add(steps::as_it_is(&event))),
         Query::Currency => bids().for_each(|bid| found.add(steps::parts(&steps::in_euros(bid)))),
         Query::Selection => {
-            bids().filter(steps::is_selected).for_each(|bid| found.add([bid.auction, bid.price]))
+            bids().filter(steps::is_selected).for_each(|bid| found.add([bid.auction, bid.price]));
         }
         Query::LocalItems => {
             let mut sellers: HashMap<u64, Seller> = HashMap::new();
