@@ -1,0 +1,96 @@
+//! Which events a visit takes: one or more of each lane in its share of those that are ready, in rounds.
+//! Before: `mod.rs`, where the lanes stand in line. After: `visits`.
+//! Invariant: no lane is served twice while another that was ready before has not been served.
+
+use comporta_model::chunk::Chunk;
+
+use super::LaneQueue;
+use super::visits::Served;
+use crate::stage::queue::{Taken, Turn, Want};
+
+/// How far apart events of one visit may have come. They share the times of the oldest, so that batches stay whole
+/// behind a backlog; where handlers are slow, visits take one event and nothing is shared.
+pub(super) const SPREAD_NS: u64 = 10_000_000;
+/// The same with an admission controller, which decides by waiting times.
+pub(super) const GUARDED_SPREAD_NS: u64 = 1_000_000;
+
+/// A visit takes at least this part of its stride, however many others could run beside it: lanes of quick handlers
+/// are cheaper together than side by side.
+const SHARE_OF_STRIDE: usize = 16;
+
+impl<T: Send> LaneQueue<T> {
+    /// The events of a visit: those of its share of the ready lanes.
+    pub(super) fn take_round(&mut self, want: Want) -> Option<Taken<T>> {
+        self.now = self.now.max(want.now);
+        self.skip_empty();
+        let first = self.first_ready()?;
+        let (event, alone, attempt) = (first.events.first()?, first.is_alone(), first.attempt);
+        let share = self.ready.len().div_ceil(want.side_by_side.max(1));
+        let lanes = if alone { 1 } else { share.max(want.max / SHARE_OF_STRIDE) };
+        let mut chunk = self.events.chunk_for(event);
+        let turn = self.new_turn();
+        self.again.clear();
+        let mut taken = 0;
+        while taken < lanes
+            && chunk.len() < want.max
+            && (taken == 0 || self.joins(&chunk))
+            && let Some(at) = self.pop_ready()
+        {
+            self.serve(at, want.max - chunk.len(), turn, &mut chunk);
+            taken += 1;
+        }
+        if self.ready.is_empty() && !alone && !self.rules.one_each() {
+            self.serve_rounds(turn, want.max, &mut chunk);
+        }
+        Some(Taken { chunk, turn, attempt })
+    }
+
+    /// Takes events of a lane that stands in no line and belongs to `turn` from now on: as many as its weight, and no
+    /// more than `max`.
+    #[inline]
+    fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
+        let LaneQueue { rules, places, events, turns, again, .. } = self;
+        let place = &mut places[at];
+        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight };
+        let n = share.min(place.events.len()).min(max);
+        place.turn = Some(turn);
+        place.out += n;
+        let order = &mut turns[turn.index()];
+        for _ in 0..n {
+            let Some(first) = place.events.first() else { break };
+            let mark = events.mark(first);
+            place.attempt = 1;
+            events.unlink(first, &mut place.events, chunk);
+            order.push(Served { at, mark: Some(mark) });
+        }
+        if place.events.len() > 0 {
+            again.push(at);
+        }
+    }
+
+    /// Nobody else waits: further rounds of the lanes that a visit has.
+    fn serve_rounds(&mut self, turn: Turn, max: usize, chunk: &mut Chunk<T>) {
+        let mut round = std::mem::take(&mut self.round);
+        while !self.again.is_empty() && chunk.len() < max {
+            std::mem::swap(&mut round, &mut self.again);
+            for at in round.drain(..) {
+                self.serve(at, max - chunk.len(), turn, chunk);
+            }
+        }
+        self.round = round;
+    }
+
+    /// Whether a visit that has begun with these events may take the lane that is ready next too.
+    #[inline]
+    fn joins(&self, chunk: &Chunk<T>) -> bool {
+        let next = self.first_ready().filter(|place| !place.is_alone());
+        next.and_then(|place| place.events.first()).is_some_and(|first| {
+            if self.events.is_alike(first) {
+                return true;
+            }
+            let meta = self.events.meta(first);
+            let apart = meta.enqueued.as_nanos().abs_diff(chunk.meta.enqueued.as_nanos());
+            meta.tier == chunk.meta.tier && apart <= self.spread_ns
+        })
+    }
+}
