@@ -338,6 +338,36 @@ pub struct Topology {
     pub warnings: Vec<GraphWarning>,
 }
 
+impl StageSpec {
+    /// What is said of it that cannot be true together.
+    fn contradictions(&self) -> impl Iterator<Item = GraphFault> {
+        let keyed = [
+            (self.stateful, "stateful", "it keeps state for each key, or has one instance"),
+            (self.ordered, "ordered", "it keeps order within each key, and serves keys in turn"),
+            (
+                self.batched.is_some(),
+                "batched",
+                "a group would mix keys: gather in the state of a key",
+            ),
+        ];
+        let keyed = keyed.into_iter().filter(|(is, ..)| self.keyed && *is);
+        let keyed = keyed.map(|(_, b, why)| (b, why)).chain(self.keys_refused);
+        let one = "a stateful stage has one instance and keeps order as it is";
+        let others = [
+            (self.stateful && self.ordered, "stateful", "ordered", one),
+            (
+                self.waits && self.blocking,
+                "asynchronous",
+                "blocking",
+                "a handler that waits holds no thread",
+            ),
+        ];
+        let others = others.into_iter().filter(|(is, ..)| *is).map(|(_, a, b, why)| (a, b, why));
+        let all = keyed.map(|(b, why)| ("keyed", b, why)).chain(others);
+        all.map(|(a, b, why)| GraphFault::Contradiction { name: self.name.clone(), a, b, why })
+    }
+}
+
 impl Graph {
     /// Returns the name of a port: `stage.port`, or `stage` if it is the only output port.
     #[must_use]
@@ -416,43 +446,7 @@ impl Graph {
             if stage.kind == Kind::Stage && !fed && !stage.autostart {
                 faults.push(GraphFault::Unfed { name: name.clone() });
             }
-            if stage.stateful && stage.ordered {
-                faults.push(GraphFault::Contradiction {
-                    name: name.clone(),
-                    a: "stateful",
-                    b: "ordered",
-                    why: "a stateful stage has one instance and keeps order as it is",
-                });
-            }
-            let beside_keys = [
-                (stage.stateful, "stateful", "it keeps state for each key, or has one instance"),
-                (
-                    stage.ordered,
-                    "ordered",
-                    "it keeps order within each key, and serves keys in turn",
-                ),
-                (
-                    stage.batched.is_some(),
-                    "batched",
-                    "a group would mix keys: gather in the state of a key",
-                ),
-            ];
-            for (_, b, why) in beside_keys.into_iter().filter(|(is, ..)| stage.keyed && *is) {
-                let name = name.clone();
-                faults.push(GraphFault::Contradiction { name, a: "keyed", b, why });
-            }
-            if let Some((b, why)) = stage.keys_refused {
-                let name = name.clone();
-                faults.push(GraphFault::Contradiction { name, a: "keyed", b, why });
-            }
-            if stage.waits && stage.blocking {
-                faults.push(GraphFault::Contradiction {
-                    name: name.clone(),
-                    a: "asynchronous",
-                    b: "blocking",
-                    why: "a handler that waits holds no thread",
-                });
-            }
+            faults.extend(stage.contradictions());
             if matches!(stage.batched, Some((0, _))) {
                 faults.push(GraphFault::EmptyBatch { name });
             }

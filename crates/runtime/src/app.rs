@@ -217,19 +217,6 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     where
         K: Hash + Eq + Send + Sync + 'static,
     {
-        let twice = {
-            let spec = &self.app.inner.borrow().graph.stages[self.key.stage.index()];
-            spec.keyed.then(|| GraphFault::Contradiction {
-                name: spec.name.clone(),
-                a: "keyed",
-                b: "keyed",
-                why: "it has keys already: those of its state, or of another `keyed`",
-            })
-        };
-        if let Some(fault) = twice {
-            self.app.fault(fault);
-            return self;
-        }
         let keys: Arc<dyn Keys<I>> = Arc::new(ordered_by(key));
         self.set_keys(keys)
     }

@@ -435,7 +435,7 @@ impl<K, S> Drop for Loan<'_, K, S> {
     }
 }
 
-/// As [`Loan`], with the lane: the state is back when this is dropped.
+/// The state of a lane, with the lane: the state is back when this is dropped.
 pub struct OwnedLoan<K: 'static, S: 'static> {
     lane: LaneRef,
     state: Option<S>,
