@@ -369,7 +369,7 @@ mod tests {
         let parse = concat!(
             r#"{"name":"parse","offered":10,"refused":0,"arrived":10,"handled":2,"emitted":0,"#,
             r#""unrouted":0,"failed":2,"cancelled":0,"retried":0,"replayed":0,"#,
-            r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0},"shed_later":6,"#,
+            r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0,"lane_full":0},"shed_later":6,"#,
             r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
             r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"waiting":0,"waited_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
