@@ -446,6 +446,16 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("batch", batch from batch, "the most events that one visit takes"),
     field!("queue.capacity", capacity from capacity, "events the queue holds"),
     field!("queue.when_full", when_full from when_full, "what happens when it is full"),
+    Field {
+        key: "queue.lane_max",
+        about: "of a keyed stage: events that one key may have in the queue",
+        set: |part, node, text| {
+            part.lane_max = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.lane_max.is_some(),
+        show: |validated| validated.lane_max.map(|max| max.get().show()).unwrap_or_default(),
+    },
     field!("retry.tries", tries from retry.tries, "how often an event is tried, the first try included"),
     field!("retry.backoff", backoff from retry.backoff, "the wait before the second try; it doubles with each try"),
     field!("retry.backoff_max", backoff_max from retry.backoff_max, "the longest wait"),
@@ -471,16 +481,6 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         },
         said: |part| part.failures_max.is_some(),
         show: |validated| validated.failures_max.show(),
-    },
-    Field {
-        key: "queue.lane_max",
-        about: "of a keyed stage: events that one key may have in the queue",
-        set: |part, node, text| {
-            part.lane_max = Some(Setting::read(node, text)?);
-            Ok(())
-        },
-        said: |part| part.lane_max.is_some(),
-        show: |validated| validated.lane_max.map(|max| max.get().show()).unwrap_or_default(),
     },
     Field {
         key: "idle",
