@@ -16,10 +16,16 @@
 //!    `nexmark`, the field's own queries
 //! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
 //! 10. `peers`    one file per peer; `peers::mod` is the list
+//!
+//! Each group of benches is a feature, so that one can be built without the peers of the others.
+
+// The harness serves every group.
+#![cfg_attr(not(feature = "core"), allow(dead_code))]
 
 mod options;
 mod load;
 mod spin;
+#[cfg(feature = "core")]
 mod pacer;
 mod rounds;
 mod stalls;
@@ -29,20 +35,35 @@ mod alloc;
 mod instructions;
 mod report;
 mod against;
+#[cfg(feature = "core")]
 mod pipeline;
+#[cfg(feature = "core")]
 mod latency;
+#[cfg(feature = "core")]
 mod wake;
+#[cfg(feature = "core")]
 mod scale;
+#[cfg(feature = "core")]
 mod policies;
+#[cfg(feature = "programs")]
 mod cep;
+#[cfg(feature = "programs")]
 mod images;
+#[cfg(feature = "core")]
 mod overload;
+#[cfg(feature = "coroutine")]
 mod coroutine;
+#[cfg(feature = "core")]
 mod waiting;
+#[cfg(feature = "core")]
 mod gateway;
+#[cfg(feature = "keyed")]
 mod keyed;
+#[cfg(feature = "nexmark")]
 mod nexmark;
+#[cfg(feature = "placement")]
 mod placement;
+#[cfg(feature = "placement")]
 mod saturation;
 mod peers;
 
@@ -60,21 +81,36 @@ struct Bench {
     run: fn(&Options) -> Report,
 }
 
-const BENCHES: [Bench; 15] = [
+const BENCHES: &[Bench] = &[
+    #[cfg(feature = "core")]
     Bench { name: "pipeline", about: pipeline::ABOUT, run: pipeline::run },
+    #[cfg(feature = "core")]
     Bench { name: "latency", about: latency::ABOUT, run: latency::run },
+    #[cfg(feature = "core")]
     Bench { name: "wake", about: wake::ABOUT, run: wake::run },
+    #[cfg(feature = "core")]
     Bench { name: "scale", about: scale::ABOUT, run: scale::run },
+    #[cfg(feature = "core")]
     Bench { name: "policies", about: policies::ABOUT, run: policies::run },
+    #[cfg(feature = "programs")]
     Bench { name: "cep", about: cep::ABOUT, run: cep::run },
+    #[cfg(feature = "programs")]
     Bench { name: "images", about: images::ABOUT, run: images::run },
+    #[cfg(feature = "core")]
     Bench { name: "overload", about: overload::ABOUT, run: overload::run },
+    #[cfg(feature = "coroutine")]
     Bench { name: "coroutine", about: coroutine::ABOUT, run: coroutine::run },
+    #[cfg(feature = "core")]
     Bench { name: "async", about: waiting::ABOUT, run: waiting::run },
+    #[cfg(feature = "core")]
     Bench { name: "gateway", about: gateway::ABOUT, run: gateway::run },
+    #[cfg(feature = "keyed")]
     Bench { name: "keyed", about: keyed::ABOUT, run: keyed::run },
+    #[cfg(feature = "nexmark")]
     Bench { name: "nexmark", about: nexmark::ABOUT, run: nexmark::run },
+    #[cfg(feature = "placement")]
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
+    #[cfg(feature = "placement")]
     Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
 ];
 
@@ -84,7 +120,7 @@ fn main() -> ExitCode {
         Ok(Parsed { command: Command::List, .. }) => list(),
         Ok(Parsed { command: Command::Bench(name), options }) => {
             let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
-                let names = BENCHES.map(|bench| bench.name).join(", ");
+                let names = BENCHES.iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
                 eprintln!("no bench is called `{name}`; there are: {names}");
                 return ExitCode::from(2);
             };
@@ -115,7 +151,7 @@ fn main() -> ExitCode {
 }
 
 fn list() {
-    for bench in &BENCHES {
+    for bench in BENCHES {
         println!("{:<10} {}", bench.name, bench.about);
     }
     println!("\npeers of `pipeline`:");
