@@ -20,7 +20,7 @@
 //! Each group of benches is a feature, so that one can be built without the peers of the others.
 
 // The harness serves every group.
-#![cfg_attr(not(feature = "core"), allow(dead_code))]
+#![cfg_attr(not(feature = "core"), allow(dead_code, unused_imports, unused_macros))]
 
 mod options;
 mod load;
@@ -154,36 +154,10 @@ fn list() {
     for bench in BENCHES {
         println!("{:<10} {}", bench.name, bench.about);
     }
-    println!("\npeers of `pipeline`:");
-    for peer in peers::PIPELINE {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `latency`:");
-    for peer in peers::LATENCY {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `wake`:");
-    for peer in peers::WAKE {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `cep`:");
-    for peer in peers::cep::PEERS {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `images`:");
-    for peer in peers::images::PEERS {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `keyed`:");
-    for peer in peers::keyed::PEERS {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `nexmark`:");
-    for peer in peers::nexmark::PEERS {
-        println!("  {:<14} {}", peer.name, peer.about);
-    }
-    println!("\npeers of `coroutine`:");
-    for peer in peers::echo::PEERS {
-        println!("  {:<14} {}", peer.name, peer.about);
+    for listed in peers::listed() {
+        println!("\npeers of `{}`:", listed.bench);
+        for (name, about) in listed.peers {
+            println!("  {name:<14} {about}");
+        }
     }
 }

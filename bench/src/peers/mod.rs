@@ -42,25 +42,44 @@ pub(crate) mod nexmark;
 #[cfg(feature = "core")]
 pub(crate) use chains::{LATENCY, LatencyPeer, PIPELINE, Paced, PipelinePeer, WAKE, WakePeer};
 
+/// The peers of one bench: their names, and what each is.
+pub(crate) struct Listed {
+    pub(crate) bench: &'static str,
+    pub(crate) peers: Vec<(&'static str, &'static str)>,
+}
+
+/// The peers of every bench that was built.
+pub(crate) fn listed() -> Vec<Listed> {
+    /// Lists a table of peers, whatever else its rows hold.
+    macro_rules! peers {
+        ($bench:literal, $table:expr) => {
+            Listed {
+                bench: $bench,
+                peers: $table.iter().map(|peer| (peer.name, peer.about)).collect(),
+            }
+        };
+    }
+    vec![
+        #[cfg(feature = "core")]
+        peers!("pipeline", PIPELINE),
+        #[cfg(feature = "core")]
+        peers!("latency", LATENCY),
+        #[cfg(feature = "core")]
+        peers!("wake", WAKE),
+        #[cfg(feature = "programs")]
+        peers!("cep", cep::PEERS),
+        #[cfg(feature = "programs")]
+        peers!("images", images::PEERS),
+        #[cfg(feature = "keyed")]
+        peers!("keyed", keyed::PEERS),
+        #[cfg(feature = "nexmark")]
+        peers!("nexmark", nexmark::PEERS),
+        #[cfg(feature = "coroutine")]
+        peers!("coroutine", echo::PEERS),
+    ]
+}
+
 /// Whether any bench knows a peer of this name.
 pub(crate) fn is_known(name: &str) -> bool {
-    let mut names: Vec<&str> = Vec::new();
-    #[cfg(feature = "core")]
-    {
-        names.extend(PIPELINE.iter().map(|peer| peer.name));
-        names.extend(LATENCY.iter().map(|peer| peer.name));
-        names.extend(WAKE.iter().map(|peer| peer.name));
-    }
-    #[cfg(feature = "programs")]
-    {
-        names.extend(cep::PEERS.iter().map(|peer| peer.name));
-        names.extend(images::PEERS.iter().map(|peer| peer.name));
-    }
-    #[cfg(feature = "coroutine")]
-    names.extend(echo::PEERS.iter().map(|peer| peer.name));
-    #[cfg(feature = "keyed")]
-    names.extend(keyed::PEERS.iter().map(|peer| peer.name));
-    #[cfg(feature = "nexmark")]
-    names.extend(nexmark::PEERS.iter().map(|peer| peer.name));
-    names.contains(&name)
+    listed().iter().flat_map(|bench| &bench.peers).any(|(known, _)| *known == name)
 }
