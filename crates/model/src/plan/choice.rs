@@ -106,6 +106,18 @@ impl Choice {
         }
     }
 
+    /// Returns a parameter that is one of several words.
+    ///
+    /// # Panics
+    /// Like [`count`](Self::count).
+    #[must_use]
+    pub fn word(&self, name: &str) -> &str {
+        match self.param(name) {
+            Param::Text(word) => word,
+            _ => self.misread(name, "a word"),
+        }
+    }
+
     /// Returns a parameter that is a number for each of several stages, by name.
     ///
     /// # Panics
@@ -279,6 +291,8 @@ pub enum ParamKind {
     Span,
     /// A boolean.
     Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// A whole number for each of several stages, by name.
     Stages,
 }
@@ -294,6 +308,7 @@ impl ParamKind {
             ParamKind::Number(min, max) => format!("a number from {min} to {max}"),
             ParamKind::Span => "a duration such as \"50ms\" or \"2s\"".to_owned(),
             ParamKind::Flag => "true or false".to_owned(),
+            ParamKind::Word(words) => format!("one of {}", words.join(", ")),
             ParamKind::Stages => "a table of stages and whole numbers".to_owned(),
         }
     }
@@ -310,6 +325,10 @@ impl ParamKind {
             }
             (ParamKind::Span, Param::Span(span)) => (!span.is_zero()).then_some(Param::Span(*span)),
             (ParamKind::Flag, Param::Flag(flag)) => Some(Param::Flag(*flag)),
+            (ParamKind::Word(words), Param::Text(text)) => {
+                let word = words.iter().find(|word| **word == text.trim())?;
+                Some(Param::Text((*word).to_owned()))
+            }
             (ParamKind::Stages, Param::Stages(stages)) => Some(Param::Stages(stages.clone())),
             (ParamKind::Stages, Param::Text(text)) => {
                 let pairs = text.split_whitespace().map(|pair| {
