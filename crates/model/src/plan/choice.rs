@@ -1,5 +1,6 @@
 //! A choice by name, with parameters: of a policy or an admission controller. `Offer`s describe what can be
 //! chosen; they check a choice and fill in its defaults. The code behind an offer is elsewhere.
+//! Long because each kind of parameter is read, checked, shown and tested here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -404,6 +405,8 @@ pub struct Catalogue {
     pub policies: Vec<Offer>,
     /// Admission controllers.
     pub admissions: Vec<Offer>,
+    /// Controllers of the threads of elastic stages. The first is the default.
+    pub controllers: Vec<Offer>,
 }
 
 /// Finds the offer that a choice names, and validates the choice.

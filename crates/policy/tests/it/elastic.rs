@@ -1,5 +1,6 @@
 //! The elastic controllers through the interface of policies: the published tables sample by sample, the same samples perturbed, and
 //! what the documents left undefined.
+//! Long because the tables are here, and every rule of both controllers is held against them.
 
 use std::time::Duration;
 
