@@ -186,7 +186,7 @@ impl<'a> ClusterControl<'a> {
         }
         limits::instances(info, instances, wanted)?;
         let in_order = self.core.assignments[stage.index()].base.lock().instances == 1;
-        let gives_up_order = wanted > 1 && in_order && !info.ordered;
+        let gives_up_order = wanted > 1 && in_order && !info.ordered && !info.keyed;
         let mut effects = Effects::default();
         let set = node.set_instances(self.core, wanted, &mut effects);
         self.core.dispatch(effects);

@@ -322,8 +322,10 @@ impl PolicyHost {
     /// The policy is replaced by the default one.
     fn fall_back(&self, core: &Arc<Core>, taken: &mut Installed, what: &str) {
         let name = self.choice().name;
+        let elastic = core.settings.stages.iter().any(|stage| stage.elastic.is_some());
+        let without = if elastic { ", without elastic stages" } else { "" };
         core.report(format!(
-            "the policy `{name}` of `{}` {what}; `{}` goes on",
+            "the policy `{name}` of `{}` {what}; `{}` goes on{without}",
             self.name,
             defaults::POLICY
         ));

@@ -38,8 +38,8 @@ const MAX: ParamSpec = ParamSpec {
 };
 const CPU: ParamSpec = ParamSpec {
     name: "cpu_max",
-    about: "no thread is added that would take the CPUs above this, in percent",
-    kind: ParamKind::Number(1.0, 100.0),
+    about: "no thread is added that would take the CPUs above this, in percent; above 100, also on a busy host",
+    kind: ParamKind::Number(1.0, 100_000.0),
     default: "100",
 };
 const SKEW: ParamSpec = ParamSpec {
