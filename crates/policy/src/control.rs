@@ -44,6 +44,10 @@ pub struct StageInfo {
     pub stateful: bool,
     /// Whether its results leave in the order in which its events arrived.
     pub ordered: bool,
+    /// Whether its events have keys, and those of one key are handled in order, one at a time.
+    pub keyed: bool,
+    /// Whether its handlers wait without a thread: its instances are events in flight.
+    pub waits: bool,
     /// Whether the number of its instances is fixed: by the plan, by `Control` since, or because it is
     /// stateful.
     pub instances_said: bool,
@@ -64,6 +68,8 @@ impl StageInfo {
             depth,
             stateful: false,
             ordered: false,
+            keyed: false,
+            waits: false,
             instances_said: false,
             capacity_said: false,
             capacity_min: 1,
@@ -75,6 +81,38 @@ impl StageInfo {
     pub fn has_queue(&self) -> bool {
         self.kind == Kind::Stage
     }
+}
+
+/// What a stage has done since the program began, all of it at one moment. See
+/// [`sample`](PolicyControl::sample).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageSample {
+    /// Events that came, as [`input_count`](PolicyControl::input_count) counts them.
+    pub arrived: u64,
+    /// Events that were handled or failed.
+    pub processed: u64,
+    /// Events that wait for an instance, as [`queue_size`](PolicyControl::queue_size) counts them.
+    pub queued: usize,
+    /// Instances; 0 of a stage that has ended.
+    pub instances: usize,
+    /// Instances that are not paired with an event.
+    pub free: usize,
+    /// Time spent in its visits that have ended, by all threads together.
+    pub busy: Duration,
+    /// CPU time of these visits; `None` where the system does not report it.
+    pub cpu: Option<Duration>,
+}
+
+/// What one key of a keyed stage did. See [`key_loads`](PolicyControl::key_loads).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLoad {
+    /// A number of the key, the same in every reading while the key has events.
+    pub key: u64,
+    /// Events of it that came.
+    pub arrived: u64,
+    /// Events of it that were handled or failed.
+    pub handled: u64,
 }
 
 /// The reason why a call was refused. Nothing has changed.
@@ -174,6 +212,8 @@ pub trait PolicyControl: sealed::Sealed {
     fn main_pool(&self) -> PoolId;
     /// Records the reason of the next decision, which is shown with it.
     fn explain(&mut self, why: String);
+    /// Records a decision that changes nothing, such as that no thread is added because none would help.
+    fn record(&mut self, did: String);
 
     // --- 1. queues (leda)
 
@@ -302,6 +342,20 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// Refused for a stage of another cluster.
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused>;
+    /// Not of LEDA: returns what a stage has done since the program began, at one moment, so that its numbers fit
+    /// each other. [`reset_statistics`](Self::reset_statistics) does not change them. CPU time is measured from the first
+    /// call on, on a sample of the visits.
+    ///
+    /// # Errors
+    /// Refused for a stage of another cluster.
+    fn sample(&self, stage: StageId) -> Result<StageSample, Refused>;
+    /// Not of LEDA: returns what the keys of a keyed stage did since this was last asked, or since the policy began:
+    /// those that did most, `most` of them at most, the hottest first. Empty for a stage without keys, and
+    /// where keys are not measured.
+    ///
+    /// # Errors
+    /// Refused for a stage of another cluster.
+    fn key_loads(&mut self, stage: StageId, most: usize) -> Result<Vec<KeyLoad>, Refused>;
     /// `fireLastFocused`, `doNotFireLastFocused`: sets whether
     /// [`on_last_focused`](crate::Policy::on_last_focused) is called. It is called when the first thread
     /// reaches the last place of the visit order, and again after as many further arrivals there as there

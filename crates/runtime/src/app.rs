@@ -615,6 +615,7 @@ impl App {
         let mut catalogue = Catalogue::default();
         catalogue.policies = self.inner.borrow().registry.offers();
         catalogue.admissions = self.inner.borrow().admissions.offers();
+        catalogue.controllers = comporta_policy::elastic::offers();
         catalogue
     }
 

@@ -13,6 +13,7 @@ use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::Colors;
+use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
 use crate::env::{Clock, cpus};
 use crate::node::Node;
@@ -26,7 +27,9 @@ use crate::resource::Resources;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicUsize, CachePadded, Condvar, Mutex, Relaxed, SeqCst,
+};
 use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::wake_timers::WakeTimers;
@@ -109,6 +112,8 @@ pub(crate) struct Core {
     pub(crate) depths: Vec<u32>,
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) priorities: Priorities,
+    /// For each stage, how much of its visits is CPU time.
+    pub(crate) cpu_shares: Vec<CachePadded<CpuShare>>,
     pub(crate) wiring: Wiring,
     pub(crate) resources: Resources,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
@@ -157,6 +162,7 @@ impl Core {
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
             assignments,
+            cpu_shares: graph.stages.iter().map(|_| CachePadded::default()).collect(),
             worker_groups,
             pools,
             policy_hosts: policy_hosts.map(|(i, cluster)| PolicyHost::new(i, cluster)).collect(),

@@ -18,6 +18,18 @@ pub(crate) fn processor() -> Option<usize> {
     None
 }
 
+/// The CPU time that this thread has used, where the system reports it and it is not a model's. A system call.
+pub(crate) fn thread_cpu_time() -> Option<Duration> {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let (secs, nanos) = (u64::try_from(used.tv_sec).ok()?, u32::try_from(used.tv_nsec).ok()?);
+        Some(Duration::new(secs, nanos))
+    }
+    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    None
+}
+
 /// The clock of one program.
 #[derive(Debug)]
 pub(crate) enum Clock {

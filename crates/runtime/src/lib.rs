@@ -15,7 +15,7 @@
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
-//! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
+//! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `cpu_share`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
 //! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
@@ -60,6 +60,7 @@ mod pool;
 mod policy_host;
 mod cluster_control;
 mod cluster_state;
+mod cpu_share;
 mod rehearse;
 mod color;
 #[cfg(feature = "scheduler")]

@@ -125,4 +125,6 @@ pub(crate) struct Reading {
     pub(crate) free: usize,
     pub(crate) capacity: usize,
     pub(crate) enabled: bool,
+    /// Time spent in visits that have ended.
+    pub(crate) busy: Duration,
 }

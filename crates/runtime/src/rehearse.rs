@@ -4,12 +4,13 @@
 use std::fmt;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{ClusterSettings, Settings};
+use comporta_model::plan::Settings;
 use comporta_policy::mock::Mock;
 use comporta_policy::{PolicyControl, Registry, StageInfo};
 
 use crate::cluster_state::stage_infos;
 use crate::env::CpuMeter;
+use crate::policy_host;
 use crate::start_error::StartError;
 use crate::user;
 
@@ -25,6 +26,14 @@ pub enum PolicyWarning {
         /// The policy.
         policy: String,
         /// Instances it has under the policy.
+        instances: usize,
+    },
+    /// A stage that the plan makes elastic, and that is neither keyed nor ordered, may have several instances, and so
+    /// handle events out of the order they came.
+    ElasticOrder {
+        /// The stage.
+        stage: String,
+        /// Instances it has.
         instances: usize,
     },
     /// A stage has a pool to itself with more threads than it has instances, of which it could have more
@@ -49,6 +58,11 @@ impl fmt::Display for PolicyWarning {
                 "the policy `{policy}` gives `{stage}` {instances} instances, so its events may \
                  overtake each other: `stage.{stage}.instances=1` keeps them in order"
             ),
+            PolicyWarning::ElasticOrder { stage, instances } => write!(
+                f,
+                "`{stage}` is elastic and has {instances} instances, so its events may overtake each other: \
+                 a stage that is keyed or ordered keeps them in order"
+            ),
             PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
                 let s = if *instances == 1 { "" } else { "s" };
                 write!(
@@ -72,7 +86,7 @@ pub(crate) fn rehearse(
     let mut warnings = Vec::new();
     for (number, cluster) in settings.clusters.iter().enumerate() {
         let mut mock = cluster_of(graph, depths, settings, number);
-        if let Err(message) = start(registry, cluster, &mut mock) {
+        if let Err(message) = start(registry, graph, settings, number, &mut mock) {
             let (cluster, policy) = (cluster.name.clone(), cluster.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
@@ -91,13 +105,18 @@ fn given_up(
 ) -> impl Iterator<Item = PolicyWarning> {
     let stages = graph.stages.iter().zip(&settings.stages);
     let in_order = stages.filter(move |(spec, stage_settings)| {
-        stage_settings.cluster == number && stage_settings.instances == 1 && !spec.ordered
+        let one = stage_settings.cluster == number && stage_settings.instances == 1;
+        one && !spec.ordered && !spec.keyed // keyed: in the order of each key, with any number
     });
-    in_order.filter_map(move |(spec, _)| {
+    in_order.filter_map(move |(spec, stage_settings)| {
         let instances = mock.at(&spec.name).instances;
         let policy = settings.clusters[number].policy.name.clone();
         let stage = spec.name.to_string();
-        (instances > 1).then_some(PolicyWarning::OrderGivenUp { stage, policy, instances })
+        let warning = match stage_settings.elastic {
+            Some(_) => PolicyWarning::ElasticOrder { stage, instances },
+            None => PolicyWarning::OrderGivenUp { stage, policy, instances },
+        };
+        (instances > 1).then_some(warning)
     })
 }
 
@@ -144,10 +163,17 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize)
     mock
 }
 
-fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
-    let entry = registry.find(&cluster.policy.name);
-    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
-    let made = user::call(|| entry.make(&cluster.policy));
+fn start(
+    registry: &Registry,
+    graph: &Graph,
+    settings: &Settings,
+    number: usize,
+    mock: &mut Mock,
+) -> Result<(), String> {
+    let choice = &settings.clusters[number].policy;
+    let entry = registry.find(&choice.name);
+    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
+    let made = user::call(|| policy_host::make(entry, choice, graph, settings, number));
     let mut policy = made.map_err(|panic| panic.to_string())?;
     let started = user::call(|| mock.start(&mut *policy));
     user::discard(policy);

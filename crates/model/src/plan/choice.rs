@@ -1,5 +1,6 @@
 //! A choice by name, with parameters: of a policy or an admission controller. `Offer`s describe what can be
 //! chosen; they check a choice and fill in its defaults. The code behind an offer is elsewhere.
+//! Long because each kind of parameter is read, checked, shown and tested here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,6 +104,18 @@ impl Choice {
         match self.param(name) {
             Param::Flag(flag) => *flag,
             _ => self.misread(name, "yes or no"),
+        }
+    }
+
+    /// Returns a parameter that is one of several words.
+    ///
+    /// # Panics
+    /// Like [`count`](Self::count).
+    #[must_use]
+    pub fn word(&self, name: &str) -> &str {
+        match self.param(name) {
+            Param::Text(word) => word,
+            _ => self.misread(name, "a word"),
         }
     }
 
@@ -279,6 +292,8 @@ pub enum ParamKind {
     Span,
     /// A boolean.
     Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// A whole number for each of several stages, by name.
     Stages,
 }
@@ -294,6 +309,7 @@ impl ParamKind {
             ParamKind::Number(min, max) => format!("a number from {min} to {max}"),
             ParamKind::Span => "a duration such as \"50ms\" or \"2s\"".to_owned(),
             ParamKind::Flag => "true or false".to_owned(),
+            ParamKind::Word(words) => format!("one of {}", words.join(", ")),
             ParamKind::Stages => "a table of stages and whole numbers".to_owned(),
         }
     }
@@ -310,6 +326,10 @@ impl ParamKind {
             }
             (ParamKind::Span, Param::Span(span)) => (!span.is_zero()).then_some(Param::Span(*span)),
             (ParamKind::Flag, Param::Flag(flag)) => Some(Param::Flag(*flag)),
+            (ParamKind::Word(words), Param::Text(text)) => {
+                let word = words.iter().find(|word| **word == text.trim())?;
+                Some(Param::Text((*word).to_owned()))
+            }
             (ParamKind::Stages, Param::Stages(stages)) => Some(Param::Stages(stages.clone())),
             (ParamKind::Stages, Param::Text(text)) => {
                 let pairs = text.split_whitespace().map(|pair| {
@@ -385,6 +405,8 @@ pub struct Catalogue {
     pub policies: Vec<Offer>,
     /// Admission controllers.
     pub admissions: Vec<Offer>,
+    /// Controllers of the threads of elastic stages. The first is the default.
+    pub controllers: Vec<Offer>,
 }
 
 /// Finds the offer that a choice names, and validates the choice.

@@ -36,6 +36,16 @@ pub enum PlanFault {
         /// The key that says it.
         key: String,
     },
+    /// Threads that follow the load of a stage that cannot use them.
+    #[error("`{name}` cannot be elastic: {why}")]
+    NotElastic {
+        /// The stage.
+        name: String,
+        /// Why not.
+        why: &'static str,
+        /// The key that says it.
+        key: String,
+    },
     /// A time limit for a handler that cannot be interrupted.
     #[error(
         "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"
@@ -237,6 +247,7 @@ impl PlanFault {
             | PlanFault::NoTimeout { key, .. }
             | PlanFault::NotKeyed { key, .. }
             | PlanFault::NoReset { key, .. }
+            | PlanFault::NotElastic { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }

@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
+use crate::plan::elastic;
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnFailure, OnPanic, Param, Plan, Retry, StagePlan,
@@ -57,6 +58,8 @@ pub struct StageSettings {
     pub in_flight: usize,
     /// The admission controller of its queue, if it has one.
     pub admission: Option<Choice>,
+    /// The controller of its threads, if it is elastic.
+    pub elastic: Option<Choice>,
     /// The most events per second of a source; infinite if there is no bound.
     pub rate: f64,
     /// Whether it is replaced by a stub.
@@ -75,6 +78,8 @@ pub struct ClusterSettings {
     pub threads: usize,
     /// Its policy.
     pub policy: Choice,
+    /// The most threads of its elastic stages together.
+    pub elastic_threads: Option<NonZeroUsize>,
     /// It is that of blocking stages, whose handlers may wait.
     pub blocking: bool,
 }
@@ -289,7 +294,7 @@ impl Plan {
             self.validate_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
-        let stages = graph
+        let stages: Vec<StageSettings> = graph
             .stages
             .iter()
             .zip(cluster_of)
@@ -297,6 +302,7 @@ impl Plan {
                 self.validate_stage(graph, spec, &every, catalogue, cluster, &mut faults)
             })
             .collect();
+        elastic::bounds_refused(&clusters, &stages, &mut faults);
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -331,7 +337,13 @@ impl Plan {
             let offers = &catalogue.policies;
             let policy = chosen("policy", offers, &said, &key, graph, faults);
             let name = name.to_owned();
-            clusters.push(ClusterSettings { name, threads, policy, blocking: false });
+            let elastic_threads = plan.elastic_threads.and_then(|most| {
+                let allowed =
+                    elastic::threads_allowed(&name, most).map_err(|fault| faults.push(fault));
+                allowed.ok().and_then(NonZeroUsize::new)
+            });
+            let blocking = false;
+            clusters.push(ClusterSettings { name, threads, policy, elastic_threads, blocking });
         };
         let none = ClusterPlan::default();
         let default = (defaults::CLUSTER, &none);
@@ -410,7 +422,8 @@ impl Plan {
         let said = Choice::new(defaults::POLICY);
         let policy = chosen("policy", &catalogue.policies, &said, "", graph, faults);
         let name = defaults::BLOCKING.to_owned();
-        clusters.push(ClusterSettings { name, threads, policy, blocking: true });
+        let (elastic_threads, blocking) = (None, true);
+        clusters.push(ClusterSettings { name, threads, policy, elastic_threads, blocking });
     }
 
     /// The one cluster that names no stages.
@@ -532,6 +545,7 @@ impl Plan {
                 (None, None, None, None);
         }
         every.in_flight = every.in_flight.filter(|_| spec.gateway);
+        every.elastic = every.elastic.filter(|_| elastic::why_not(spec, own).is_none());
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let said = own.clone().over(&every);
@@ -607,6 +621,7 @@ impl Plan {
             let key = format!("stage.{}.admission", spec.name);
             chosen("admission controller", &catalogue.admissions, said, &key, graph, faults)
         });
+        let elastic = elastic::validate(spec, own, &said, catalogue, faults);
         let stub = said.stub.unwrap_or(false);
         if stub && spec.kind != Kind::Stage {
             faults.push(not_for_kind(spec, "stub"));
@@ -633,6 +648,7 @@ impl Plan {
             deadline: said.deadline,
             in_flight,
             admission,
+            elastic,
             rate: rate.unwrap_or_else(|fault| {
                 faults.push(fault);
                 f64::INFINITY

@@ -76,6 +76,7 @@ impl<H: Handler> Stage<H> {
             processed: state.counts.handled + state.counts.failed,
             capacity: state.permits.capacity(),
             enabled: !state.permits.is_disabled(),
+            busy: state.pace.busy(),
             ..Reading::default()
         }
     }
