@@ -27,6 +27,7 @@ mod env;
 mod log;
 mod app;
 mod verbs;
+mod prepared;
 mod gateway;
 mod resource;
 mod start_error;
@@ -78,6 +79,7 @@ pub use gateway::{Client, Gateway, Refusal};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
+pub use prepared::PreparedRef;
 pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;

@@ -8,6 +8,7 @@
 //! | `failures` | keys that are held by an event that failed |
 //! | `bounds` | fair rounds, `lane_max`, state that expires, keys that leave nothing behind |
 //! | `waiting` | handlers that wait, in the lanes of their keys |
+//! | `prepare` | steps before the turn of an event |
 //! | `state` | what is kept for each key, and when it goes |
 //! | `timers` | timers on the program's clock |
 //! | `event_time` | watermarks, event timers, late events, idle inputs |
@@ -22,6 +23,7 @@ mod found;
 mod failures;
 mod bounds;
 mod waiting;
+mod prepare;
 mod state;
 mod timers;
 mod event_time;

@@ -4,13 +4,15 @@
 //! 2. `directory`: which lane a key has;
 //! 3. `lane`: one key, with its state and timers;
 //! 4. `time`: how event time goes on;
-//! 5. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
+//! 5. `prepare`: a step for each event that needs no order;
+//! 6. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: keys are computed, hashed and compared off every lock, since all three are the program's code.
 
 mod directory;
 mod lane;
 mod time;
+mod prepare;
 mod handler;
 
 use std::any::{Any, TypeId};
@@ -23,6 +25,7 @@ use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
 pub use lane::{Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use prepare::{Ahead, Prepared, Preparing};
 pub use time::EventTime;
 
 use crate::column::Columns;
