@@ -237,3 +237,39 @@ fn a_lane_that_waits_to_try_again_keeps_its_cycle_from_being_stuck() {
     let snapshot = runtime.snapshot();
     assert_eq!(snapshot.stage("work").unwrap().counts.handled, 11, "{snapshot}");
 }
+
+#[test]
+fn a_stage_that_lets_events_overtake_each_other_before_a_keyed_one_is_named() {
+    let warnings = |plan: &Plan, ordered: bool| -> Vec<String> {
+        let app = App::new("overtaken");
+        let numbers = app.source("numbers", || 0..9_u64);
+        let parse = app.map("parse", |n: u64| n);
+        let parse = if ordered { parse.ordered() } else { parse };
+        let pass = app.map("pass", |n: u64| n);
+        let first = app.map("first", |n: u64| n).keyed(|n| n % 3);
+        let second = app.sink("second", |_: u64| ()).keyed(|n| n % 3);
+        app.connect(numbers, parse);
+        app.connect(parse, pass);
+        app.connect(pass, first);
+        app.connect(first, second);
+        let warnings = app.rehearse(plan).unwrap();
+        warnings.iter().map(ToString::to_string).collect()
+    };
+    let keyed = Plan::new().stage("first", |s| s.instances(4)).stage("second", |s| s.instances(4));
+    assert_eq!(warnings(&keyed, false), [""; 0], "keyed stages keep the order of each key");
+    let four = keyed.clone().stage("parse", |parse| parse.instances(4));
+    assert_eq!(
+        warnings(&four, false),
+        [
+            "events of one key may overtake each other in `parse`, which has 4 instances, before `first` \
+          can keep them in order: declare `parse` as `ordered`, or set `stage.parse.instances=1`"
+        ]
+    );
+    assert_eq!(warnings(&four, true), [""; 0]);
+    // A policy may say how many instances there are.
+    let seda = Plan::new().policy("seda");
+    let lost = |warning: &String| warning.contains("before `first`");
+    assert!(warnings(&seda, false).iter().any(lost), "{:?}", warnings(&seda, false));
+    let overtake = |warning: &String| warning.contains("gives `first`");
+    assert!(!warnings(&seda, false).iter().any(overtake), "its keys are in order");
+}
