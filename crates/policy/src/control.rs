@@ -44,6 +44,8 @@ pub struct StageInfo {
     pub stateful: bool,
     /// Whether its results leave in the order in which its events arrived.
     pub ordered: bool,
+    /// Whether events with one key are handled in order and one at a time, and those of different keys side by side.
+    pub keyed: bool,
     /// Whether the number of its instances is fixed: by the plan, by `Control` since, or because it is
     /// stateful.
     pub instances_said: bool,
@@ -64,6 +66,7 @@ impl StageInfo {
             depth,
             stateful: false,
             ordered: false,
+            keyed: false,
             instances_said: false,
             capacity_said: false,
             capacity_min: 1,

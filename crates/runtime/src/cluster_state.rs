@@ -169,6 +169,7 @@ pub(crate) fn stage_infos(
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
             info.ordered = spec.ordered;
+            info.keyed = spec.keyed;
             info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
             info
         })

@@ -237,6 +237,17 @@ impl Mock {
         self
     }
 
+    /// Makes a stage keyed: its events are in order within each key.
+    ///
+    /// # Panics
+    /// Panics if there is no stage with this name.
+    #[must_use]
+    pub fn keyed(mut self, name: &str) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].keyed = true;
+        self
+    }
+
     /// Gives a stage a number of instances, as if the plan had set it.
     ///
     /// # Panics
