@@ -119,7 +119,9 @@ impl<H: Handler> Stage<H> {
     /// After a change of the lanes: those that were full have shed, those that have left are forgotten, and the clock
     /// is asked for the next that is due.
     pub(super) fn note_lanes(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        let rests = state.in_flight == 0 && state.is_last_call();
+        // In a drain, those who wait for room would wait for lanes that are held as long as it lasts.
+        let crowded = state.draining && state.permits.has_waiters();
+        let rests = state.in_flight == 0 && (state.is_last_call() || crowded);
         self.lane_watch.lane_changed();
         let Some(lanes) = state.queue.as_lanes() else { return };
         if rests {

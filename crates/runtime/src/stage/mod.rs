@@ -151,6 +151,8 @@ struct State<H: Handler> {
     /// Producers that have not ended; those of a cycle are counted with it.
     producers: usize,
     phase: Phase,
+    /// The program drains: nothing more comes in from outside.
+    draining: bool,
     /// Events whose handlers wait.
     flights: flight::Flights<H>,
     /// Of a keyed stage in a cycle: lanes that wait to try an event again, as its cycle knows.
@@ -246,6 +248,7 @@ impl<H: Handler> Stage<H> {
                 cycle: parts.cycle,
                 producers: parts.producers,
                 phase: Phase::Open,
+                draining: false,
                 flights: flight::Flights::new(parts.instances),
                 lanes_waiting: 0,
             })),

@@ -160,6 +160,12 @@ impl<H: Handler> Node for Stage<H> {
         effects.take(&mut visit.effects);
     }
 
+    fn close(&self, core: &Core, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.draining = true; // keys that are held may be given up
+        self.changed(core, &mut guard, effects);
+    }
+
     fn close_edge(&self, core: &Core, from: u32, effects: &mut Effects) {
         let mut guard = self.state.lock();
         guard.producers -= 1; // the last group need not wait any longer

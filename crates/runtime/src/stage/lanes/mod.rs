@@ -197,11 +197,12 @@ impl<T: Send> LaneQueue<T> {
             return;
         }
         let place = &mut self.places[at];
-        let Some(lane) = place.lane.take() else { return };
         place.attempt = 1;
-        place.given_up = false;
-        let holds = place.holds.take();
+        let (holds, given_up) = (place.holds.take(), place.given_up);
+        let lane = if given_up { None } else { place.lane.take() };
         self.release_time(holds);
+        // One that was given up stays: what comes to it fails too.
+        let Some(lane) = lane else { return };
         self.places_free.push(at);
         if !lane.leave() {
             self.retired.push(lane);
