@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, AsyncCx, AsyncKeyedStage, Emissions, Error, Ev, KeyedCx, KeyedStage, OnFailure, Out, Plan,
-    Result, WhenFull,
+    App, AsyncCx, AsyncKeyedStage, Emissions, Error, Ev, EventTime, KeyedCx, KeyedStage, OnFailure,
+    Out, Plan, Result, Time, WhenFull,
 };
 
 use crate::bounded::complete;
@@ -272,4 +272,65 @@ fn a_stage_that_lets_events_overtake_each_other_before_a_keyed_one_is_named() {
     assert!(warnings(&seda, false).iter().any(lost), "{:?}", warnings(&seda, false));
     let overtake = |warning: &String| warning.contains("gives `first`");
     assert!(!warnings(&seda, false).iter().any(overtake), "its keys are in order");
+}
+
+/// Sets a timer of each clock, or takes them back. There is no state.
+#[derive(Clone)]
+struct Alarmed(Arc<()>);
+
+impl KeyedStage for Alarmed {
+    type In = (u64, Option<u64>);
+    type Key = Counted;
+    type State = ();
+    type Ports = ();
+
+    fn key(&self, (key, _): &Self::In) -> Counted {
+        Counted(*key, self.0.clone())
+    }
+
+    fn event_time(&self) -> Option<EventTime> {
+        Some(EventTime::new())
+    }
+
+    fn handle(
+        &mut self,
+        (): &mut (),
+        event: Ev<'_, Self::In>,
+        (): &mut (),
+        cx: &KeyedCx<'_, Counted>,
+    ) -> Result {
+        if let Some(ms) = event.1 {
+            cx.set_timer(Time::from_millis(ms));
+            cx.set_event_timer(Time::from_millis(ms));
+        } else {
+            for ms in [500_000, 700_000] {
+                cx.clear_timer(Time::from_millis(ms));
+                cx.clear_event_timer(Time::from_millis(ms));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_key_whose_timers_were_taken_back_is_forgotten_at_once() {
+    let there = Arc::new(());
+    let app = App::new("taken-back");
+    let (sender, numbers) = app.input::<(u64, Option<u64>)>("numbers");
+    app.connect(numbers, app.stage("work", Alarmed(there.clone())));
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    let before = Arc::strong_count(&there);
+    for n in 0..100 {
+        // The second is earlier: the alarm of the first is not needed any more.
+        for ask in [Some(700_000), Some(500_000)] {
+            sender.try_send((n, ask)).unwrap();
+            runtime.run_until_idle();
+        }
+    }
+    assert_eq!(Arc::strong_count(&there), before + 100, "a key with timers is kept");
+    for n in 0..100 {
+        sender.try_send((n, None)).unwrap();
+    }
+    runtime.run_until_idle();
+    assert_eq!(Arc::strong_count(&there), before, "keys are left");
 }

@@ -24,7 +24,7 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::{Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use lane::{AlarmId, Clock, EventAlarm, LaneRef, OwnedLoan};
 pub use prepare::{Ahead, Prepared, Preparing};
 pub use time::EventTime;
 

@@ -205,6 +205,7 @@ impl<T: Send> LaneQueue<T> {
         let Some(lane) = lane else { return };
         self.places_free.push(at);
         if !lane.leave() {
+            self.alarms.forget_timers(&lane);
             self.retired.push(lane);
         } else if (self.rules.idle.is_some() || self.rules.keys_max.is_some()) && !lane.watch(true)
         {
