@@ -431,10 +431,10 @@ pub use comporta_model::window as windows;
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended,
-    EventTimeSnapshot, FailedEvent, Failure, Gateway, GatewaySnapshot, Latency, Opened,
-    PolicyWarning, PoolSnapshot, PreparedRef, Reason, Refusal, Resource, Running, SendError,
-    Sender, Shed, Snapshot, StageFailures, StageOf, StageRef, StageSnapshot, StartError, Summary,
-    sources, testing,
+    EventTimeSnapshot, FailedEvent, Failure, Gateway, GatewaySnapshot, KeySnapshot, Latency,
+    Opened, PolicyWarning, PoolSnapshot, PreparedRef, Reason, Refusal, Resource, Running,
+    SendError, Sender, Shed, Snapshot, StageFailures, StageOf, StageRef, StageSnapshot, StartError,
+    Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

@@ -86,8 +86,8 @@ pub use replay::ReplayError;
 pub use resource::{Opened, Resource};
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{
-    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, PoolSnapshot, Snapshot,
-    StageSnapshot,
+    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, KeySnapshot, PoolSnapshot,
+    Snapshot, StageSnapshot,
 };
 pub use stage::permits::Shed;
 pub use start_error::StartError;

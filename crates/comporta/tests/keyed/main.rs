@@ -12,6 +12,7 @@
 //! | `state` | what is kept for each key, and when it goes |
 //! | `timers` | timers on the program's clock |
 //! | `event_time` | watermarks, event timers, late events, idle inputs |
+//! | `busiest` | the busiest keys in the snapshot |
 //! | `windows` | keyed windows against a plain computation |
 //! | `attacks` | programs that broke one of these promises once |
 
@@ -27,5 +28,6 @@ mod prepare;
 mod state;
 mod timers;
 mod event_time;
+mod busiest;
 mod windows;
 mod attacks;

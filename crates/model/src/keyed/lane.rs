@@ -120,6 +120,12 @@ impl LaneRef {
         self.0.as_any().downcast_ref()
     }
 
+    /// A number of it, the same as long as somebody holds it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        Arc::as_ptr(&self.0).cast::<()>().addr() as u64
+    }
+
     /// How many hold it.
     pub(super) fn count(&self) -> usize {
         Arc::strong_count(&self.0)

@@ -173,6 +173,10 @@ where
         self.stage.weight(key)
     }
 
+    fn key_name(&self, key: &S::Key) -> Option<String> {
+        self.stage.key_name(key)
+    }
+
     fn event_time(&self) -> Option<EventTime> {
         self.stage.event_time()
     }

@@ -17,6 +17,7 @@ use super::groups::GroupSize;
 use super::handle::{Instance, Pending};
 use super::permits::Shed;
 use super::queue::Side;
+use super::top_keys::KeyCount;
 use super::tray::Tray;
 use super::{Phase, Stage, State, instances_for};
 use crate::core::Core;
@@ -260,6 +261,7 @@ impl<H: Handler> Node for Stage<H> {
             (failures.len(), failures.forgotten())
         };
         let admission = self.gate.snapshot();
+        let top_keys = self.top_keys_snapshot();
         let mut state = self.state.lock();
         let event_time = state.queue.as_lanes().and_then(|lanes| lanes.event_time());
         StageSnapshot {
@@ -274,6 +276,7 @@ impl<H: Handler> Node for Stage<H> {
             waited: state.flights.waited(),
             admission,
             event_time,
+            top_keys,
             busy: state.pace.busy(),
             latency: state.latency.clone(),
             failures_kept,
@@ -281,6 +284,10 @@ impl<H: Handler> Node for Stage<H> {
             ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),
             ..StageSnapshot::blank(name, priority)
         }
+    }
+
+    fn key_counts(&self, most: usize) -> Vec<KeyCount> {
+        self.read_key_counts(most)
     }
 
     fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {

@@ -88,6 +88,7 @@ impl<H: Handler> Stage<H> {
     ) {
         instance.kept.drain(..).for_each(user::discard);
         let id = flight.id.expect("a flight that is polled stood in a slot");
+        self.count_keys(flight.batch.lanes.iter(), Duration::ZERO);
         match flight.batch.ticket.take() {
             None => {
                 landing.add(id, &mut flight);

@@ -283,6 +283,11 @@ impl<T: Send> LaneQueue<T> {
 
     // --- what else the stage asks for
 
+    /// Events of a lane that wait here.
+    pub(crate) fn queued_of(&self, lane: &LaneRef) -> usize {
+        lane.slot().map_or(0, |at| self.places[at as usize].events.len())
+    }
+
     /// Lanes that wait to try an event again.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
