@@ -131,6 +131,10 @@ pub(crate) struct RunArgs {
     #[arg(id = "comporta-explain", long = "explain", help_heading = "What it shows")]
     pub(crate) explain: bool,
 
+    /// Count the busiest keys of keyed stages, and report them at the end
+    #[arg(id = "comporta-keys", long = "keys", help_heading = "What it shows")]
+    pub(crate) keys: bool,
+
     /// Print no progress and no summary, only problems
     #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
     pub(crate) quiet: bool,

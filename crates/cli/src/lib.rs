@@ -206,6 +206,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             let options = show::Options {
                 json: run.json,
                 explain: run.explain,
+                keys: run.keys,
                 quiet: run.quiet,
                 failures: run.failures,
                 limit: run.limit,

@@ -74,6 +74,8 @@ pub struct StageSpec {
     pub gateway: bool,
     /// Its handler may wait for long: it runs on threads of its own.
     pub blocking: bool,
+    /// How many instances it has, unless the plan says otherwise.
+    pub instances: usize,
 }
 
 impl StageSpec {
@@ -102,6 +104,7 @@ impl StageSpec {
             flushes: false,
             gateway: false,
             blocking: false,
+            instances: 1,
         }
     }
 

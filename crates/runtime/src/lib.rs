@@ -27,6 +27,7 @@ mod env;
 mod log;
 mod app;
 mod verbs;
+mod prepared;
 mod gateway;
 mod resource;
 mod start_error;
@@ -79,14 +80,15 @@ pub use gateway::{Client, Gateway, Refusal};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
+pub use prepared::PreparedRef;
 pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
 pub use resource::{Opened, Resource};
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{
-    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, PoolSnapshot, Snapshot,
-    StageSnapshot,
+    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, KeySnapshot, PoolSnapshot,
+    Snapshot, StageSnapshot,
 };
 pub use stage::permits::Shed;
 pub use start_error::StartError;

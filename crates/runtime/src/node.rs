@@ -14,6 +14,7 @@ use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
 use crate::stage::fail::Fault;
 use crate::stage::gate::Controller;
+use crate::stage::top_keys::KeyCount;
 use crate::sync::Arc;
 
 /// A stage, source or input, whatever its types.
@@ -68,6 +69,10 @@ pub(crate) trait Node: Send + Sync {
     /// The keys of its events, if it is keyed.
     fn keys(&self) -> Option<&dyn AnyKeys> {
         None
+    }
+    /// What its busiest keys did since this was last asked, the busiest first; they are counted from the first time on.
+    fn key_counts(&self, _most: usize) -> Vec<KeyCount> {
+        Vec::new()
     }
     /// Calls `call`, which is the program's, with a lane that no visit has meanwhile, and lets go of it. Returns
     /// `false` if a visit has it.

@@ -14,7 +14,7 @@ use crate::policy_host;
 use crate::start_error::StartError;
 use crate::user;
 
-/// What a policy does that works, but may surprise.
+/// What a plan, or a policy of it, leads to that works, but may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyWarning {
@@ -48,6 +48,15 @@ pub enum PolicyWarning {
         /// Instances that it has all the same.
         instances: usize,
     },
+    /// A keyed stage keeps the order in which events come to it, but a stage before it lets them overtake each other.
+    OrderLostBefore {
+        /// The keyed stage.
+        keyed: String,
+        /// The stage before it.
+        stage: String,
+        /// Instances that that has.
+        instances: usize,
+    },
 }
 
 impl fmt::Display for PolicyWarning {
@@ -62,6 +71,12 @@ impl fmt::Display for PolicyWarning {
                 f,
                 "`{stage}` is elastic and has {instances} instances, so its events may overtake each other: \
                  a stage that is keyed or ordered keeps them in order"
+            ),
+            PolicyWarning::OrderLostBefore { keyed, stage, instances } => write!(
+                f,
+                "events of one key may overtake each other in `{stage}`, which has {instances} \
+                 instances, before `{keyed}` can keep them in order: declare `{stage}` as `ordered`, or \
+                 set `stage.{stage}.instances=1`"
             ),
             PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
                 let s = if *instances == 1 { "" } else { "s" };
@@ -84,6 +99,7 @@ pub(crate) fn rehearse(
 ) -> Result<Vec<PolicyWarning>, Vec<StartError>> {
     let mut refused = Vec::new();
     let mut warnings = Vec::new();
+    let mut instances = vec![1; graph.stages.len()];
     for (number, cluster) in settings.clusters.iter().enumerate() {
         let mut mock = cluster_of(graph, depths, settings, number);
         if let Err(message) = start(registry, graph, settings, number, &mut mock) {
@@ -92,7 +108,11 @@ pub(crate) fn rehearse(
         }
         warnings.extend(given_up(graph, settings, number, &mock));
         warnings.extend(idle_threads(&cluster.policy.name, &mock));
+        for info in mock.stages() {
+            instances[info.id.index()] = mock.at(&info.name).instances;
+        }
     }
+    warnings.extend(order_lost(graph, &instances));
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
 
@@ -117,6 +137,38 @@ fn given_up(
             None => PolicyWarning::OrderGivenUp { stage, policy, instances },
         };
         (instances > 1).then_some(warning)
+    })
+}
+
+/// The stages in which events overtake each other on their way to a keyed stage.
+fn order_lost(graph: &Graph, instances: &[usize]) -> impl Iterator<Item = PolicyWarning> {
+    let overtake = |id: usize| instances[id] > 1 && !graph.stages[id].ordered;
+    let mut senders = vec![Vec::new(); graph.stages.len()];
+    for connector in &graph.connectors {
+        connector.to.iter().for_each(|to| senders[to.index()].push(connector.from.index()));
+    }
+    let mut lost = Vec::new();
+    for keyed in (0..graph.stages.len()).filter(|id| graph.stages[*id].keyed) {
+        let (mut seen, mut next) = (vec![false; graph.stages.len()], vec![keyed]);
+        while let Some(to) = next.pop() {
+            for &from in &senders[to] {
+                // What a keyed stage before this one keeps in order is said of that.
+                if std::mem::replace(&mut seen[from], true) || graph.stages[from].keyed {
+                    continue;
+                }
+                if overtake(from) {
+                    lost.push((keyed, from));
+                } else {
+                    next.push(from);
+                }
+            }
+        }
+    }
+    let name = |id: usize| graph.stages[id].name.to_string();
+    lost.into_iter().map(move |(keyed, from)| PolicyWarning::OrderLostBefore {
+        keyed: name(keyed),
+        stage: name(from),
+        instances: instances[from],
     })
 }
 

@@ -74,6 +74,10 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let control = running.control();
     let start = now();
     let first = running.snapshot();
+    if options.keys {
+        let stages = first.stages.iter();
+        stages.for_each(|stage| drop(control.count_keys(&stage.name))); // of those that are keyed
+    }
     let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
     let mut life = Life {
         told,

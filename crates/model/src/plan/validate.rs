@@ -560,7 +560,7 @@ impl Plan {
             let key = || format!("stage.{}.{key}", spec.name);
             in_range((what, key), value, usize::MAX, "at least 1")
         };
-        let instances = note(instances_allowed(spec, said.instances.unwrap_or(1)));
+        let instances = note(instances_allowed(spec, said.instances.unwrap_or(spec.instances)));
         let capacity = said.capacity.map_or(defaults::CAPACITY, unlimited);
         let capacity = note(capacity_allowed(spec, capacity));
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));

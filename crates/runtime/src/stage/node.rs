@@ -17,6 +17,7 @@ use super::groups::GroupSize;
 use super::handle::{Instance, Pending};
 use super::permits::Shed;
 use super::queue::Side;
+use super::top_keys::KeyCount;
 use super::tray::Tray;
 use super::{Phase, Stage, State, instances_for};
 use crate::core::Core;
@@ -161,6 +162,12 @@ impl<H: Handler> Node for Stage<H> {
         effects.take(&mut visit.effects);
     }
 
+    fn close(&self, core: &Core, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.draining = true; // keys that are held may be given up
+        self.changed(core, &mut guard, effects);
+    }
+
     fn close_edge(&self, core: &Core, from: u32, effects: &mut Effects) {
         let mut guard = self.state.lock();
         guard.producers -= 1; // the last group need not wait any longer
@@ -255,6 +262,7 @@ impl<H: Handler> Node for Stage<H> {
             (failures.len(), failures.forgotten())
         };
         let admission = self.gate.snapshot();
+        let top_keys = self.top_keys_snapshot();
         let mut state = self.state.lock();
         let event_time = state.queue.as_lanes().and_then(|lanes| lanes.event_time());
         StageSnapshot {
@@ -269,6 +277,7 @@ impl<H: Handler> Node for Stage<H> {
             waited: state.flights.waited(),
             admission,
             event_time,
+            top_keys,
             busy: state.pace.busy(),
             latency: state.latency.clone(),
             failures_kept,
@@ -276,6 +285,10 @@ impl<H: Handler> Node for Stage<H> {
             ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),
             ..StageSnapshot::blank(name, priority)
         }
+    }
+
+    fn key_counts(&self, most: usize) -> Vec<KeyCount> {
+        self.read_key_counts(most)
     }
 
     fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {

@@ -62,6 +62,7 @@ impl<H: Handler> Stage<H> {
             None => {}
         }
         let Batch { chunk, ticket, from, spent, slots, turn, lanes, marks, .. } = batch;
+        self.count_keys(lanes.iter().take(done), end.duration_since(visit.start));
         lanes.clear(); // a lane that nobody holds can be forgotten
         std::mem::swap(lanes, &mut instance.lanes);
         marks.clear();

@@ -210,6 +210,9 @@ impl<H: Handler> Stage<H> {
         let (effects, progress) = (&mut visit.effects, &mut Progress::default());
         match self.failed(core, effects, instance, &mut flight.batch, progress, why) {
             Next::On | Next::Stop => self.land(core, instance, flight, landing, visit),
+            Next::Wait(wait) if self.rules.keys.is_some() && !flight.partial => {
+                self.land_in_lane(core, instance, flight, wait, visit);
+            }
             Next::Wait(wait) => {
                 flight.attempt = instance.cx.attempt();
                 flight.limit = None;

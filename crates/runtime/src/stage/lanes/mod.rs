@@ -197,13 +197,15 @@ impl<T: Send> LaneQueue<T> {
             return;
         }
         let place = &mut self.places[at];
-        let Some(lane) = place.lane.take() else { return };
         place.attempt = 1;
-        place.given_up = false;
-        let holds = place.holds.take();
+        let (holds, given_up) = (place.holds.take(), place.given_up);
+        let lane = if given_up { None } else { place.lane.take() };
         self.release_time(holds);
+        // One that was given up stays: what comes to it fails too.
+        let Some(lane) = lane else { return };
         self.places_free.push(at);
         if !lane.leave() {
+            self.alarms.forget_timers(&lane);
             self.retired.push(lane);
         } else if (self.rules.idle.is_some() || self.rules.keys_max.is_some()) && !lane.watch(true)
         {
@@ -280,6 +282,11 @@ impl<T: Send> LaneQueue<T> {
     }
 
     // --- what else the stage asks for
+
+    /// Events of a lane that wait here.
+    pub(crate) fn queued_of(&self, lane: &LaneRef) -> usize {
+        lane.slot().map_or(0, |at| self.places[at as usize].events.len())
+    }
 
     /// Lanes that wait to try an event again.
     pub(crate) fn waiting(&self) -> usize {

@@ -23,7 +23,7 @@ pub(super) struct Place {
     pub(super) waits: Option<Time>,
     /// A failed event holds it.
     pub(super) held: bool,
-    /// It was held when no more events could come: those it has fail behind the one that held it.
+    /// It was held when no more events could come: those it has fail behind the one that held it, and it stays.
     pub(super) given_up: bool,
     pub(super) due: Option<Due>,
     /// Where an event timer that is due holds event time.

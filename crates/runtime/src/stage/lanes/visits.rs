@@ -5,10 +5,9 @@
 use comporta_model::chunk::Chunk;
 use comporta_model::column::Columns;
 use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
+use comporta_model::keyed::{Clock, LaneRef};
 
 use super::LaneQueue;
-use super::alarms::Alarm;
 use super::events::With;
 use super::place::Doom;
 use crate::stage::queue::{Side, Turn};
@@ -107,7 +106,7 @@ impl<T: Send> LaneQueue<T> {
                 place.attempt = attempt;
                 place.waits = Some(due);
                 self.waiting += 1;
-                self.alarms.add(due, Alarm::Retry(at));
+                self.alarms.add_retry(due, at);
             }
             self.give_back(at);
         }
@@ -131,9 +130,9 @@ impl<T: Send> LaneQueue<T> {
             let place = &mut self.places[at];
             place.out = 0;
             if let Some(lane) = &place.lane
-                && let Some(due) = lane.visited(now)
+                && let Some(due) = lane.visited(now, mark.is_some())
             {
-                self.alarms.add(due, Alarm::Timer(lane.clone()));
+                self.alarms.add_timer(Clock::Program, due, lane.clone());
             }
             self.look_at(at, Side::Newest);
         }
