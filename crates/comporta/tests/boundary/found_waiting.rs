@@ -1,11 +1,48 @@
 //! What somebody found who wrote programs to break handlers that wait, gateways and what stands around them.
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use comporta::testing::TestRuntime;
 use comporta::{App, AsyncCx, AsyncStage, Client, Emissions, Out, Plan, Refusal, Result};
 
 use crate::bounded::{ends, under_every_policy};
+
+/// Is woken, and waits on, so many times.
+async fn yields(mut n: usize) {
+    poll_fn(|cx| {
+        if n == 0 {
+            return Poll::Ready(());
+        }
+        n -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// What handlers wait for until it is opened.
+#[derive(Clone, Default)]
+struct Door(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
+
+impl Door {
+    async fn pass(self) {
+        poll_fn(|cx| {
+            self.0.1.lock().unwrap().push(cx.waker().clone());
+            if self.0.0.load(SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn open(&self) {
+        self.0.0.store(true, SeqCst);
+        let waiting = std::mem::take(&mut *self.0.1.lock().unwrap());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
 
 /// Sends each number back four times, one smaller: a crawler that finds four links on every page.
 struct Crawl;
@@ -71,4 +108,41 @@ fn a_request_that_is_late_is_refused_for_its_deadline_whoever_notices_first() {
     let (app, client) = answering(Duration::from_secs(5));
     let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
     assert_eq!(runtime.complete(client.request(1)), Some(Err(Refusal::Deadline)));
+}
+
+/// An event of a plain input passes a request that waits in the same ordered stage. What the request owes was still in
+/// the ports of the instance that had polled it, and went with the result of the other: a stranger's reply.
+#[test]
+fn in_an_ordered_stage_no_event_answers_a_request_that_waits_beside_it() {
+    let app = App::new("mixed");
+    let gateway = app.gateway::<u64, u64>("gateway");
+    let (sender, plain) = app.input::<u64>("plain");
+    let door = Door::default();
+    let way = door.clone();
+    let ask = app.map_async("ask", move |n: u64| {
+        let way = way.clone();
+        async move {
+            if n == 100 {
+                yields(3).await;
+                way.pass().await;
+            }
+            n
+        }
+    });
+    let ask = ask.ordered();
+    let small = app.filter("small", |n: &u64| *n < 100); // the request leads to no reply
+    app.connect(gateway.requests, ask);
+    app.connect(plain, ask);
+    app.connect(ask, small);
+    app.connect(small, gateway.replies);
+    let client = gateway.client;
+    let plan = Plan::new().threads(1).stage("ask", |ask| ask.instances(10));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    let mut request = Box::pin(client.request(100));
+    assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    runtime.run_until_idle();
+    sender.try_send(7).unwrap();
+    runtime.run_until_idle();
+    door.open();
+    assert_eq!(runtime.complete(request), Some(Err(Refusal::NoReply)));
 }

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::task::Poll;
 
-use comporta_model::column::Duty;
 use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
@@ -181,9 +180,8 @@ impl<H: Handler> Stage<H> {
             landing.expect(&flight.batch.chunk.meta, &duty, &mut instance.ports);
         } else {
             instance.ports.each(&mut Unbounded(self.emit_max()));
-            if duty != Duty::default() {
-                instance.ports.each(&mut Owes(&duty)); // its results may leave after another's
-            }
+            // Its results may leave after another's; the ports may still say what one owes that waits on.
+            instance.ports.each(&mut Owes(&duty));
         }
         instance.ports.each(&mut Mark);
         if flight.future.is_none() && self.shed_over_flight(core, instance, &mut flight, now, visit)
