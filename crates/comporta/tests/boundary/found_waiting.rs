@@ -1,7 +1,7 @@
 //! What somebody found who wrote programs to break handlers that wait, gateways and what stands around them.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use comporta::testing::TestRuntime;
 use comporta::{App, AsyncCx, AsyncStage, Client, Emissions, Out, Plan, Refusal, Result};
 
-use crate::bounded::{ends, under_every_policy};
+use crate::bounded::{ends, stage, under_every_policy, until};
 
 /// Is woken, and waits on, so many times.
 async fn yields(mut n: usize) {
@@ -145,4 +145,38 @@ fn in_an_ordered_stage_no_event_answers_a_request_that_waits_beside_it() {
     runtime.run_until_idle();
     door.open();
     assert_eq!(runtime.complete(request), Some(Err(Refusal::NoReply)));
+}
+
+/// A token that was made for a flight which wakes itself was used to begin events, also when no more results might
+/// wait behind the oldest.
+#[test]
+fn results_that_wait_behind_the_oldest_are_bounded_while_others_wake_themselves() {
+    const MOST: usize = 4;
+    let app = App::new("ordered");
+    let numbers = app.source("numbers", || 0..u64::MAX);
+    let (door, polls) = (Door::default(), Arc::new(AtomicUsize::new(0)));
+    let (way, count) = (door.clone(), polls.clone());
+    let ask = app.map_async("ask", move |n: u64| {
+        let (way, count) = (way.clone(), count.clone());
+        async move {
+            if n == 0 {
+                way.clone().pass().await;
+            }
+            while n == 1 && !way.0.0.load(SeqCst) {
+                count.fetch_add(1, SeqCst);
+                yields(1).await;
+            }
+            n
+        }
+    });
+    let ask = ask.ordered();
+    app.connect(numbers, ask);
+    app.connect(ask, app.sink("end", |_: u64| ()));
+    let plan = Plan::new().threads(1).stage("ask", |ask| ask.instances(MOST));
+    let running = app.start(&plan).unwrap();
+    until("polls", || polls.load(SeqCst) > 10_000);
+    let in_flight = stage(&running.snapshot(), "ask").in_flight;
+    door.open();
+    assert!(in_flight <= 5 * MOST, "{in_flight} events of an ordered stage of {MOST}");
+    assert!(running.drain().snapshot.adds_up());
 }

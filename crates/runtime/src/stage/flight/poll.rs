@@ -48,7 +48,7 @@ impl<H: Handler> Stage<H> {
             state.flights.polled_last = false;
             return None;
         }
-        let begins = state.queue.visits(1) > 0 && state.flights.room() > 0;
+        let begins = self.may_begin(state, state.queue.visits(1)) > 0;
         if begins && std::mem::take(&mut state.flights.polled_last) {
             return None;
         }
