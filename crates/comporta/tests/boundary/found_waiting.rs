@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use comporta::testing::TestRuntime;
-use comporta::{App, AsyncCx, AsyncStage, Client, Emissions, Out, Plan, Refusal, Result};
+use comporta::{
+    App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result,
+};
 
 use crate::bounded::{ends, stage, under_every_policy, until};
 
@@ -179,4 +181,38 @@ fn results_that_wait_behind_the_oldest_are_bounded_while_others_wake_themselves(
     door.open();
     assert!(in_flight <= 5 * MOST, "{in_flight} events of an ordered stage of {MOST}");
     assert!(running.drain().snapshot.adds_up());
+}
+
+/// Flights that fail in one visit stop at the room of the error port, as those that send do.
+#[test]
+fn flights_that_fail_together_keep_to_the_room_of_the_error_port() {
+    const EVENTS: usize = 200;
+    let app = App::new("errors");
+    let numbers = app.source("numbers", || 0..EVENTS as u64);
+    let door = Door::default();
+    let way = door.clone();
+    let fail = app.try_map_async("fail", move |n: u64| {
+        let way = way.clone();
+        async move {
+            way.pass().await;
+            if n < u64::MAX { Err(Error::msg("no")) } else { Ok(n) }
+        }
+    });
+    app.connect(numbers, fail);
+    app.connect(fail, app.sink("end", |_: u64| ()));
+    app.connect(fail.errors(), app.sink("dead", |_: Failed<u64>| ()));
+    let plan = Plan::new()
+        .threads(1)
+        .stage("fail", |fail| fail.instances(EVENTS))
+        .stage("dead", |dead| dead.capacity(1));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.hold("dead");
+    runtime.run_until_idle();
+    door.open();
+    runtime.run_until_idle();
+    let dead = runtime.snapshot().stage("dead").unwrap().clone();
+    assert!(dead.outboxed <= 4, "{} events beyond the room for one", dead.outboxed);
+    runtime.resume("dead");
+    assert!(runtime.run());
+    assert_eq!(runtime.snapshot().stage("dead").unwrap().counts.handled, EVENTS as u64);
 }

@@ -99,7 +99,7 @@ impl<H: Handler> Stage<H> {
                 now = core.clock.now();
                 check.judge(now, polled, WOKEN_MAX.saturating_sub(polled))
             };
-            let mut over = Over(H::FLUSHES);
+            let mut over = Over(H::FLUSHES || instance.links.errors_are_over());
             instance.ports.each(&mut over);
             if over.0 {
                 self.settle_landed(core, &mut instance, &mut landing, visit);
