@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use comporta::testing::TestRuntime;
+use comporta::testing::{TestRuntime, record};
 use comporta::{
     App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result,
 };
 
 use crate::bounded::{ends, stage, under_every_policy, until};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Is woken, and waits on, so many times.
 async fn yields(mut n: usize) {
@@ -215,4 +217,84 @@ fn flights_that_fail_together_keep_to_the_room_of_the_error_port() {
     runtime.resume("dead");
     assert!(runtime.run());
     assert_eq!(runtime.snapshot().stage("dead").unwrap().counts.handled, EVENTS as u64);
+}
+
+/// The first event begins flushes and gives them up, each within `emit_max`; then it waits.
+struct GivesUp;
+
+impl AsyncStage for GivesUp {
+    type In = u64;
+    type Ports = Out<u64>;
+    const FLUSHES: bool = true;
+    async fn handle(&self, n: u64, out: &mut Emissions<Out<u64>>, cx: &AsyncCx) -> Result {
+        if n > 0 {
+            yields(1).await;
+            out.send(n);
+            return Ok(());
+        }
+        for _ in 0..3 {
+            (0..40).for_each(|_| out.send(0));
+            let mut flush = Box::pin(out.flush());
+            poll_fn(|cx| {
+                let _ = flush.as_mut().poll(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+        cx.sleep(SECOND).await;
+        Ok(())
+    }
+}
+
+/// Together they were a flood, of which nobody was told: events were dropped, and another event failed for it.
+#[test]
+fn flushes_that_were_given_up_lose_nothing_and_fail_no_other_event() {
+    let app = App::new("flushes");
+    let numbers = app.source("numbers", || 0..5_u64);
+    let flush = app.stage("flush", GivesUp);
+    app.connect(numbers, flush);
+    let seen = record(&app, flush);
+    let plan = Plan::new().threads(1).stage("flush", |flush| flush.emit_max(50).instances(5));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    assert!(runtime.run());
+    let (zeros, mut others): (Vec<_>, Vec<_>) = seen.take().into_iter().partition(|n| *n == 0);
+    others.sort_unstable();
+    let failures = runtime.control().failures("flush").unwrap();
+    assert_eq!(others, [1, 2, 3, 4], "{failures:?}");
+    // What was flushed first has moved on; the rest is more than the event may send, and it has failed for that.
+    assert_eq!((zeros.len(), failures.len()), (40, 1), "{failures:?}");
+    assert!(failures[0].partial);
+}
+
+/// Polls a flush twice at once, as combinators with wakers of their own may.
+struct PollsTwice;
+
+impl AsyncStage for PollsTwice {
+    type In = u64;
+    type Ports = Out<u64>;
+    const FLUSHES: bool = true;
+    async fn handle(&self, n: u64, out: &mut Emissions<Out<u64>>, _: &AsyncCx) -> Result {
+        out.send(n);
+        let mut flush = Box::pin(out.flush());
+        let mut early = false;
+        poll_fn(|cx| {
+            early = flush.as_mut().poll(cx).is_ready() || flush.as_mut().poll(cx).is_ready();
+            Poll::Ready(())
+        })
+        .await;
+        if early { Err(Error::msg("flushed, and nothing was sent")) } else { flush.await }
+    }
+}
+
+#[test]
+fn a_flush_has_not_returned_before_it_was_sent_however_often_it_is_polled() {
+    let app = App::new("flushes");
+    let numbers = app.source("numbers", || 0..10_u64);
+    let flush = app.stage("flush", PollsTwice);
+    app.connect(numbers, flush);
+    app.connect(flush, app.sink("end", |_: u64| ()));
+    let mut runtime = TestRuntime::new(app, &Plan::new().every(|stage| stage.capacity(1))).unwrap();
+    assert!(runtime.run());
+    assert_eq!(runtime.control().failures("flush").unwrap(), []);
+    assert_eq!(runtime.snapshot().stage("end").unwrap().counts.handled, 10);
 }

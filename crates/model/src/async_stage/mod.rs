@@ -303,11 +303,16 @@ impl<P: Ports> Emissions<P> {
             }
             let mut flooded = Flooded(false);
             ports.each(&mut flooded);
-            if flooded.0 {
+            // What a flush before this left that was not waited for counts, too.
+            let mut sent = Sent::default();
+            flushed.ports.iter_mut().for_each(|before| before.each(&mut sent));
+            if !sent.0.is_empty() {
+                ports.each(&mut sent);
+            }
+            if flooded.0 || sent.0.iter().any(|n| n > emit_max) {
                 return Err(crate::error::Error::msg("emitted more than `emit_max` events"));
             }
             match &mut flushed.ports {
-                // Of a flush before this that was not waited for.
                 Some(before) => before.append(ports),
                 None => {
                     let mut fresh = P::new();
@@ -316,10 +321,11 @@ impl<P: Ports> Emissions<P> {
                 }
             }
         }
-        // The runtime polls the handler again when all of it has found room, and not before.
-        let mut polled = false;
+        // The runtime takes it when the handler waits, and polls that again when all of it has found room, not before.
+        // Whoever polls this again within the handler has it wait on.
+        let exchange = &self.0.exchange;
         poll_fn(|cx| {
-            if std::mem::replace(&mut polled, true) {
+            if exchange.lock().ports.is_none() {
                 return Poll::Ready(());
             }
             cx.waker().wake_by_ref();
@@ -341,6 +347,18 @@ impl PortVisitor for Flooded {
 /// Drops what was sent one by one: of two events whose `Drop` panics, the second would abort the process, and
 /// so would the first, if the handler has panicked.
 struct Discard;
+/// How many each port was sent.
+#[derive(Default)]
+struct Sent(Vec<usize>);
+impl PortVisitor for Sent {
+    fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+        if self.0.len() <= index {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] += out.len();
+    }
+}
+
 impl PortVisitor for Discard {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         if std::mem::needs_drop::<T>() {
