@@ -2,8 +2,9 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
@@ -11,7 +12,7 @@ use comporta::{
     App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result,
 };
 
-use crate::bounded::{ends, stage, under_every_policy, until};
+use crate::bounded::{BOUND, STUCK_AFTER, ends, stage, thread, under_every_policy, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -297,4 +298,37 @@ fn a_flush_has_not_returned_before_it_was_sent_however_often_it_is_polled() {
     assert!(runtime.run());
     assert_eq!(runtime.control().failures("flush").unwrap(), []);
     assert_eq!(runtime.snapshot().stage("end").unwrap().counts.handled, 10);
+}
+
+/// A waker that does not return before it is let go.
+struct Stuck(Mutex<Option<Receiver<()>>>);
+
+impl Wake for Stuck {
+    fn wake(self: Arc<Self>) {
+        let until = self.0.lock().unwrap().take();
+        if let Some(until) = until {
+            let _ = until.recv();
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_does_not_return_keeps_no_other_client_from_its_deadline() {
+    let (app, client) = answering(SECOND);
+    let plan = Plan::new().stuck_after(STUCK_AFTER).stage("wait", |wait| wait.instances(10));
+    let running = app.start(&plan).unwrap();
+    let (let_go, until) = channel();
+    let waker = Waker::from(Arc::new(Stuck(Mutex::new(Some(until)))));
+    let hasty = client.clone().within(Duration::from_millis(1));
+    let mut first = Box::pin(hasty.request(1));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let later = client.within(Duration::from_millis(50));
+    let (tell, told) = channel();
+    let other = thread(move || tell.send(later.request_blocking(2)));
+    let outcome = told.recv_timeout(BOUND);
+    drop(let_go);
+    assert_eq!(outcome, Ok(Err(Refusal::Deadline)));
+    drop(first);
+    drop(running.stop());
+    let _ = other.join();
 }
