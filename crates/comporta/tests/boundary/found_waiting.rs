@@ -10,6 +10,7 @@ use std::time::Duration;
 use comporta::testing::{TestRuntime, record};
 use comporta::{
     App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result,
+    Snapshot,
 };
 
 use crate::bounded::{BOUND, STUCK_AFTER, ends, stage, thread, under_every_policy, until};
@@ -331,4 +332,35 @@ fn a_waker_that_does_not_return_keeps_no_other_client_from_its_deadline() {
     drop(first);
     drop(running.stop());
     let _ = other.join();
+}
+
+#[test]
+fn a_request_that_waits_for_room_at_a_stop_is_counted_as_cancelled() {
+    const REQUESTS: u64 = 6;
+    for _ in 0..20 {
+        let app = App::new("stopped");
+        // Declared before the gateway, and so stopped before it.
+        let wait = app.map_async("wait", |n: u64| async move {
+            std::future::pending::<()>().await;
+            n
+        });
+        let gateway = app.gateway::<u64, u64>("gateway");
+        app.connect(gateway.requests, wait);
+        app.connect(wait, gateway.replies);
+        let client = gateway.client;
+        let running = app.start(&Plan::new().stage("wait", |wait| wait.capacity(1))).unwrap();
+        let ask = |n| {
+            let client = client.clone();
+            thread(move || client.request_blocking(n))
+        };
+        let clients: Vec<_> = (0..REQUESTS).map(ask).collect();
+        let counts = |snapshot: &Snapshot| stage(snapshot, "gateway").gateway.unwrap();
+        until("six wait", || counts(&running.snapshot()).in_flight == 6);
+        let summary = running.stop();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), Err(Refusal::Cancelled));
+        }
+        let counts = counts(&summary.snapshot);
+        assert_eq!((counts.cancelled, counts.abandoned), (REQUESTS, 0));
+    }
 }
