@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result,
+    App, AsyncCx, AsyncStage, Client, Emissions, Error, Failed, Out, Plan, Refusal, Result, Retry,
     Snapshot,
 };
 
@@ -363,4 +363,24 @@ fn a_request_that_waits_for_room_at_a_stop_is_counted_as_cancelled() {
         let counts = counts(&summary.snapshot);
         assert_eq!((counts.cancelled, counts.abandoned), (REQUESTS, 0));
     }
+}
+
+#[test]
+fn an_event_whose_deadline_passes_before_it_is_tried_again_fails_then() {
+    let app = App::new("late");
+    let numbers = app.source("numbers", || 0..2_u64);
+    let fail = app.try_map_async("fail", |n: u64| async move {
+        yields(n as usize).await;
+        if n < 2 { Err(Error::msg("no")) } else { Ok(n) }
+    });
+    app.connect(numbers, fail);
+    app.connect(fail, app.sink("end", |_: u64| ()));
+    let hour = 3600 * SECOND;
+    let plan = Plan::new()
+        .stage("numbers", |numbers| numbers.deadline(SECOND))
+        .stage("fail", |fail| fail.instances(2).retry(Retry::new(3, hour).backoff_max(hour)));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.advance(SECOND);
+    let counts = runtime.snapshot().stage("fail").unwrap().counts;
+    assert_eq!((counts.retried, counts.failed), (2, 2), "an hour before they would be tried again");
 }

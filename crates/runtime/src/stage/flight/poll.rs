@@ -213,7 +213,7 @@ impl<H: Handler> Stage<H> {
                 flight.limit = None;
                 flight.kept = std::mem::take(&mut instance.kept);
                 let now = core.clock.now();
-                flight.alarm = Some(now + wait);
+                flight.try_again(now + wait);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.counts.retried += 1;
