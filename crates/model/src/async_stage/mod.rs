@@ -185,6 +185,9 @@ impl AsyncCx {
 
     /// Waits, on the program's clock: virtual under test. It needs no tokio. Tokio's own timers pass in real time
     /// under test, too: its clock can be paused only by a runtime of one thread that it drives itself.
+    ///
+    /// The program's clock stands still when the program has ended: a task that a handler spawned, and that may outlive
+    /// the program, sleeps by tokio's timers.
     pub async fn sleep(&self, wait: Duration) {
         /// Takes the timer back if the sleep is dropped.
         struct Set<'a> {
@@ -344,9 +347,6 @@ impl PortVisitor for Flooded {
     }
 }
 
-/// Drops what was sent one by one: of two events whose `Drop` panics, the second would abort the process, and
-/// so would the first, if the handler has panicked.
-struct Discard;
 /// How many each port was sent.
 #[derive(Default)]
 struct Sent(Vec<usize>);
@@ -359,6 +359,9 @@ impl PortVisitor for Sent {
     }
 }
 
+/// Drops what was sent one by one: of two events whose `Drop` panics, the second would abort the process, and
+/// so would the first, if the handler has panicked.
+struct Discard;
 impl PortVisitor for Discard {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         if std::mem::needs_drop::<T>() {
