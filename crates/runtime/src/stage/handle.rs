@@ -455,8 +455,9 @@ impl<H: Handler> Stage<H> {
             links.look_for_room(core, ports, meta, self.emit_max());
             return QuantumCheck::new(visit.start, pace);
         }
-        if *duty != Duty::default() {
-            ports.each(&mut Owes(duty)); // its results may leave after another visit
+        // Its results may leave after another visit. Where events wait, the ports may still say what one of them owes.
+        if H::WAITS || *duty != Duty::default() {
+            ports.each(&mut Owes(duty));
         }
         ports.each(&mut Unbounded(self.emit_max()));
         // Its events left the queue in order and must be handled together.

@@ -302,6 +302,7 @@ impl<H: Handler> Stage<H> {
         first: Call,
         visit: &mut Visit,
     ) {
+        let _reactor = if H::WAITS { core.enter_reactor() } else { None }; // for state that is dropped
         let turn = first.turn;
         let begin = core.clock.now();
         instance.cx.set_origin(begin, u8::MAX);

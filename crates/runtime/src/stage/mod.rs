@@ -279,16 +279,8 @@ impl<H: Handler> Stage<H> {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
-        let visits = match &self.order {
-            Some(_) if H::WAITS => visits.min(state.tickets.allowed(state.flights.most())),
-            Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
-            None => visits,
-        };
-        let visits = if H::WAITS {
-            visits.min(state.flights.room()) + state.flights.woken()
-        } else {
-            visits
-        };
+        let woken = if H::WAITS { state.flights.woken() } else { 0 };
+        let visits = self.may_begin(state, visits) + woken;
         let missing = state.instances.claims_missing(visits);
         if missing == 0 {
             return;
@@ -303,6 +295,18 @@ impl<H: Handler> Stage<H> {
             }
             effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
         }
+    }
+
+    /// Of so many visits for which the queue has events, how many may begin: as many as there are flights, and places
+    /// in the order of results.
+    #[inline]
+    fn may_begin(&self, state: &State<H>, visits: usize) -> usize {
+        let visits = match &self.order {
+            Some(_) if H::WAITS => visits.min(state.tickets.allowed(state.flights.most())),
+            Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
+            None => visits,
+        };
+        if H::WAITS { visits.min(state.flights.room()) } else { visits }
     }
 
     /// How many events a visit takes. Where a handler may wait and results leave in order, each event has

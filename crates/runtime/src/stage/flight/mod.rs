@@ -146,7 +146,7 @@ impl<H: Handler> Stage<H> {
                 flight.future = instance.handler.as_mut().and_then(Handler::take_flight);
                 flight.limit = self.limit(now, flight.batch.chunk.first_duty().0.deadline);
             }
-            Some(wait) => flight.alarm = Some(now + wait),
+            Some(wait) => flight.try_again(now + wait),
         }
         batch.slots = 0; // it has it
         let mut guard = self.state.lock();
