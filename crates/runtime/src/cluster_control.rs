@@ -405,9 +405,9 @@ impl PolicyControl for ClusterControl<'_> {
         Ok(sample)
     }
 
-    fn key_loads(&mut self, stage: StageId, _most: usize) -> Result<Vec<KeyLoad>, Refused> {
+    fn key_loads(&mut self, stage: StageId, most: usize) -> Result<Vec<KeyLoad>, Refused> {
         self.stage(stage)?;
-        Ok(Vec::new()) // keys are not measured
+        Ok(self.core.node(stage.0).key_loads(most))
     }
 
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {

@@ -75,7 +75,7 @@ impl Control {
         if node.keys().is_none() {
             return Err(ControlError::NoKeys { stage: stage.to_owned() });
         }
-        let _ = node.key_counts(0);
+        let _ = node.key_loads(0);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
+use comporta_policy::KeyLoad;
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -14,7 +15,6 @@ use crate::path::ready::Task;
 use crate::snapshot::StageSnapshot;
 use crate::stage::fail::Fault;
 use crate::stage::gate::Controller;
-use crate::stage::top_keys::KeyCount;
 use crate::sync::Arc;
 
 /// A stage, source or input, whatever its types.
@@ -71,7 +71,7 @@ pub(crate) trait Node: Send + Sync {
         None
     }
     /// What its busiest keys did since this was last asked, the busiest first; they are counted from the first time on.
-    fn key_counts(&self, _most: usize) -> Vec<KeyCount> {
+    fn key_loads(&self, _most: usize) -> Vec<KeyLoad> {
         Vec::new()
     }
     /// Calls `call`, which is the program's, with a lane that no visit has meanwhile, and lets go of it. Returns

@@ -10,6 +10,7 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::port::{Out, PortVisitor, Ports};
 use comporta_model::stage::Handler;
+use comporta_policy::KeyLoad;
 
 use super::handle::{Instance, Tally};
 use super::lanes::watermark::Origin;
@@ -20,7 +21,7 @@ use super::ports::{Flooded, Mark, Unbounded, Withdraw};
 use super::queue::Turn;
 use super::settle::Settling;
 use super::take::Batch;
-use super::top_keys::{KeyCount, Known, TopKeys};
+use super::top_keys::{Known, TopKeys};
 use super::{Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -133,7 +134,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// What the busiest keys did since this was last asked; they are counted from the first time on.
-    pub(super) fn read_key_counts(&self, most: usize) -> Vec<KeyCount> {
+    pub(super) fn read_key_loads(&self, most: usize) -> Vec<KeyLoad> {
         if self.rules.keys.is_none() {
             return Vec::new();
         }

@@ -9,6 +9,7 @@ use comporta_model::event::Meta;
 use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
+use comporta_policy::KeyLoad;
 
 use super::fail::Fault;
 use super::flight::FlightTray;
@@ -17,7 +18,6 @@ use super::groups::GroupSize;
 use super::handle::{Instance, Pending};
 use super::permits::Shed;
 use super::queue::Side;
-use super::top_keys::KeyCount;
 use super::tray::Tray;
 use super::{Phase, Stage, State, instances_for};
 use crate::core::Core;
@@ -287,8 +287,8 @@ impl<H: Handler> Node for Stage<H> {
         }
     }
 
-    fn key_counts(&self, most: usize) -> Vec<KeyCount> {
-        self.read_key_counts(most)
+    fn key_loads(&self, most: usize) -> Vec<KeyLoad> {
+        self.read_key_loads(most)
     }
 
     fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::keyed::LaneRef;
+use comporta_policy::KeyLoad;
 
 /// Keys that are known: each that has more than one in so many of all events is.
 pub(crate) const TRACKED: usize = 64;
@@ -38,15 +39,6 @@ pub(crate) struct Known<L> {
 struct Told {
     arrived: u64,
     handled: u64,
-}
-
-/// What a key did between two readings of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyCount {
-    /// The same in all readings while the key is known.
-    pub(crate) key: u64,
-    pub(crate) arrived: u64,
-    pub(crate) handled: u64,
 }
 
 /// What the keys of a stage are known by.
@@ -124,14 +116,14 @@ impl<L: LaneId> TopKeys<L> {
     }
 
     /// What keys did since this was last asked: those that did most, first.
-    pub(crate) fn counts(&mut self, most: usize) -> Vec<KeyCount> {
+    pub(crate) fn counts(&mut self, most: usize) -> Vec<KeyLoad> {
         let count = |known: &mut Known<L>| {
             let now = Told { arrived: known.arrived, handled: known.handled };
             let before = std::mem::replace(&mut known.told, now);
             let (arrived, handled) = (now.arrived - before.arrived, now.handled - before.handled);
-            KeyCount { key: known.lane.id(), arrived, handled }
+            KeyLoad { key: known.lane.id(), arrived, handled }
         };
-        let mut counts: Vec<KeyCount> = self.known.iter_mut().map(count).collect();
+        let mut counts: Vec<KeyLoad> = self.known.iter_mut().map(count).collect();
         counts.retain(|count| count.arrived + count.handled > 0);
         counts.sort_by_key(|count| std::cmp::Reverse(count.handled.max(count.arrived)));
         counts.truncate(most);
@@ -188,7 +180,7 @@ mod tests {
     #[test]
     fn a_reading_has_what_each_key_did_since_the_one_before() {
         let mut top = TopKeys::new();
-        let count = |key, arrived, handled| KeyCount { key, arrived, handled };
+        let count = |key, arrived, handled| KeyLoad { key, arrived, handled };
         assert_eq!(top.arrived(&7, 3, Time::ZERO), None);
         top.handled(&7, 2, Duration::ZERO);
         top.handled(&8, 5, Duration::ZERO); // nobody knows it
