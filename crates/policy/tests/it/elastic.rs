@@ -479,6 +479,8 @@ fn ds2_follows_the_load_down_also_to_nothing() {
     let mut load = Load::new("ds2", 20.0);
     let changes = load.changes(300, |second| if second < 100 { 100.0 } else { 0.0 });
     assert_eq!(changes.first(), Some(&(2, 7)));
+    // For a whole deadline after the last busy samples, they would have been too few.
+    assert!(changes[1].0 >= 100 + 77, "{changes:?}");
     assert_eq!(changes.last().unwrap().1, 1, "{changes:?}");
     assert!(changes.len() <= 4, "{changes:?}");
 }
