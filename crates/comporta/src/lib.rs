@@ -384,6 +384,7 @@
 //!
 //! [`testing`] runs one stage ([`StageTester`](testing::StageTester)) or a whole graph
 //! ([`TestRuntime`](testing::TestRuntime)) on the thread of the test, step by step, on virtual time.
+//! [`service_time`](testing::TestRuntime::service_time) gives handlers some of it, so that queues grow and policies act.
 //!
 //! ```
 //! use std::time::Duration;

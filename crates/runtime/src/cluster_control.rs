@@ -363,12 +363,12 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn cpus(&self) -> usize {
-        self.state.cpu.processors()
+        self.core.cpus_said().unwrap_or_else(|| self.state.cpu.processors())
     }
 
     fn cpu_usage(&mut self) -> u32 {
-        match self.core.cpu_said() {
-            Some(said) => said,
+        match self.core.cpu_ticks() {
+            Some(ticks) => (self.core.cpu_said() + self.state.cpu.usage_at(ticks)).min(100),
             None => self.state.cpu.usage(),
         }
     }

@@ -74,7 +74,7 @@ impl ClusterState {
         self.timers.clear();
         core.timers.forget(cluster);
         self.since.clear();
-        self.cpu = CpuMeter::begin();
+        self.cpu = core.cpu_ticks().map_or_else(CpuMeter::begin, CpuMeter::begin_at);
         self.acts.clear();
         self.per_stage = false;
         self.visit_order = VisitOrder::default();

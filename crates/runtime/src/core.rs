@@ -1,7 +1,6 @@
 //! What all parts of a running program share: its nodes, pools, clock and timers; and how tokens are made
 //! ready. How stages are joined is in `wiring`, how a run ends in `run_state`, its threads in `threads`.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::task::Waker;
@@ -15,7 +14,7 @@ use comporta_policy::{Registry, admission, limits};
 use crate::color::Colors;
 use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
-use crate::env::{Clock, cpus};
+use crate::env::{self, Clock};
 use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
@@ -30,6 +29,7 @@ use crate::snapshot::{PoolSnapshot, Snapshot};
 use crate::sync::{
     Arc, AtomicBool, AtomicU32, AtomicUsize, CachePadded, Condvar, Mutex, Relaxed, SeqCst,
 };
+use crate::testing::Hooks;
 use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::wake_timers::WakeTimers;
@@ -118,12 +118,7 @@ pub(crate) struct Core {
     pub(crate) resources: Resources,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
     tested: bool,
-    /// What a test says of the machine's CPUs.
-    pub(crate) cpu_usage: AtomicU32,
-    /// Stages that are held back, and their tokens.
-    held: Mutex<HashMap<u32, Vec<Token>>>,
-    /// Some stage was ever held back: most programs never look.
-    holds: AtomicBool,
+    pub(crate) hooks: Hooks,
     pub(crate) stopped: AtomicBool,
     pub(crate) run: Mutex<RunState>,
     pub(crate) changed: Condvar,
@@ -151,7 +146,7 @@ impl Core {
         }
         let timers = Arc::<Timers>::default();
         // Models explore what happens when everybody is woken who can be.
-        let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
+        let cpus = if cfg!(shuttle) { usize::MAX } else { env::cpus() };
         let awake = Arc::new(Awake::new(cpus, timers.clone()));
         let worker_groups = settings.clusters.iter().enumerate();
         let worker_groups = worker_groups
@@ -183,9 +178,7 @@ impl Core {
             resources: Resources::default(),
             nodes: OnceLock::new(),
             tested,
-            cpu_usage: AtomicU32::new(0),
-            held: Mutex::default(),
-            holds: AtomicBool::new(false),
+            hooks: Hooks::new(),
             stopped: AtomicBool::new(false),
             changed: Condvar::new(),
         }
@@ -204,34 +197,10 @@ impl Core {
         &self.nodes()[stage as usize]
     }
 
-    /// How busy CPUs are, if this is a test: what it says.
-    pub(crate) fn cpu_said(&self) -> Option<u32> {
-        self.tested.then(|| self.cpu_usage.load(Relaxed))
-    }
-
     /// Whether this is a test that may inject faults.
     #[inline]
     pub(crate) fn is_tested(&self) -> bool {
         self.tested
-    }
-
-    /// A held stage's tokens are set aside until it is let go: it is not visited. For tests.
-    pub(crate) fn hold(&self, stage: u32, hold: bool) {
-        let mut held = self.held.lock();
-        if hold {
-            self.holds.store(true, SeqCst);
-            held.entry(stage).or_default();
-        } else if let Some(tokens) = held.remove(&stage) {
-            drop(held);
-            tokens.into_iter().for_each(|token| self.make_ready(token));
-        }
-    }
-
-    /// Whether a token belongs to a held stage, which then keeps it.
-    #[inline]
-    pub(crate) fn is_held(&self, token: Token) -> bool {
-        self.holds.load(Relaxed)
-            && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
     }
 
     pub(crate) fn inlet<T: 'static>(&self, stage: StageId) -> Arc<dyn Inlet<T>> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::env::{Clock, thread_cpu_time};
+use crate::env::Clock;
 use crate::sync::{AtomicU64, Relaxed};
 
 /// How often a worker measures: two system calls in this time are below a thousandth of it.
@@ -35,16 +35,16 @@ impl Measured {
     /// A visit begins: it is measured if the last that this worker measured began long enough ago, and the
     /// system reports CPU time.
     pub(crate) fn begin(clock: &Clock, start: Time, last: &mut Option<Time>) -> Option<Self> {
-        if last.is_some_and(|last| start.duration_since(last) < EVERY) || !clock.is_real() {
+        if last.is_some_and(|last| start.duration_since(last) < EVERY) {
             return None;
         }
         *last = Some(start);
-        Some(Measured { start: clock.now(), cpu: thread_cpu_time()? })
+        Some(Measured { start: clock.now(), cpu: clock.thread_cpu_time()? })
     }
 
     /// It has ended.
     pub(crate) fn end(self, clock: &Clock, share: &CpuShare) {
-        if let Some(cpu) = thread_cpu_time() {
+        if let Some(cpu) = clock.thread_cpu_time() {
             share.note(clock.now().duration_since(self.start), cpu.saturating_sub(self.cpu));
         }
     }
@@ -68,6 +68,7 @@ impl CpuShare {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use crate::env::add_virtual_cpu_time;
 
     #[test]
     fn cpu_time_is_the_measured_part_of_all_visits() {
@@ -83,23 +84,31 @@ mod tests {
         let (clock, mut last) = (Clock::real(), None);
         let at = |us: u64| Time::from_nanos(us * 1_000);
         let mut begins = |us| Measured::begin(&clock, at(us), &mut last).is_some();
-        if thread_cpu_time().is_some() {
+        if clock.thread_cpu_time().is_some() {
             assert_eq!(
                 [0, 999, 1_000, 1_500, 2_500].map(&mut begins),
                 [true, false, true, false, true]
             );
         }
-        assert!(Measured::begin(&Clock::virtual_at_zero(), at(9_000), &mut None).is_none());
     }
 
     #[test]
     fn a_visit_that_computes_has_cpu_time() {
-        let Some(begin) = thread_cpu_time() else { return };
         let (clock, share) = (Clock::real(), CpuShare::default());
+        let Some(begin) = clock.thread_cpu_time() else { return };
         let computes = Measured::begin(&clock, clock.now(), &mut None).unwrap();
         let until = begin + Duration::from_millis(1);
-        while thread_cpu_time().unwrap() < until {}
+        while clock.thread_cpu_time().unwrap() < until {}
         computes.end(&clock, &share);
         assert!(share.of(Duration::from_secs(1)).unwrap() > Duration::ZERO);
+    }
+    #[test]
+    fn a_visit_on_virtual_time_has_the_cpu_time_that_a_test_gives_it() {
+        let (clock, share) = (Clock::virtual_at_zero(), CpuShare::default());
+        let visit = Measured::begin(&clock, clock.now(), &mut None).unwrap();
+        clock.advance(Duration::from_millis(50));
+        add_virtual_cpu_time(Duration::from_millis(20));
+        visit.end(&clock, &share);
+        assert_eq!(share.of(Duration::from_secs(1)), Some(Duration::from_millis(400)));
     }
 }

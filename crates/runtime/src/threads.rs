@@ -124,7 +124,7 @@ impl Core {
     pub(crate) fn keep_time(self: &Arc<Self>) {
         let mut due = Vec::new();
         let (mut watched, mut looked) = (Time::ZERO, Time::ZERO);
-        let beat = (self.settings.stuck_after / 4).max(Duration::from_millis(1));
+        let beat = self.watch_beat();
         loop {
             self.timers.due(self.clock.now(), &mut due);
             for alarm in due.drain(..) {
@@ -146,6 +146,11 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// How often handlers that are stuck are looked for.
+    pub(crate) fn watch_beat(&self) -> Duration {
+        (self.settings.stuck_after / 4).max(Duration::from_millis(1))
     }
 
     /// Policies are user code, and may not return: their timers have a thread of their own, which is

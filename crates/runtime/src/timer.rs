@@ -264,6 +264,11 @@ impl Timers {
         }
     }
 
+    /// Whether it was asked to hurry, and [`was_hurried`](Self::was_hurried) has not been asked since.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried.load(SeqCst)
+    }
+
     /// Whether it was asked to hurry since this was last asked.
     pub(crate) fn was_hurried(&self) -> bool {
         self.hurried.swap(false, SeqCst)
