@@ -481,6 +481,9 @@ fn ds2_follows_the_load_down_also_to_nothing() {
     assert_eq!(changes.first(), Some(&(2, 7)));
     // For a whole deadline after the last busy samples, they would have been too few.
     assert!(changes[1].0 >= 100 + 77, "{changes:?}");
+    // Nor do they go sooner after a burst that ends when they have come.
+    let burst = Load::new("ds2", 20.0).changes(200, |second| if second < 3 { 100.0 } else { 0.0 });
+    assert!(burst[0] == (2, 7) && burst[1].0 >= 2 + 80, "{burst:?}");
     assert_eq!(changes.last().unwrap().1, 1, "{changes:?}");
     assert!(changes.len() <= 4, "{changes:?}");
 }
