@@ -168,7 +168,9 @@ fn keys_whose_handlers_wait_are_counted_too() {
 }
 
 /// Reads what the busiest keys of `work` did, every second: how many came, and were handled.
-struct Reader(Arc<Mutex<Vec<Vec<(u64, u64)>>>>);
+struct Reader(Readings);
+
+type Readings = Arc<Mutex<Vec<Vec<(u64, u64)>>>>;
 
 impl Reader {
     fn read(&self, control: &mut dyn PolicyControl) -> Result<Vec<(u64, u64)>, Refused> {
