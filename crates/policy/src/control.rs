@@ -349,9 +349,9 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// Refused for a stage of another cluster.
     fn sample(&self, stage: StageId) -> Result<StageSample, Refused>;
-    /// Not of LEDA: returns what the keys of a keyed stage did since this was last asked, or since the policy began:
-    /// those that did most, `most` of them at most, the hottest first. Empty for a stage without keys, and
-    /// where keys are not measured.
+    /// Not of LEDA: returns what the keys of a keyed stage did since this was last asked: those that did most, `most` of them
+    /// at most, the hottest first. Keys are counted from the first call on, of which 64 are followed: those with more than
+    /// one in 64 of all events are among them. Empty for a stage without keys.
     ///
     /// # Errors
     /// Refused for a stage of another cluster.

@@ -72,11 +72,8 @@ impl Control {
     /// Returns an error if the stage is unknown, or is not keyed.
     pub fn count_keys(&self, stage: &str) -> Result<(), ControlError> {
         let node = self.core.node(self.queue(stage)?.0);
-        if node.keys().is_none() {
-            return Err(ControlError::NoKeys { stage: stage.to_owned() });
-        }
-        let _ = node.key_loads(0);
-        Ok(())
+        let counted = node.count_keys().then_some(());
+        counted.ok_or_else(|| ControlError::NoKeys { stage: stage.to_owned() })
     }
 
     /// A stage whose keys and states are of these types.

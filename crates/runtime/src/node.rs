@@ -70,6 +70,10 @@ pub(crate) trait Node: Send + Sync {
     fn keys(&self) -> Option<&dyn AnyKeys> {
         None
     }
+    /// Has its busiest keys counted from now on. Returns `false` if it is not keyed.
+    fn count_keys(&self) -> bool {
+        false
+    }
     /// What its busiest keys did since this was last asked, the busiest first; they are counted from the first time on.
     fn key_loads(&self, _most: usize) -> Vec<KeyLoad> {
         Vec::new()

@@ -1,8 +1,9 @@
 //! The busiest keys of a stage, in its snapshot.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use comporta::policy::{Entry, Offer, Policy, PolicyControl, Refused, TimerId};
 use comporta::testing::TestRuntime;
 use comporta::{
     App, AsyncCx, AsyncKeyedStage, Emissions, Ev, KeyedCx, KeyedStage, Plan, Result, StageSnapshot,
@@ -164,4 +165,58 @@ fn keys_whose_handlers_wait_are_counted_too() {
     for key in ["0", "1", "2"] {
         assert_eq!(of(snapshot.stage("work").unwrap(), key).handled, 10);
     }
+}
+
+/// Reads what the busiest keys of `work` did, every second: how many came, and were handled.
+struct Reader(Readings);
+
+type Readings = Arc<Mutex<Vec<Vec<(u64, u64)>>>>;
+
+impl Reader {
+    fn read(&self, control: &mut dyn PolicyControl) -> Result<Vec<(u64, u64)>, Refused> {
+        let work = control.stages().iter().find(|stage| stage.name == "work").unwrap().id;
+        let loads = control.key_loads(work, 2)?;
+        Ok(loads.iter().map(|load| (load.arrived, load.handled)).collect())
+    }
+}
+
+impl Policy for Reader {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        assert_eq!(self.read(control)?, [], "nothing has come");
+        control.add_timer(Duration::from_secs(1)).map(drop)
+    }
+
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        let read = self.read(control)?;
+        self.0.lock().unwrap().push(read);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_policy_reads_what_the_busiest_keys_did_since_its_last_reading() {
+    let readings = Arc::new(Mutex::new(Vec::new()));
+    let into = readings.clone();
+    let app = App::new("read");
+    let (sender, numbers) = app.input::<u64>("numbers");
+    app.connect(numbers, app.sink("work", |_: u64| ()).keyed(|n| key(*n)));
+    let about = "reads keys";
+    let offer = Offer { name: "reader", aliases: &[], about, cites: "", params: &[] };
+    app.register_policy(Entry::new(offer, move |_| Reader(into.clone())));
+    let mut runtime = TestRuntime::new(app, &Plan::new().policy("reader")).unwrap();
+    for n in 0..100 {
+        sender.try_send(n).unwrap();
+    }
+    let _ = runtime.run_until_idle();
+    runtime.advance(Duration::from_secs(1));
+    runtime.control().count_keys("work").unwrap(); // takes nothing from the policy
+    for n in (0..20).step_by(2) {
+        sender.try_send(n).unwrap();
+    }
+    let _ = runtime.run_until_idle();
+    runtime.advance(Duration::from_secs(1));
+    let _ = runtime.run_until_idle();
+    let mut readings = readings.lock().unwrap().clone();
+    readings.retain(|reading| !reading.is_empty());
+    assert_eq!(readings, [vec![(50, 50), (10, 10)], vec![(10, 10)]]);
 }

@@ -239,7 +239,7 @@ fn stuck_and_poisoned_keys_hold_up_no_healthy_one_while_threads_change_under_eve
         });
         let running = app.start(&plan).unwrap();
         let control = running.control();
-        let (begin, mut seen) = (std::time::Instant::now(), 0);
+        let (mut seen, mut silent) = (0, 0);
         let mut threads = [1, 16, 3, 8].into_iter().cycle();
         while seen < EACH * KEYS {
             match healthy.recv_timeout(Duration::from_millis(10)) {
@@ -248,10 +248,13 @@ fn stuck_and_poisoned_keys_hold_up_no_healthy_one_while_threads_change_under_eve
                     seen += 1;
                     let _ = control.set_threads("main", threads.next().unwrap());
                 }
-                Err(_) => drop(control.set_threads("main", threads.next().unwrap())),
+                Err(_) => {
+                    silent += 1;
+                    let _ = control.set_threads("main", threads.next().unwrap());
+                }
             }
             assert!(
-                begin.elapsed() < crate::bounded::BOUND,
+                silent < 3_000,
                 "{policy}: {seen} of {} healthy events: {running:?}",
                 EACH * KEYS
             );

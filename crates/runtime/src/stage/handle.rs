@@ -404,12 +404,6 @@ impl<H: Handler> Stage<H> {
             let effects = &mut visit.effects;
             match self.failed(core, effects, &mut instance, &mut batch, &mut progress, why) {
                 Next::On => {}
-                Next::Wait(wait) if H::WAITS && self.rules.keys.is_some() => {
-                    let (instance, batch) = (&mut instance, &mut batch);
-                    if !self.wait_in_lane(core, instance, batch, &mut progress, wait, visit) {
-                        break None;
-                    }
-                }
                 Next::Wait(wait) if H::WAITS => {
                     let retry = Some(wait);
                     if !self.take_off(core, &mut instance, &mut batch, &mut progress, retry, visit)

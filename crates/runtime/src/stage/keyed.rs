@@ -10,7 +10,6 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::port::{Out, PortVisitor, Ports};
 use comporta_model::stage::Handler;
-use comporta_policy::KeyLoad;
 
 use super::handle::{Instance, Tally};
 use super::lanes::watermark::Origin;
@@ -133,12 +132,10 @@ impl<H: Handler> Stage<H> {
         shown
     }
 
-    /// What the busiest keys did since this was last asked; they are counted from the first time on.
-    pub(super) fn read_key_loads(&self, most: usize) -> Vec<KeyLoad> {
-        if self.rules.keys.is_none() {
-            return Vec::new();
-        }
-        self.top_keys.get_or_init(|| Mutex::new(TopKeys::new())).lock().counts(most)
+    /// Its busiest keys, which are counted from the first time on that this is asked.
+    pub(super) fn counted_keys(&self) -> Option<&Mutex<TopKeys<LaneRef>>> {
+        let counted = || self.top_keys.get_or_init(|| Mutex::new(TopKeys::new()));
+        self.rules.keys.is_some().then(counted)
     }
 
     /// The events that come next to the queue are from there.

@@ -287,8 +287,12 @@ impl<H: Handler> Node for Stage<H> {
         }
     }
 
+    fn count_keys(&self) -> bool {
+        self.counted_keys().is_some()
+    }
+
     fn key_loads(&self, most: usize) -> Vec<KeyLoad> {
-        self.read_key_loads(most)
+        self.counted_keys().map_or_else(Vec::new, |top| top.lock().loads(most))
     }
 
     fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {

@@ -10,6 +10,7 @@ use comporta_model::ack::Fate;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
@@ -63,10 +64,7 @@ impl<H: Handler> Stage<H> {
         }
         let Batch { chunk, ticket, from, spent, slots, turn, lanes, marks, .. } = batch;
         self.count_keys(lanes.iter().take(done), end.duration_since(visit.start));
-        lanes.clear(); // a lane that nobody holds can be forgotten
-        std::mem::swap(lanes, &mut instance.lanes);
-        marks.clear();
-        std::mem::swap(marks, &mut instance.marks);
+        instance.keep_storage(lanes, marks);
         let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
         match ticket {
             None => {
@@ -356,6 +354,14 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> Instance<H> {
+    /// Keeps the storage of what the queue knew of the events of a visit.
+    fn keep_storage(&mut self, lanes: &mut Vec<LaneRef>, marks: &mut Vec<Time>) {
+        lanes.clear(); // a lane that nobody holds can be forgotten
+        std::mem::swap(lanes, &mut self.lanes);
+        marks.clear();
+        std::mem::swap(marks, &mut self.marks);
+    }
+
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
     #[inline]

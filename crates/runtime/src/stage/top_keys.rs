@@ -31,8 +31,8 @@ pub(crate) struct Known<L> {
     pub(crate) since: Time,
     pub(crate) handled: u64,
     pub(crate) busy: Duration,
-    /// What a policy was told of it.
-    told: Told,
+    /// What a policy was told of it; `None` if it became known in the place of another since.
+    told: Option<Told>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +73,7 @@ impl<L: LaneId> TopKeys<L> {
             .then(|| (0..TRACKED).min_by_key(|at| self.known[*at].arrived))
             .flatten();
         let error = fewest.map_or(0, |at| self.known[at].arrived);
-        let told = Told { arrived: error, handled: 0 };
+        let told = fewest.is_none().then(Told::default);
         let (handled, busy) = (0, Duration::ZERO);
         let lane = lane.clone();
         let new = Known { lane, arrived: error + n, error, since: now, handled, busy, told };
@@ -115,19 +115,20 @@ impl<L: LaneId> TopKeys<L> {
         shown.into_iter().map(|at| (self.known[at].clone(), queued[at])).collect()
     }
 
-    /// What keys did since this was last asked: those that did most, first.
-    pub(crate) fn counts(&mut self, most: usize) -> Vec<KeyLoad> {
-        let count = |known: &mut Known<L>| {
+    /// What keys did since this was last asked: those that did most, first. A key that took the place of another meanwhile is
+    /// left out, since only a part of what it did is known.
+    pub(crate) fn loads(&mut self, most: usize) -> Vec<KeyLoad> {
+        let load = |known: &mut Known<L>| {
             let now = Told { arrived: known.arrived, handled: known.handled };
-            let before = std::mem::replace(&mut known.told, now);
+            let before = known.told.replace(now)?;
             let (arrived, handled) = (now.arrived - before.arrived, now.handled - before.handled);
-            KeyLoad { key: known.lane.id(), arrived, handled }
+            Some(KeyLoad { key: known.lane.id(), arrived, handled })
         };
-        let mut counts: Vec<KeyLoad> = self.known.iter_mut().map(count).collect();
-        counts.retain(|count| count.arrived + count.handled > 0);
-        counts.sort_by_key(|count| std::cmp::Reverse(count.handled.max(count.arrived)));
-        counts.truncate(most);
-        counts
+        let mut loads: Vec<KeyLoad> = self.known.iter_mut().filter_map(load).collect();
+        loads.retain(|load| load.arrived + load.handled > 0);
+        loads.sort_by_key(|load| std::cmp::Reverse(load.handled.max(load.arrived)));
+        loads.truncate(most);
+        loads
     }
 
     /// The lanes of all that are known.
@@ -184,14 +185,28 @@ mod tests {
         assert_eq!(top.arrived(&7, 3, Time::ZERO), None);
         top.handled(&7, 2, Duration::ZERO);
         top.handled(&8, 5, Duration::ZERO); // nobody knows it
-        assert_eq!(top.counts(9), [count(7, 3, 2)]);
-        assert_eq!(top.counts(9), []);
+        assert_eq!(top.loads(9), [count(7, 3, 2)]);
+        assert_eq!(top.loads(9), []);
         top.handled(&7, 1, Duration::ZERO);
         top.arrived(&8, 4, Time::ZERO);
-        assert_eq!(top.counts(9), [count(8, 4, 0), count(7, 0, 1)]);
+        assert_eq!(top.loads(9), [count(8, 4, 0), count(7, 0, 1)]);
         top.arrived(&8, 1, Time::ZERO);
         top.arrived(&7, 2, Time::ZERO);
-        assert_eq!(top.counts(1), [count(7, 2, 0)]);
+        assert_eq!(top.loads(1), [count(7, 2, 0)]);
+    }
+
+    #[test]
+    fn a_key_that_took_the_place_of_another_is_left_out_of_one_reading() {
+        let mut top = TopKeys::new();
+        for key in 0..TRACKED as u64 {
+            top.arrived(&key, 10, Time::ZERO);
+        }
+        assert_eq!(top.loads(99).len(), TRACKED);
+        assert_eq!(top.arrived(&1_000, 5, Time::ZERO), Some(0));
+        top.handled(&1_000, 5, Duration::ZERO);
+        assert_eq!(top.loads(99), []);
+        top.handled(&1_000, 2, Duration::ZERO);
+        assert_eq!(top.loads(99), [KeyLoad { key: 1_000, arrived: 0, handled: 2 }]);
     }
 
     #[test]

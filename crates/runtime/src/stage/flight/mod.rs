@@ -130,6 +130,9 @@ impl<H: Handler> Stage<H> {
         retry: Option<Duration>,
         visit: &mut Visit,
     ) -> bool {
+        if let Some(wait) = retry.filter(|_| self.rules.keys.is_some()) {
+            return self.wait_in_lane(core, instance, batch, progress, wait, visit);
+        }
         let Batch { chunk, spent, lanes, .. } = batch;
         progress.before += progress.at;
         spent.append(chunk.spend(std::mem::take(&mut progress.at)));
@@ -174,7 +177,7 @@ impl<H: Handler> Stage<H> {
 
     /// The first event in hand, at which the visit has come, is tried again after `wait`. It goes back to its lane, where
     /// it holds up neither an instance nor another key. Returns whether another event may be begun.
-    pub(super) fn wait_in_lane(
+    fn wait_in_lane(
         &self,
         core: &Core,
         instance: &mut Instance<H>,
