@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta_model::plan::{
     Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnFailure, OnPanic, Param, Plan, SetFault,
-    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest,
+    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest, parse_duration, show_duration,
 };
 
 use crate::report::Span;
@@ -175,7 +175,7 @@ impl Setting for Duration {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let wrong = || Wrong::kind(node, "a duration such as \"50ms\", \"10s\" or \"1h 30m\"");
         match &node.value {
-            Value::Text(text, _) => humantime::parse_duration(text.trim()).map_err(|_| wrong()),
+            Value::Text(text, _) => parse_duration(text).ok_or_else(wrong),
             Value::Integer(n) => {
                 let help = Some(format!("say in which unit: \"{n}s\" or \"{n}ms\""));
                 Err(Wrong { help, ..wrong() })
@@ -185,7 +185,7 @@ impl Setting for Duration {
     }
 
     fn show(&self) -> String {
-        quoted(&humantime::format_duration(*self).to_string())
+        quoted(&show_duration(*self))
     }
 }
 

@@ -3,6 +3,7 @@
 //! call is checked at once, and changes nothing if it is refused.
 //! Long because each method documents its meaning, when it takes effect and what it refuses.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -116,11 +117,10 @@ pub struct KeyLoad {
 }
 
 /// The reason why a call was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
     /// The stage belongs to another cluster or does not exist.
-    #[error("stage {stage} is not in the cluster `{cluster}`")]
     NotInCluster {
         /// The stage: its name, or its number if it has none.
         stage: String,
@@ -128,22 +128,16 @@ pub enum Refused {
         cluster: String,
     },
     /// The pool belongs to another cluster or does not exist.
-    #[error("there is no pool {0} in this cluster")]
     NoPool(u32),
     /// Sources and inputs have no queue.
-    #[error("`{0}` has no queue")]
     NoQueue(String),
     /// The kind of queues is fixed before events flow.
-    #[error("which queues are used is fixed once, in `start`")]
     Started,
     /// The visit order needs per-stage queues.
-    #[error("`{0}` needs per-stage queues: call `use_per_stage_queues` in `start`")]
     NeedsPerStageQueues(&'static str),
     /// The visit order is empty.
-    #[error("a visit order names at least one stage")]
     EmptyOrder,
     /// The index is past the end of the visit order.
-    #[error("the visit order has {len} places: there is no place {index}")]
     NoPlace {
         /// The index, from 0.
         index: usize,
@@ -151,7 +145,6 @@ pub enum Refused {
         len: usize,
     },
     /// A number is out of range.
-    #[error("{what} is {given}: use {expected}")]
     OutOfRange {
         /// What the number is.
         what: String,
@@ -161,7 +154,6 @@ pub enum Refused {
         expected: String,
     },
     /// A pool with stages keeps a thread.
-    #[error("pool `{pool}` has {threads} threads and stages to run: {less} cannot go")]
     NoThreadLeft {
         /// The name of the pool.
         pool: String,
@@ -171,7 +163,6 @@ pub enum Refused {
         less: usize,
     },
     /// The stage would have too many instances, or none.
-    #[error("`{stage}` has {instances} instances and cannot have {wanted}")]
     Instances {
         /// The stage.
         stage: String,
@@ -181,9 +172,40 @@ pub enum Refused {
         wanted: usize,
     },
     /// The runtime failed, for the given reason.
-    #[error("{0}")]
     Failed(String),
 }
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NotInCluster { stage, cluster } => {
+                write!(f, "stage {stage} is not in the cluster `{cluster}`")
+            }
+            Refused::NoPool(pool) => write!(f, "there is no pool {pool} in this cluster"),
+            Refused::NoQueue(name) => write!(f, "`{name}` has no queue"),
+            Refused::Started => f.write_str("which queues are used is fixed once, in `start`"),
+            Refused::NeedsPerStageQueues(call) => {
+                write!(f, "`{call}` needs per-stage queues: call `use_per_stage_queues` in `start`")
+            }
+            Refused::EmptyOrder => f.write_str("a visit order names at least one stage"),
+            Refused::NoPlace { index, len } => {
+                write!(f, "the visit order has {len} places: there is no place {index}")
+            }
+            Refused::OutOfRange { what, given, expected } => {
+                write!(f, "{what} is {given}: use {expected}")
+            }
+            Refused::NoThreadLeft { pool, threads, less } => {
+                write!(f, "pool `{pool}` has {threads} threads and stages to run: {less} cannot go")
+            }
+            Refused::Instances { stage, instances, wanted } => {
+                write!(f, "`{stage}` has {instances} instances and cannot have {wanted}")
+            }
+            Refused::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// Seals [`PolicyControl`], so that methods can be added.
 #[doc(hidden)]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::plan::duration::{parse_duration, show_duration};
 use crate::plan::fault::{PlanFault, nearest};
 
 /// A policy or an admission controller, by name, with its parameters.
@@ -193,7 +194,7 @@ impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Param::Number(n) => write!(f, "{n}"),
-            Param::Span(span) => write!(f, "{}", humantime::format_duration(*span)),
+            Param::Span(span) => f.write_str(&show_duration(*span)),
             Param::Flag(flag) => write!(f, "{flag}"),
             Param::Text(text) => f.write_str(text),
             Param::Stages(stages) => {
@@ -243,11 +244,11 @@ impl FromStr for Choice {
 
 /// What a text without quotes most likely is.
 fn read(text: &str) -> Param {
-    match (text.replace('_', "").parse::<f64>(), text, humantime::parse_duration(text)) {
+    match (text.replace('_', "").parse::<f64>(), text, parse_duration(text)) {
         (Ok(n), ..) => Param::Number(n),
         (_, "true", _) => Param::Flag(true),
         (_, "false", _) => Param::Flag(false),
-        (.., Ok(span)) => Param::Span(span),
+        (.., Some(span)) => Param::Span(span),
         _ => Param::Text(text.to_owned()),
     }
 }

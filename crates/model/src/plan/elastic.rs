@@ -1,9 +1,8 @@
 //! What a plan may say of elastic stages, whose threads follow their load: which stages can be, which parameters fit each other,
 //! and the bound of all those of a cluster. Used by `validate`.
 
-use std::time::Duration;
-
 use crate::graph::{Kind, StageSpec};
+use crate::plan::duration::show_duration;
 use crate::plan::fault::{PlanFault, in_range, number};
 use crate::plan::{
     Catalogue, Choice, ClusterSettings, StagePlan, StageSettings, defaults, validate_choice,
@@ -66,11 +65,10 @@ fn contradictions(validated: &Choice, key: &str) -> Vec<PlanFault> {
     if most < least {
         faults.push(bad("threads_max", number(most), format!("`threads_min`, {least}, or more")));
     }
-    let text = |span: Duration| humantime::format_duration(span).to_string();
     let (deadline, sample) = (validated.span("deadline"), validated.span("sample"));
     if sample > deadline / 10 {
-        let expected = format!("a tenth of `deadline`, {}, or less", text(deadline / 10));
-        faults.push(bad("sample", text(sample), expected));
+        let expected = format!("a tenth of `deadline`, {}, or less", show_duration(deadline / 10));
+        faults.push(bad("sample", show_duration(sample), expected));
     }
     faults
 }

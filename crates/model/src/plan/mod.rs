@@ -2,15 +2,17 @@
 //!
 //! 1. `words`: the types of settings.
 //! 2. `set`: sets of stages.
-//! 3. `choice`: choices by name, with parameters: policies, admission controllers.
-//! 4. here: `Plan`, as a program or a file gives it.
-//! 5. `defaults`: the value of every setting that is not given.
-//! 6. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
+//! 3. `duration`: durations, read and shown.
+//! 4. `choice`: choices by name, with parameters: policies, admission controllers.
+//! 5. here: `Plan`, as a program or a file gives it.
+//! 6. `defaults`: the value of every setting that is not given.
+//! 7. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
 //!    nothing is left to interpret; `elastic`: what it may say of elastic stages.
-//! 7. `fault`: the mistakes of a plan.
+//! 8. `fault`: the mistakes of a plan.
 
 mod words;
 mod set;
+mod duration;
 mod choice;
 pub mod defaults;
 mod validate;
@@ -18,6 +20,7 @@ mod elastic;
 mod fault;
 
 pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate_choice};
+pub use duration::{parse_duration, show_duration};
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
 pub use validate::{

@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
+use crate::plan::duration::show_duration;
 use crate::plan::elastic;
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
@@ -259,7 +260,7 @@ fn backoff_max(said: &StagePlan) -> Duration {
 }
 
 fn backoff_over_max(of: &str, retry: Retry, key: String) -> PlanFault {
-    let told = |time| humantime::format_duration(time).to_string();
+    let told = |time| show_duration(time);
     PlanFault::BackoffOverMax {
         of: of.to_owned(),
         backoff: told(retry.backoff),
