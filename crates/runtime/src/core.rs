@@ -32,6 +32,7 @@ use crate::sync::{
 use crate::testing::Hooks;
 use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
+use crate::user;
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
 use crate::workers::WorkerGroup;
@@ -453,6 +454,13 @@ impl Core {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Drop for Core {
+    /// What stages were made of is the program's, and is dropped last, on whichever thread lets go of the run last.
+    fn drop(&mut self) {
+        self.nodes.take().into_iter().flatten().for_each(user::discard);
     }
 }
 

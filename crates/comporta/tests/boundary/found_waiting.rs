@@ -384,3 +384,38 @@ fn an_event_whose_deadline_passes_before_it_is_tried_again_fails_then() {
     let counts = runtime.snapshot().stage("fail").unwrap().counts;
     assert_eq!((counts.retried, counts.failed), (2, 2), "an hour before they would be tried again");
 }
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+/// The closure of a stage is dropped with the program, after its instances: what it panics with came out of `run`, or
+/// ended a thread.
+#[test]
+fn a_stage_that_panics_when_it_is_dropped_at_the_end_costs_nothing() {
+    for waits in [true, false].repeat(20) {
+        let app = App::new("bombs");
+        let numbers = app.source("numbers", || 0..5_u64);
+        let bomb = Arc::new(Bomb);
+        let hold = move |_: &u64| drop(Arc::downgrade(&bomb));
+        if waits {
+            let end = app.sink_async("end", move |n: u64| {
+                hold(&n);
+                async {}
+            });
+            app.connect(numbers, end);
+        } else {
+            app.connect(numbers, app.sink("end", move |n: u64| hold(&n)));
+        }
+        let running = app.start(&Plan::new()).unwrap();
+        let control = running.control();
+        let summary = ends("bombs", running);
+        assert_eq!(stage(&summary.snapshot, "end").counts.handled, 5, "{summary}");
+        drop(control); // the last that holds the run
+    }
+}

@@ -297,8 +297,8 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    /// Of so many visits for which the queue has events, how many may begin: as many as there are flights, and places
-    /// in the order of results.
+    /// Of so many visits for which the queue has events, how many may begin: as many as may be in flight, and have
+    /// places in the order of results. A visit asks, too: its token may have been made for a flight that was woken.
     #[inline]
     fn may_begin(&self, state: &State<H>, visits: usize) -> usize {
         let visits = match &self.order {
