@@ -1,8 +1,7 @@
 //! Hop 6, handle: a visit runs the handler of one instance over its batch.
 //! Before: `take`. After: `emit`, then `settle`.
-//! The loop knows its types; locks, clock reads, the panic guard, counters and wake-ups are paid
-//! per visit. A visit stops when its events are spent, when it sent more than there is room for, or
-//! when its time is up.
+//! The loop knows its types; locks, clock reads, the panic guard, counters and wake-ups are paid per visit. A visit
+//! stops when its events are spent, when it sent more than there is room for, or when its time is up.
 //! Invariant: `at` is the event being handled, also after a panic.
 
 use std::mem::needs_drop;
