@@ -224,7 +224,6 @@ impl fmt::Display for Controller {
 const QUEUE_MAX: usize = 1_000_000;
 
 /// The plan: elastic consumers by their priorities, or one thread for each.
-#[must_use]
 pub fn plan(controller: Controller, threads: usize, speed: f64) -> Plan {
     let mut plan = Plan::new().cluster("main", |main| match controller {
         Controller::None => main.threads(1),
@@ -309,7 +308,6 @@ impl Args {
     }
 
     /// How it runs unless a plan says otherwise.
-    #[must_use]
     pub fn plan(&self) -> Plan {
         plan(self.controller, usize::from(self.threads), self.speed)
     }

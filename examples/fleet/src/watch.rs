@@ -101,7 +101,6 @@ impl Sample {
 }
 
 /// The command: returns 1 if something is wrong with the run, 2 with what was asked for.
-#[must_use]
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -113,10 +112,14 @@ pub fn main() -> ExitCode {
     match watch(&cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("fleet: {error}");
+            complain(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+fn complain(what: &dyn std::fmt::Display) {
+    let _ = io::stderr().write_all(format!("fleet: {what}\n").as_bytes());
 }
 
 fn watch(cli: &Cli) -> Result<ExitCode> {
@@ -127,7 +130,7 @@ fn watch(cli: &Cli) -> Result<ExitCode> {
     let plan = match effective(&app, args.plan(), cli.plan.as_deref()) {
         Ok(plan) => plan,
         Err(report) => {
-            eprintln!("{report}");
+            let _ = io::stderr().write_all(format!("{report}\n").as_bytes());
             return Ok(ExitCode::from(2));
         }
     };
@@ -316,7 +319,7 @@ fn verify(args: &Args, run: &Run, table: &mut Table) -> Result<ExitCode> {
         wrong.push("the counts of the run do not add up".to_owned());
     }
     for name in CONSUMERS.map(|consumer| consumer.name) {
-        let counts = run.last.stage(name).map(|stage| stage.counts.clone()).unwrap_or_default();
+        let counts = run.last.stage(name).map(|stage| stage.counts).unwrap_or_default();
         if counts.handled != packets || counts.failed > 0 {
             let (handled, failed) = (counts.handled, counts.failed);
             wrong.push(format!(
@@ -331,6 +334,6 @@ fn verify(args: &Args, run: &Run, table: &mut Table) -> Result<ExitCode> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    wrong.iter().for_each(|wrong| eprintln!("fleet: {wrong}"));
+    wrong.iter().for_each(|wrong| complain(wrong));
     Ok(ExitCode::FAILURE)
 }
