@@ -326,7 +326,7 @@ impl Links {
         }
         let Links { place, links, bundles, errors, in_turn, may_stand, .. } = self;
         let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
-        let mut send = if *in_turn {
+        let mut send = if *in_turn && are_several(ports) {
             flush_in_turn(links, bundles, ports, send)
         } else {
             let mut flush = Flush { links: &mut *links, bundles: &mut *bundles, send };
@@ -384,6 +384,20 @@ impl Links {
         self.may_stand = false;
         InLine::No
     }
+}
+
+/// Whether several ports hold events.
+fn are_several<P: Ports>(ports: &mut P) -> bool {
+    struct Holding(usize);
+    impl PortVisitor for Holding {
+        #[inline(always)]
+        fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+            self.0 += usize::from(!out.is_empty());
+        }
+    }
+    let mut holding = Holding(0);
+    ports.each(&mut holding);
+    holding.0 > 1
 }
 
 /// Joins a port of a stage to outlets of its type.

@@ -270,11 +270,14 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Makes the tokens that are due: see [`instances`].
-    #[inline(always)] // a part of `refresh`
+    #[inline(always)] // a part of `changed`
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
-        if !matches!(state.phase, Phase::Open) || !state.instances.has_unclaimed() {
-            return;
+        if matches!(state.phase, Phase::Open) && state.instances.has_unclaimed() {
+            self.claim_some(state, effects);
         }
+    }
+
+    fn claim_some(&self, state: &mut State<H>, effects: &mut Effects) {
         let visits = match self.group.get() {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
@@ -324,7 +327,26 @@ impl<H: Handler> Stage<H> {
     /// After every change of the state, before the lock is released: gives room to those who wait for
     /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
+    #[inline(always)] // each visit comes here three times
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        // Mostly nobody waits for room, and there is little to do.
+        let plain = !H::WAITS && !H::GROUPED && self.rules.keys.is_none();
+        if plain && state.permits.is_quiet() {
+            let queued = state.queue.len();
+            if queued > 0 {
+                self.claim(state, effects);
+            }
+            self.room.publish(state.permits.room(queued));
+            if state.producers == 0 && state.is_over() {
+                effects.over.push(self.id);
+            }
+            return;
+        }
+        self.changed_at_large(core, state, effects);
+    }
+
+    #[inline(never)]
+    fn changed_at_large(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
         if let Some(cycle) = &state.cycle
             && state.permits.has_waiters()
@@ -335,7 +357,6 @@ impl<H: Handler> Stage<H> {
     }
 
     /// As [`changed`](Self::changed), by whoever breaks a cycle that is stuck.
-    #[inline(always)] // each visit comes here three times
     fn refresh(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         let queued = state.queue.len();
         state.permits.pass_on(queued, effects);
