@@ -300,6 +300,13 @@ impl<T> Out<T> {
         }
     }
 
+    /// Whether events may owe something else than the visit says.
+    #[inline]
+    #[must_use]
+    pub fn has_duties(&self) -> bool {
+        !self.duties.is_empty() || !self.held.is_empty()
+    }
+
     /// Takes what each event owes, where that is not what the visit says (`shared`), and the obligations
     /// that some were sent for, to be dropped when the events have been handed on.
     #[inline]

@@ -4,7 +4,6 @@
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::task::Waker;
-use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, StageSpec, Topology};
@@ -244,12 +243,13 @@ impl Core {
         self.assignments[stage as usize].slow.load(Relaxed)
     }
 
-    /// A visit to a stage usually takes so long.
+    /// An event of a stage usually takes so many nanoseconds.
     #[inline]
-    pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
-        let slow = visit > LONG || self.assignments[stage as usize].blocking;
-        if self.is_slow(stage) != slow {
-            self.assignments[stage as usize].slow.store(slow, Relaxed);
+    pub(crate) fn set_pace(&self, stage: u32, usual_ns: u64) {
+        let Assignment { slow, blocking, .. } = &self.assignments[stage as usize];
+        let is_slow = usual_ns > LONG.as_nanos() as u64 || *blocking;
+        if slow.load(Relaxed) != is_slow {
+            slow.store(is_slow, Relaxed);
         }
     }
 

@@ -44,6 +44,12 @@ impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
     pub(super) fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
+        if let [Wire { ends, .. }] = self.wires.as_slice()
+            && let [End { outlet, rule }] = ends.as_slice()
+        {
+            let there = outlets[*outlet].room(core, meta, *rule);
+            return (there.before_waiting, there.before_refusing);
+        }
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.wires.iter().flat_map(|wire| &wire.ends) {
             let there = outlets[end.outlet].room(core, meta, end.rule);
@@ -64,6 +70,25 @@ impl<T: Send + 'static> Link<T> {
         if let Some(tap) = &self.tap {
             let _ = user::call(|| out.for_each(|event| tap(event)));
         }
+        // Mostly all it holds goes to one queue, and owes what the visit says.
+        let [wire @ Wire { route: Route::First, .. }] = self.wires.as_slice() else {
+            return self.flush_by_duty(outlets, out, send);
+        };
+        if out.has_duties() {
+            return self.flush_by_duty(outlets, out, send);
+        }
+        let (filled, last) = out.lend();
+        let waits = wire.only(outlets).deliver_from(filled, last, Columns::default(), send);
+        send.refill(last);
+        waits
+    }
+
+    fn flush_by_duty(
+        &mut self,
+        outlets: &mut Bundle<T>,
+        out: &mut Out<T>,
+        send: &mut Sending<'_>,
+    ) -> bool {
         let (columns, held) = out.take_duties(&send.meta.duty);
         let (filled, last) = out.lend();
         let mut waits = false;
@@ -91,9 +116,7 @@ impl<T: Send + 'static> Link<T> {
             }
         }
         held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-        if send.fills && last.capacity() == 0 {
-            *last = send.visit.cache.take();
-        }
+        send.refill(last);
         waits
     }
 
@@ -315,24 +338,24 @@ impl Links {
         struct Flush<'a, 'b> {
             links: &'a mut [Box<dyn Any + Send>],
             bundles: &'a mut [Box<dyn AnyBundle>],
-            send: Sending<'b>,
+            send: &'a mut Sending<'b>,
         }
         impl PortVisitor for Flush<'_, '_> {
+            #[inline]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 let link = typed::<Link<T>>(&mut *self.links[index]);
                 let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
-                self.send.waits |= link.flush(outlets, out, &mut self.send);
+                self.send.waits |= link.flush(outlets, out, self.send);
             }
         }
         let Links { place, links, bundles, errors, in_turn, may_stand, .. } = self;
-        let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
-        let mut send = if *in_turn && are_several(ports) {
-            flush_in_turn(links, bundles, ports, send)
+        let mut send =
+            Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
+        if *in_turn && are_several(ports) {
+            flush_in_turn(links, bundles, ports, &mut send);
         } else {
-            let mut flush = Flush { links: &mut *links, bundles: &mut *bundles, send };
-            ports.each(&mut flush);
-            flush.send
-        };
+            ports.each(&mut Flush { links: &mut *links, bundles: &mut *bundles, send: &mut send });
+        }
         if let Some(errors) = errors {
             errors.flush(links, bundles, &mut send);
         }

@@ -12,8 +12,6 @@ use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Cursor, Duty, all_of};
 use comporta_model::error::Error;
-use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
@@ -45,12 +43,10 @@ pub(super) struct Instance<H: Handler> {
     pub(super) pending: Option<Pending<H::Item>>,
     /// What its queue knows the visit by that it makes: over once it is free again.
     pub(super) turn: Option<Turn>,
-    /// Storage for the lanes of the events of a visit.
-    pub(super) lanes: Vec<LaneRef>,
+    /// What its next visit has its batch in: made once, and filled at every visit.
+    pub(super) hand: Option<Box<Batch<H::Item>>>,
     /// The turns of flights that it had land, and whose results wait for room.
     pub(super) landed_turns: Vec<Turn>,
-    /// Storage for the watermarks that the events of a visit found.
-    pub(super) marks: Vec<Time>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -69,7 +65,7 @@ pub(super) struct Instance<H: Handler> {
 
 /// A batch that waits until one of its events may be tried again.
 pub(super) struct Pending<T> {
-    pub(super) batch: Batch<T>,
+    pub(super) batch: Box<Batch<T>>,
     pub(super) wait: Duration,
 }
 
@@ -143,9 +139,8 @@ impl<H: Handler> Instance<H> {
             cx,
             pending: None,
             turn: None,
-            lanes: Vec::new(),
+            hand: None,
             landed_turns: Vec::new(),
-            marks: Vec::new(),
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
@@ -349,11 +344,13 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Whether a test has asked for failures: then each visit takes one event.
+    #[inline]
     pub(super) fn has_faults(&self, core: &Core) -> bool {
         core.is_tested() && !self.faults.lock().is_empty()
     }
 
     /// The failure that a test has asked for next, if there is an event to fail.
+    #[inline]
     pub(super) fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
         if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
     }
@@ -368,7 +365,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        mut batch: Batch<H::Item>,
+        mut batch: Box<Batch<H::Item>>,
         visit: &mut Visit,
     ) {
         let _reactor = if H::WAITS { core.enter_reactor() } else { None };
@@ -384,22 +381,27 @@ impl<H: Handler> Stage<H> {
             let fault = self.next_fault(core, progress.at < batch.chunk.len());
             let user = visit.effects.hand_over(core);
             let doomed = batch.doomed.filter(|_| progress.at < batch.chunk.len());
-            let stop = user.call(|| match fault {
-                _ if let Some(doom) = doomed => Stop::Failed(doom.error()),
-                None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
-                Some(fault) => fault.strike(),
+            let mut stop = Stop::Spent;
+            let called = user.call(|| {
+                stop = match fault {
+                    _ if let Some(doom) = doomed => Stop::Failed(doom.error()),
+                    None => {
+                        self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core)
+                    }
+                    Some(fault) => fault.strike(),
+                };
             });
-            let why = match stop {
-                Ok(Stop::Failed(error)) => Why::of(error),
-                Ok(Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
-                Ok(Stop::Waits) => {
+            let why = match (called, stop) {
+                (Err(panic), _) => Why::usual(panic),
+                (Ok(()), Stop::Failed(error)) => Why::of(error),
+                (Ok(()), Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
+                (Ok(()), Stop::Waits) => {
                     if self.take_off(core, &mut instance, &mut batch, &mut progress, None, visit) {
                         continue;
                     }
                     break None;
                 }
-                Ok(_) => break None,
-                Err(panic) => Why::usual(panic),
+                (Ok(()), _) => break None,
             };
             let effects = &mut visit.effects;
             match self.failed(core, effects, &mut instance, &mut batch, &mut progress, why) {
@@ -426,11 +428,13 @@ impl<H: Handler> Stage<H> {
                 Next::Stop => break None,
             }
         };
-        instance.kept.drain(..).for_each(user::discard);
+        if !instance.kept.is_empty() {
+            instance.kept.drain(..).for_each(user::discard);
+        }
         let (done, at) = (progress.done(), progress.at);
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { duty, together, done, at, retry_after };
-        self.conclude(core, instance, &mut batch, ran, visit);
+        self.conclude(core, instance, batch, ran, visit);
     }
 
     /// Before the handler runs: what its events are, how much they may send, how long it may take.

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
-use comporta_model::event::Time;
+use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
+use super::groups::GroupSize;
 use super::handle::{Instance, Tally};
 use super::lanes::{Call, Doom};
 use super::permits::Shed;
@@ -45,6 +46,13 @@ pub(super) struct Batch<T> {
     pub(super) marks: Vec<Time>,
     /// Its events fail as they are.
     pub(super) doomed: Option<Doom>,
+}
+
+impl<T> Default for Batch<T> {
+    /// Of no events.
+    fn default() -> Self {
+        Batch::of(Chunk::new(Meta::default(), Vec::new()))
+    }
 }
 
 impl<T> Batch<T> {
@@ -90,12 +98,8 @@ struct Begun<H: Handler> {
 }
 
 /// What a visit has to do.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it was made, at every visit"
-)]
 enum With<H: Handler> {
-    Events(Batch<H::Item>),
+    Events(Box<Batch<H::Item>>),
     Flights(VecDeque<InFlight<H>>),
     /// A timer of a lane is due, or its state has expired.
     Lane(Call),
@@ -134,14 +138,17 @@ impl<H: Handler> Stage<H> {
             return Some(Begun { instance, with: With::Flights(woken) });
         }
         let effects = &mut visit.effects;
-        if let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None)) {
+        if self.rules.keys.is_some()
+            && let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None))
+        {
             instance.turn = Some(call.turn);
             state.counts.visits += 1;
             self.changed(core, state, effects);
             return Some(Begun { instance, with: With::Lane(call) });
         }
-        let queued = state.queue.len();
-        let taken = match self.group.get() {
+        let group = if H::GROUPED { self.group.get() } else { None };
+        let taken = match group {
+            // Its token may have been made for a flight that was woken.
             _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
@@ -153,13 +160,18 @@ impl<H: Handler> Stage<H> {
                 state.queue.take(Want { max, from, side_by_side, now: visit.start })
             }
             // Others may have taken, or shed, what made it complete.
-            Some(size) if state.gathering.visits(queued, *size, state.is_last_call()) == 0 => None,
+            Some(size) if !state.is_group_complete(*size) => None,
             Some(size) => {
                 state.gathering.taken(core.clock.now());
                 take_group(&mut *state.queue, size.events)
             }
         };
-        let taken = taken.and_then(|taken| self.shed_over(state, taken, visit.start, effects));
+        let taken = match taken {
+            Some(taken) if taken.chunk.is_awaited() => {
+                self.shed_over(state, taken, visit.start, effects)
+            }
+            taken => taken,
+        };
         let Some(Taken { chunk, turn, attempt }) = taken else {
             state.instances.put_idle(instance);
             self.claim(state, effects);
@@ -169,28 +181,32 @@ impl<H: Handler> Stage<H> {
         };
         instance.turn = Some(turn);
         instance.cx.set_attempt(attempt);
-        let mut lanes = std::mem::take(&mut instance.lanes);
-        let mut marks = std::mem::take(&mut instance.marks);
-        let doomed = self.note_lanes_of(state, turn, &mut lanes, &mut marks);
-        state.in_flight += chunk.len();
+        let mut batch = instance.hand.take().unwrap_or_default();
+        let events = chunk.len();
+        batch.chunk = chunk;
+        (batch.turn, batch.from, batch.tally) = (turn, from, Tally::default());
+        if self.rules.keys.is_some() {
+            batch.doomed = self.note_lanes_of(state, turn, &mut batch.lanes, &mut batch.marks);
+        }
+        state.in_flight += events;
         state.counts.visits += 1;
-        let ticket = self.order.is_some().then(|| state.tickets.take());
-        let slots = usize::from(H::WAITS && state.flights.reserve());
+        batch.ticket = self.order.is_some().then(|| state.tickets.take());
+        if H::WAITS {
+            batch.slots = usize::from(state.flights.reserve());
+        }
         self.changed(core, state, effects);
-        let shared = self.is_shared(state) && chunk.len() > 1;
+        let shared = events > 1 && self.is_shared(state);
         drop(guard);
-        let (chunk, tray) = if shared {
-            let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
-            (in_hand, Some(Tray::new(chunk, from, turn)))
-        } else {
-            (chunk, None)
-        };
-        let batch =
-            Batch { tray, ticket, from, slots, turn, lanes, marks, doomed, ..Batch::of(chunk) };
+        if shared {
+            let in_hand = Chunk::new(batch.chunk.meta.clone(), Vec::with_capacity(1));
+            let rest = std::mem::replace(&mut batch.chunk, in_hand);
+            batch.tray = Some(Tray::new(rest, from, turn));
+        }
         Some(Begun { instance, with: With::Events(batch) })
     }
 
     /// Sheds, of what was taken, what nobody waits for any more. Returns the rest, if there is any.
+    #[inline(never)]
     fn shed_over(
         &self,
         state: &mut State<H>,
@@ -198,9 +214,6 @@ impl<H: Handler> Stage<H> {
         now: Time,
         effects: &mut Effects,
     ) -> Option<Taken<H::Item>> {
-        if !taken.chunk.is_awaited() {
-            return Some(taken);
-        }
         // Asked once: whoever waits may give up at any moment.
         let mut runs = Vec::new();
         let chunk = &taken.chunk;
@@ -288,6 +301,11 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> State<H> {
+    /// Whether a group of this size can be taken.
+    fn is_group_complete(&self, size: GroupSize) -> bool {
+        self.gathering.visits(self.queue.len(), size, self.is_last_call()) > 0
+    }
+
     /// What the admission controller is shown of the oldest events, and when they came.
     fn look(&self, now: Time) -> Option<(Look, Time)> {
         let Oldest { meta, duty, n } = self.queue.oldest()?;
