@@ -274,7 +274,7 @@ impl<T> Chunk<T> {
         self.take_slots(n)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_slots(&mut self, n: usize) -> Slots<T> {
         let mut front = if n == self.len() {
             std::mem::take(&mut self.slots)

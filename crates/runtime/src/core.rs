@@ -215,6 +215,18 @@ impl Core {
         self.assignments[stage as usize].pool.load(SeqCst)
     }
 
+    /// Whether a stage has neither a color nor slow visits, its workers are these, and no pool has to be entered: then
+    /// its visit needs no more than a token. No stage is held back either.
+    #[inline]
+    pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
+        let assignment = &self.assignments[stage as usize];
+        !workers.is_pooled()
+            && self.pools[assignment.pool.load(SeqCst)].cluster == workers.cluster
+            && assignment.color.load(Relaxed) == 0
+            && !assignment.slow.load(Relaxed)
+            && !self.holds.load(Relaxed)
+    }
+
     /// The workers whose threads run a stage.
     #[inline]
     pub(crate) fn workers_of(&self, stage: u32) -> usize {

@@ -176,8 +176,7 @@ pub(super) fn deliver_all<T: Send + 'static>(
 }
 
 /// The outlets of one type, whatever that is.
-pub(crate) trait AnyBundle: Send {
-    fn as_any(&mut self) -> &mut dyn Any;
+pub(crate) trait AnyBundle: Any + Send {
     /// The number of the outlet that the sender stands in line at, and whether inside its cycle.
     fn standing(&self) -> Option<(usize, bool)>;
     /// The number of an outlet whose outbox is not empty.
@@ -193,11 +192,14 @@ pub(crate) trait AnyBundle: Send {
     fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects);
 }
 
-impl<T: Send + 'static> AnyBundle for Bundle<T> {
-    fn as_any(&mut self) -> &mut dyn Any {
+impl dyn AnyBundle {
+    #[inline(always)]
+    pub(super) fn as_any(&mut self) -> &mut dyn Any {
         self
     }
+}
 
+impl<T: Send + 'static> AnyBundle for Bundle<T> {
     fn standing(&self) -> Option<(usize, bool)> {
         let mut outlets = self.iter().enumerate();
         outlets.find_map(|(at, outlet)| Some((at, outlet.standing()?.inside)))
@@ -288,6 +290,7 @@ impl Links {
         &self.place
     }
 
+    #[inline(always)]
     pub(super) fn port<T: Send + 'static>(
         &mut self,
         index: usize,
@@ -313,7 +316,7 @@ impl Links {
             emit_max: usize,
         }
         impl PortVisitor for Look<'_> {
-            #[inline]
+            #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 let (link, outlets) = self.links.port::<T>(index);
                 let (limit, room) = link.room(outlets, self.core, self.meta);
@@ -341,7 +344,7 @@ impl Links {
             send: &'a mut Sending<'b>,
         }
         impl PortVisitor for Flush<'_, '_> {
-            #[inline]
+            #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 let link = typed::<Link<T>>(&mut *self.links[index]);
                 let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
@@ -457,6 +460,7 @@ pub(super) fn join<T: Send + 'static>(
     }
 }
 
+#[inline(always)]
 pub(super) fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
     value.downcast_mut().expect("`connect` joins only what carries the same type")
 }

@@ -180,7 +180,7 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// As [`deliver`](Self::deliver), of the events of these chunks, with what each carries of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver_from(
         &mut self,
         filled: &mut Vec<Slots<T>>,

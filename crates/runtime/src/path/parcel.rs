@@ -52,7 +52,7 @@ impl<T: Send + 'static> Parcel<'_, T> {
     }
 
     /// Moves all events out with `enter`, chunk by chunk.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_all(&mut self, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
         if self.filled.is_empty() {
             let columns = std::mem::take(&mut self.columns);

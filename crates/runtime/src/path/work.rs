@@ -203,7 +203,36 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
+        if self.focus.is_some() || !core.is_free(workers, token.stage) {
+            return self.visit_at_large(core, workers, token);
+        }
+        self.visit.limit = None;
+        self.begin_visit(core, token.stage, false);
+        core.node(token.stage).visit(core, token.task, &mut self.visit);
+        self.hand_on(core, workers, token.stage);
+        // The user code that a visit leaves to be run belongs to it: it may not return either.
+        if self.handle.end() {
+            workers.sleep.up();
+        }
+    }
+
+    /// A visit begins, now.
+    #[inline]
+    fn begin_visit(&mut self, core: &Core, stage: u32, slow: bool) {
+        self.visit.done = 0;
+        // The end of the last visit is the start of this one: a read of the clock is saved. A test
+        // moves its clock between steps.
+        self.visit.start = match self.visit.end.take() {
+            Some(lately) if !core.is_tested() => lately,
+            _ => core.clock.now(),
+        };
+        self.handle.begin(stage, self.visit.start, slow);
+    }
+
+    /// As [`visit`](Self::visit), where there is more to look at.
+    fn visit_at_large(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         let focus = self.focus.take();
         let Some(pool) = core.enter_pool(workers, token) else { return };
         let begun = !core.is_held(token) && self.visit_in_pool(core, workers, token, focus);
@@ -229,13 +258,8 @@ impl Worker {
             return false; // another stage of its color runs, and will make it ready again
         };
         self.visit.limit = focus.and_then(|focus| focus.limit);
-        self.visit.done = 0;
-        // The end of the last visit is the start of this one: a read of the clock is saved. A test
-        // moves its clock between steps.
-        let lately = self.visit.end.take().filter(|_| !core.is_tested());
-        self.visit.start = lately.unwrap_or_else(|| core.clock.now());
         let slow = core.is_slow(token.stage);
-        self.handle.begin(token.stage, self.visit.start, slow);
+        self.begin_visit(core, token.stage, slow);
         if slow {
             workers.sleep.down();
             if self.sees_work(workers) {

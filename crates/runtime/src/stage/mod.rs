@@ -62,7 +62,7 @@ use groups::{Gathering, GroupSize};
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
-use queue::{EventQueue, Side};
+use queue::{Side, StageQueue};
 use top_keys::TopKeys;
 
 /// Makes the handler of an instance.
@@ -122,7 +122,7 @@ pub(crate) struct Parts<H: Handler> {
     pub(crate) maker: Maker<H>,
     pub(crate) group: Option<GroupSize>,
     pub(crate) ordered: bool,
-    pub(crate) queue: Box<dyn EventQueue<H::Item>>,
+    pub(crate) queue: StageQueue<H::Item>,
     pub(crate) capacity: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) cycle: Option<Arc<Cycle>>,
@@ -136,7 +136,7 @@ pub(crate) struct Parts<H: Handler> {
 
 /// Everything of a stage that changes.
 struct State<H: Handler> {
-    queue: Box<dyn EventQueue<H::Item>>,
+    queue: StageQueue<H::Item>,
     permits: Permits,
     instances: Instances<H>,
     gathering: Gathering,
@@ -336,6 +336,7 @@ impl<H: Handler> Stage<H> {
             if queued > 0 {
                 self.claim(state, effects);
             }
+            debug_assert_eq!(state.permits.room(queued), state.permits.hint(queued));
             self.room.publish(state.permits.room(queued));
             if state.producers == 0 && state.is_over() {
                 effects.over.push(self.id);

@@ -212,13 +212,18 @@ impl Permits {
     /// [`pass_on`](Self::pass_on) has nothing to do, and [`room`](Self::room) is the hint.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
+        debug_assert!(!self.quiet || self.finds_quiet(), "somebody waits, and nobody looks");
         self.quiet
     }
 
     /// After every change of what decides it.
     fn note_quiet(&mut self) {
+        self.quiet = self.finds_quiet();
+    }
+
+    fn finds_quiet(&self) -> bool {
         let still = self.saved == 0 && !self.has_waiters() && !self.line_changed;
-        self.quiet = still && !self.disabled && self.cycle.is_none();
+        still && !self.disabled && self.cycle.is_none()
     }
 
     /// Places that are free while all is [quiet](Self::is_quiet).

@@ -107,7 +107,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// The part under the lock. Returns how long an event usually takes.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all there is at the end of a visit")]
     pub(super) fn settle_in(
         &self,
@@ -162,7 +162,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Counts what a visit did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(
         &self,
         core: &Core,
@@ -215,7 +215,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// What a visit did not come to is queued again, where it was taken. Returns its batch, which is empty.
-    #[inline]
+    #[inline(always)]
     fn put_back(
         &self,
         state: &mut State<H>,
@@ -235,7 +235,7 @@ impl<H: Handler> Stage<H> {
         batch
     }
 
-    #[inline]
+    #[inline(always)]
     fn put_chunk_back(
         &self,
         state: &mut State<H>,
@@ -288,8 +288,30 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Where an instance goes after a visit that is settled.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        in_line: InLine,
+        effects: &mut Effects,
+    ) {
+        // Mostly it is free for the next event.
+        let free = state.phase == Phase::Open && in_line == InLine::No;
+        if free && instance.pending.is_none() && state.cycle.is_none() && self.rules.keys.is_none()
+        {
+            state.instances.put_idle(instance);
+            if state.instances.are_more_than_wanted() {
+                self.retire_surplus(state, effects);
+            }
+        } else {
+            self.place_at_large(core, state, instance, in_line, effects);
+        }
+    }
+
+    #[inline(never)]
+    fn place_at_large(
         &self,
         core: &Core,
         state: &mut State<H>,
@@ -497,7 +519,7 @@ impl<T> Batch<T> {
     }
 
     /// Its visit is over: nothing of it is held until the next. Returns what is owed for what was handled.
-    #[inline]
+    #[inline(always)]
     fn put_down(&mut self) -> Duties {
         self.lanes.clear(); // a lane that nobody holds can be forgotten
         self.marks.clear();

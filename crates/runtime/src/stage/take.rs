@@ -15,7 +15,7 @@ use super::groups::GroupSize;
 use super::handle::{Instance, Tally};
 use super::lanes::{Call, Doom};
 use super::permits::Shed;
-use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
+use super::queue::{Oldest, Side, StageQueue, Taken, Turn, Want};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
@@ -163,7 +163,7 @@ impl<H: Handler> Stage<H> {
             Some(size) if !state.is_group_complete(*size) => None,
             Some(size) => {
                 state.gathering.taken(core.clock.now());
-                take_group(&mut *state.queue, size.events)
+                take_group(&mut state.queue, size.events)
             }
         };
         let taken = match taken {
@@ -322,7 +322,7 @@ impl<H: Handler> State<H> {
 }
 
 /// Takes up to `size` events as one chunk.
-fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Taken<T>> {
+fn take_group<T: Send + 'static>(queue: &mut StageQueue<T>, size: usize) -> Option<Taken<T>> {
     let mut gathered = queue.remove(size, Side::Oldest)?;
     while gathered.len() < size
         && let Some(more) = queue.remove(size - gathered.len(), Side::Oldest)
