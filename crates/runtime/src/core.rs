@@ -215,16 +215,12 @@ impl Core {
         self.assignments[stage as usize].pool.load(SeqCst)
     }
 
-    /// Whether a stage has neither a color nor slow visits, its workers are these, and no pool has to be entered: then
-    /// its visit needs no more than a token. No stage is held back either.
+    /// Whether a visit by a worker of `workers` needs no more than its token: no color, no pool, no hold.
     #[inline]
     pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
-        let assignment = &self.assignments[stage as usize];
-        !workers.is_pooled()
-            && self.pools[assignment.pool.load(SeqCst)].cluster == workers.cluster
-            && assignment.color.load(Relaxed) == 0
-            && !assignment.slow.load(Relaxed)
-            && !self.holds.load(Relaxed)
+        let Assignment { pool, color, slow, .. } = &self.assignments[stage as usize];
+        let here = !workers.is_pooled() && self.pools[pool.load(SeqCst)].cluster == workers.cluster;
+        here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.holds.load(Relaxed)
     }
 
     /// The workers whose threads run a stage.
@@ -473,14 +469,5 @@ impl Drop for Core {
     /// What stages were made of is the program's, and is dropped last, on whichever thread lets go of the run last.
     fn drop(&mut self) {
         self.nodes.take().into_iter().flatten().for_each(user::discard);
-    }
-}
-
-impl Core {
-    /// The names of the stages that a pool runs.
-    fn stages_in(&self, pool: &Pool) -> Vec<String> {
-        let all = self.graph.stages.iter().zip(0u32..);
-        let own = all.filter(|(_, id)| self.pool_of(*id) == pool.index);
-        own.map(|(spec, _)| spec.name.to_string()).collect()
     }
 }

@@ -43,6 +43,7 @@ pub(super) type Bundle<T> = Vec<Outlet<T>>;
 impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
+    #[inline(always)]
     pub(super) fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
         if let [Wire { ends, .. }] = self.wires.as_slice()
             && let [End { outlet, rule }] = ends.as_slice()
@@ -72,10 +73,10 @@ impl<T: Send + 'static> Link<T> {
         }
         // Mostly all it holds goes to one queue, and owes what the visit says.
         let [wire @ Wire { route: Route::First, .. }] = self.wires.as_slice() else {
-            return self.flush_by_duty(outlets, out, send);
+            return self.flush_at_large(outlets, out, send);
         };
         if out.has_duties() {
-            return self.flush_by_duty(outlets, out, send);
+            return self.flush_at_large(outlets, out, send);
         }
         let (filled, last) = out.lend();
         let waits = wire.only(outlets).deliver_from(filled, last, Columns::default(), send);
@@ -83,7 +84,8 @@ impl<T: Send + 'static> Link<T> {
         waits
     }
 
-    fn flush_by_duty(
+    /// As [`flush`](Self::flush), where events go several ways, or owe different things.
+    fn flush_at_large(
         &mut self,
         outlets: &mut Bundle<T>,
         out: &mut Out<T>,

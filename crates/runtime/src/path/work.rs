@@ -283,7 +283,7 @@ impl Worker {
     }
 
     /// Puts what a visit made ready where it will be found.
-    #[inline]
+    #[inline(always)]
     fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
         core.resolve(&mut self.visit.effects);
         if !self.keeps_all(core, from) {
@@ -296,7 +296,7 @@ impl Worker {
 
     /// Mostly a visit makes one stage ready, which this worker follows, or none. Returns `false` if there is more to
     /// decide, and nothing has been done.
-    #[inline]
+    #[inline(always)]
     fn keeps_all(&mut self, core: &Core, from: u32) -> bool {
         if !core.is_stealing(self.workers) {
             return false;

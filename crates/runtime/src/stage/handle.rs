@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Cursor, Duty, all_of};
+use comporta_model::column::{Cursor, Duty};
 use comporta_model::error::Error;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
-use super::fail::{Fault, Next, Why};
+use super::fail::{Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
@@ -189,7 +189,8 @@ impl<H: Handler> Instance<H> {
     ) -> Stop {
         let (slots, columns) = chunk.parts_mut();
         // Mostly the clock need not be looked at before the end, and all events owe the same.
-        let last = progress.before + slots.len() <= check.next() || slots.len() <= progress.at + 1;
+        let (at, len) = (progress.at, slots.len());
+        let last = at < len && (progress.before + len <= check.next() || len == at + 1);
         if last && columns.is_none() && self.handler.is_some() {
             let rows = if H::KEYED { rows.after(progress.before) } else { rows };
             let stop = if H::IN_PLACE && retain.is_none() {
@@ -330,20 +331,6 @@ impl<H: Handler> Instance<H> {
     }
 }
 
-impl<T> Batch<T> {
-    /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
-    /// Of events that are handled as one, all that is owed for any of them.
-    fn owed<H: Handler>(&self) -> (Duty, Obligation) {
-        match self.chunk.columns().duties().filter(|_| H::GROUPED) {
-            None => (self.chunk.meta.duty.clone(), Obligation::default()),
-            Some(duties) => {
-                let (deadline, together) = all_of(duties);
-                (Duty { deadline, ack: together.group().cloned() }, together)
-            }
-        }
-    }
-}
-
 impl<H: Handler> Stage<H> {
     pub(super) fn make_handler(&self, cx: &Cx) -> Result<H, String> {
         let made = user::try_call(|| {
@@ -354,24 +341,13 @@ impl<H: Handler> Stage<H> {
         Ok(made)
     }
 
-    /// Whether a test has asked for failures: then each visit takes one event.
-    #[inline]
-    pub(super) fn has_faults(&self, core: &Core) -> bool {
-        core.is_tested() && !self.faults.lock().is_empty()
-    }
-
-    /// The failure that a test has asked for next, if there is an event to fail.
-    #[inline]
-    pub(super) fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
-        if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
-    }
-
     /// How many events one event may lead to.
     pub(super) fn emit_max(&self) -> usize {
         if H::BOUNDS_ITSELF { usize::MAX } else { self.rules.emit_max }
     }
 
     /// Runs an instance over a batch, sends what it emits, and settles.
+    // Long because every way in which a handler stops is decided in one loop.
     pub(super) fn run(
         &self,
         core: &Arc<Core>,
@@ -398,17 +374,20 @@ impl<H: Handler> Stage<H> {
                     self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core)
                 });
             });
-            let why = match (called, stop) {
-                (Err(panic), _) => Why::usual(panic),
-                (Ok(()), Stop::Failed(error)) => Why::of(error),
-                (Ok(()), Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
-                (Ok(()), Stop::Waits) => {
-                    if self.take_off(core, &mut instance, &mut batch, &mut progress, None, visit) {
-                        continue;
+            let why = match called {
+                Err(panic) => Why::usual(panic),
+                Ok(()) => match stop {
+                    Stop::Failed(error) => Why::of(error),
+                    Stop::Flooded => Why::usual(Reason::Flood(self.rules.emit_max)),
+                    Stop::Waits => {
+                        let progress = &mut progress;
+                        if self.take_off(core, &mut instance, &mut batch, progress, None, visit) {
+                            continue;
+                        }
+                        break None;
                     }
-                    break None;
-                }
-                (Ok(()), _) => break None,
+                    _ => break None,
+                },
             };
             let effects = &mut visit.effects;
             match self.failed(core, effects, &mut instance, &mut batch, &mut progress, why) {
@@ -442,17 +421,6 @@ impl<H: Handler> Stage<H> {
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { duty, together, done, at, retry_after };
         self.conclude(core, instance, batch, ran, visit);
-    }
-
-    /// The failure that comes before the next event is handled: it is doomed, or a test has asked for it.
-    #[cold]
-    fn strike(&self, core: &Core, batch: &Batch<H::Item>, progress: &Progress) -> Option<Stop> {
-        let has_event = progress.at < batch.chunk.len();
-        let fault = self.next_fault(core, has_event);
-        match batch.doomed.filter(|_| has_event) {
-            Some(doom) => Some(Stop::Failed(doom.error())),
-            None => fault.map(Fault::strike),
-        }
     }
 
     /// Before the handler runs: what its events are, how much they may send, how long it may take.

@@ -10,7 +10,7 @@
 //! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
 //!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
 //!    the ports.
-//! 6. [`settle`] counts how each event ended, and where the instance goes; [`finish`] ends it; [`order`] lets the results of
+//! 6. [`settle`] counts how each event ended, and where the instance goes; [`put_back`] queues what was not come to; [`finish`] ends it; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
 //!
@@ -33,6 +33,7 @@ pub(crate) mod fail;
 mod pace;
 pub(crate) mod ports;
 mod settle;
+mod put_back;
 mod finish;
 mod order;
 mod node;
@@ -278,7 +279,8 @@ impl<H: Handler> Stage<H> {
     }
 
     fn claim_some(&self, state: &mut State<H>, effects: &mut Effects) {
-        let visits = match self.group.get() {
+        let group = if H::GROUPED { self.group.get() } else { None };
+        let visits = match group {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };

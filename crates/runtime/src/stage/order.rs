@@ -14,7 +14,8 @@ use comporta_model::stage::Handler;
 
 use super::Stage;
 use super::handle::{Instance, Tally};
-use super::settle::{Left, Settling};
+use super::put_back::Left;
+use super::settle::Settling;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::{InLine, Links};
@@ -186,13 +187,15 @@ impl<H: Handler> Stage<H> {
     pub(super) fn deposit(&self, ports: &mut H::Ports, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
         let mut state = order.0.lock();
-        let mut spare = state.spare.pop();
-        if spare.is_none() {
-            drop(state);
-            spare = Some(H::Ports::new()); // the program's: not under the lock
-            state = order.0.lock();
-        }
-        let fresh = spare.unwrap_or_else(H::Ports::new);
+        let fresh = match state.spare.pop() {
+            Some(spare) => spare,
+            None => {
+                drop(state);
+                let fresh = H::Ports::new(); // the program's: not under the lock
+                state = order.0.lock();
+                fresh
+            }
+        };
         let ports = std::mem::replace(ports, fresh);
         let errors = state.errors.remove(&ticket);
         state.deposits.insert(ticket, Deposit { ports, errors, of });

@@ -472,3 +472,22 @@ impl Permits {
         self.inside.stages().chain(self.outside.stages()).collect()
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::path::ready::{Task, Token};
+
+    #[test]
+    fn a_queue_is_quiet_unless_somebody_waits_or_has_yet_to_be_told_of() {
+        let mut permits = Permits::new(2, WhenFull::Block, None, false);
+        assert!(permits.is_quiet());
+        let place = Place::of_task(Token::new(1, Task::Any));
+        let standing = permits.stand(&place, 1);
+        assert!(permits.take_line_changed() && !permits.is_quiet(), "it waits");
+        permits.leave(&place, standing);
+        assert!(!permits.is_quiet() && permits.take_line_changed() && permits.is_quiet());
+        permits.set_disabled(true);
+        assert!(!permits.is_quiet());
+    }
+}

@@ -1,16 +1,14 @@
 //! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
 //! decides what the instance does next: it is free, waits for room, waits to try again, or is done.
 //! Before: `emit`. After: `ready`, for the next visit.
-//! The end of an instance is in `finish`. The results of an ordered stage leave by `order`.
+//! What it did not come to goes back by `put_back`. The end of an instance is in `finish`. The results of an ordered stage leave by `order`.
 //! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
 
 use std::time::Duration;
 
 use comporta_model::ack::Fate;
-use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::{Meta, Time};
-use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
@@ -18,9 +16,8 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Owes, OwesEach};
-use super::queue::{Side, Turn};
+use super::put_back::Left;
 use super::take::Batch;
-use super::tray::Tray;
 use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -31,6 +28,7 @@ use crate::sync::Arc;
 
 impl<H: Handler> Stage<H> {
     /// After the handler ran: sends, settles, and places the instance.
+    #[inline(always)]
     pub(super) fn conclude(
         &self,
         core: &Arc<Core>,
@@ -48,15 +46,14 @@ impl<H: Handler> Stage<H> {
         let meta = Meta { ingress, enqueued: end, duty, tier, home: visit.home };
         let rest = batch.tray.take().and_then(|tray| {
             core.hide_tray(visit);
-            tray.take_rest()
+            tray.take_rest().map(Box::new)
         });
         instance.spend(&mut batch, at, &meta.duty);
         let tally = batch.tally;
-        let mut retry = None;
         match retry_after {
             // Its lane waits, and neither an instance nor another lane.
             Some(wait) if self.rules.keys.is_some() => {
-                retry = Some((end + wait, instance.cx.attempt()));
+                batch.retry = Some((end + wait, instance.cx.attempt()));
                 instance.cx.set_attempt(1);
             }
             Some(wait) => instance.pending = Some(batch.wait_to_retry::<H>(wait)),
@@ -66,26 +63,25 @@ impl<H: Handler> Stage<H> {
             self.count_keys(batch.lanes.iter().take(done), end.duration_since(visit.start));
         }
         let spent = batch.put_down();
-        let left = Left { batch, rest, retry };
-        match left.batch.ticket {
+        match batch.ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
                 let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
-                self.settle(core, instance, left, settling, visit);
+                self.settle(core, instance, (batch, rest), settling, visit);
                 together.settle(); // what was sent carries it on
             }
             // What it has done so far waits with what is to be tried again.
             Some(_) if instance.pending.is_some() => {
                 together.settle(); // by and by its events are
-                instance.hand = Some(left.batch);
+                instance.hand = Some(batch);
                 let mut guard = self.state.lock();
                 self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
                 self.changed(core, &mut guard, &mut visit.effects);
             }
             Some(ticket) => {
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                self.conclude_in_order(core, instance, left, ticket, of, visit);
+                self.conclude_in_order(core, instance, (batch, rest), (ticket, of), visit);
             }
         }
     }
@@ -139,8 +135,7 @@ impl<H: Handler> Stage<H> {
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
         left: Left<H::Item>,
-        ticket: u64,
-        of: Deposited,
+        (ticket, of): (u64, Deposited),
         visit: &mut Visit,
     ) {
         if let Some(links) = self.begin_release(core, ticket) {
@@ -212,79 +207,6 @@ impl<H: Handler> Stage<H> {
         let now = visit.end.unwrap_or_else(|| core.clock.now());
         let response = now.duration_since(*enqueued);
         self.gate.settled(&Done { now, n: tally.ended(), response, service });
-    }
-
-    /// What a visit did not come to is queued again, where it was taken. Returns its batch, which is empty.
-    #[inline(always)]
-    fn put_back(
-        &self,
-        state: &mut State<H>,
-        left: Left<H::Item>,
-        visit: &mut Visit,
-    ) -> Box<Batch<H::Item>> {
-        let Left { mut batch, rest, retry } = left;
-        if H::WAITS {
-            state.flights.release(std::mem::take(&mut batch.slots));
-        }
-        let back = Back { from: batch.from, turn: batch.turn, retry };
-        // The last first: each goes before what is there.
-        if let Some(mut rest) = rest {
-            self.put_chunk_back(state, &mut rest, Back { retry: None, ..back }, visit);
-        }
-        self.put_chunk_back(state, &mut batch.chunk, back, visit);
-        batch
-    }
-
-    #[inline(always)]
-    fn put_chunk_back(
-        &self,
-        state: &mut State<H>,
-        chunk: &mut Chunk<H::Item>,
-        back: Back,
-        visit: &mut Visit,
-    ) {
-        if chunk.is_empty() {
-            if chunk.has_storage()
-                && let Some(storage) = visit.cache.put(chunk.take_storage())
-            {
-                state.queue.recycle(storage);
-            }
-            return;
-        }
-        self.put_events_back(state, chunk.take(), back, visit);
-    }
-
-    #[cold]
-    fn put_events_back(
-        &self,
-        state: &mut State<H>,
-        chunk: Chunk<H::Item>,
-        back: Back,
-        visit: &mut Visit,
-    ) {
-        let n = chunk.len();
-        state.in_flight -= n;
-        if state.phase == Phase::Cancelled {
-            state.counts.cancelled += n as u64;
-            chunk.settle(Fate::Cancelled);
-            visit.effects.discard_events(&mut chunk.into_events());
-        } else {
-            match (back.retry, state.queue.as_lanes()) {
-                (Some(_), Some(lanes)) => lanes.put_back_of(back.turn, chunk, back.retry),
-                _ => state.queue.put_back(chunk, back.from, back.turn),
-            }
-        }
-    }
-
-    /// Takes back what a visit whose handler does not return has not begun: under the lock, so that it is
-    /// back before the visit can be over.
-    pub(super) fn reclaim(&self, core: &Core, tray: &Tray<H::Item>, visit: &mut Visit) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let Some(mut rest) = tray.take_rest() else { return };
-        let back = Back { from: tray.from(), turn: tray.turn(), retry: None };
-        self.put_chunk_back(state, &mut rest, back, visit);
-        self.changed(core, state, &mut visit.effects);
     }
 
     /// Where an instance goes after a visit that is settled.
@@ -428,14 +350,6 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> Instance<H> {
-    /// Keeps the storage of what the queue knew of the events of a visit.
-    fn keep_storage(&mut self, lanes: &mut Vec<LaneRef>, marks: &mut Vec<Time>) {
-        lanes.clear(); // a lane that nobody holds can be forgotten
-        std::mem::swap(lanes, &mut self.lanes);
-        marks.clear();
-        std::mem::swap(marks, &mut self.marks);
-    }
-
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
     #[inline]
@@ -482,24 +396,6 @@ pub(super) struct Settling<'a> {
     pub(super) enqueued: Time,
     pub(super) tally: Tally,
     pub(super) sent: Sent,
-}
-
-/// What a visit did not come to.
-pub(super) struct Left<T> {
-    /// What it had in hand, and where it was taken.
-    batch: Box<Batch<T>>,
-    /// Of the tray.
-    rest: Option<Chunk<T>>,
-    /// When the first of it is tried again, and which try that is.
-    retry: Option<(Time, u32)>,
-}
-
-/// How events are put back.
-#[derive(Clone, Copy)]
-struct Back {
-    from: Side,
-    turn: Turn,
-    retry: Option<(Time, u32)>,
 }
 
 impl<T> Batch<T> {

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Duties, Duty};
+use comporta_model::column::{Duties, Duty, all_of};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 use comporta_model::stage::Handler;
@@ -46,6 +47,8 @@ pub(super) struct Batch<T> {
     pub(super) marks: Vec<Time>,
     /// Its events fail as they are.
     pub(super) doomed: Option<Doom>,
+    /// When the first of what it did not come to is tried again, and which try that is.
+    pub(super) retry: Option<(Time, u32)>,
 }
 
 impl<T> Default for Batch<T> {
@@ -70,6 +73,19 @@ impl<T> Batch<T> {
             lanes: Vec::new(),
             marks: Vec::new(),
             doomed: None,
+            retry: None,
+        }
+    }
+
+    /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
+    /// Of events that are handled as one, all that is owed for any of them.
+    pub(super) fn owed<H: Handler>(&self) -> (Duty, Obligation) {
+        match self.chunk.columns().duties().filter(|_| H::GROUPED) {
+            None => (self.chunk.meta.duty.clone(), Obligation::default()),
+            Some(duties) => {
+                let (deadline, together) = all_of(duties);
+                (Duty { deadline, ack: together.group().cloned() }, together)
+            }
         }
     }
 }
@@ -137,41 +153,19 @@ impl<H: Handler> Stage<H> {
             self.changed(core, state, &mut visit.effects);
             return Some(Begun { instance, with: With::Flights(woken) });
         }
-        let effects = &mut visit.effects;
         if self.rules.keys.is_some()
             && let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None))
         {
             instance.turn = Some(call.turn);
             state.counts.visits += 1;
-            self.changed(core, state, effects);
+            self.changed(core, state, &mut visit.effects);
             return Some(Begun { instance, with: With::Lane(call) });
         }
-        let group = if H::GROUPED { self.group.get() } else { None };
-        let taken = match group {
-            // Its token may have been made for a flight that was woken.
-            _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
-            // No more than the queue may hold: what a visit puts back comes on top of what came
-            // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
-            None => {
-                let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
-                let most = stride.min(state.permits.capacity().max(1));
-                let max = visit.limit.map_or(most, |limit| most.min(limit.get()));
-                let side_by_side = self.threads.load(Relaxed).min(state.instances.count());
-                state.queue.take(Want { max, from, side_by_side, now: visit.start })
-            }
-            // Others may have taken, or shed, what made it complete.
-            Some(size) if !state.is_group_complete(*size) => None,
-            Some(size) => {
-                state.gathering.taken(core.clock.now());
-                take_group(&mut state.queue, size.events)
-            }
-        };
-        let taken = match taken {
-            Some(taken) if taken.chunk.is_awaited() => {
-                self.shed_over(state, taken, visit.start, effects)
-            }
-            taken => taken,
-        };
+        let mut taken = self.take_events(core, state, from, visit);
+        let effects = &mut visit.effects;
+        if let Some(awaited) = taken.take_if(|taken| taken.chunk.is_awaited()) {
+            taken = self.shed_over(state, awaited, visit.start, effects);
+        }
         let Some(Taken { chunk, turn, attempt }) = taken else {
             state.instances.put_idle(instance);
             self.claim(state, effects);
@@ -203,6 +197,37 @@ impl<H: Handler> Stage<H> {
             batch.tray = Some(Tray::new(rest, from, turn));
         }
         Some(Begun { instance, with: With::Events(batch) })
+    }
+
+    /// Takes the events of a visit from the queue.
+    #[inline(always)]
+    fn take_events(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        from: Side,
+        visit: &Visit,
+    ) -> Option<Taken<H::Item>> {
+        let group = if H::GROUPED { self.group.get() } else { None };
+        match group {
+            // Its token may have been made for a flight that was woken.
+            _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
+            // No more than the queue may hold: what a visit puts back comes on top of what came
+            // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
+            None => {
+                let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
+                let most = stride.min(state.permits.capacity().max(1));
+                let max = visit.limit.map_or(most, |limit| most.min(limit.get()));
+                let side_by_side = self.threads.load(Relaxed).min(state.instances.count());
+                state.queue.take(Want { max, from, side_by_side, now: visit.start })
+            }
+            // Others may have taken, or shed, what made it complete.
+            Some(size) if !state.is_group_complete(*size) => None,
+            Some(size) => {
+                state.gathering.taken(core.clock.now());
+                take_group(&mut state.queue, size.events)
+            }
+        }
     }
 
     /// Sheds, of what was taken, what nobody waits for any more. Returns the rest, if there is any.
