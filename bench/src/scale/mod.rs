@@ -1,8 +1,9 @@
 //! `scale`: Comporta against itself, as a program grows along one axis at a time: stages,
-//! instances, threads, sinks; and what an idle stage holds in memory.
+//! instances, threads, sinks; what an idle stage holds in memory, and what a visit costs.
 //!
 //! 1. `program`  the program that grows, and its timing
 //! 2. `memory`   what it holds when idle
+//! 3. `visit`    a visit of one event, in instructions
 //!
 //! The points of an axis are the "peers" here: they run in turn, round by round, and each is set
 //! against the axis's base in the same round. A run is sized to last `RUN_TARGET`. With 10,000
@@ -11,7 +12,9 @@
 
 mod program;
 mod memory;
+mod visit;
 
+use crate::instructions::is_counted_process;
 use crate::load::{BATCH, Outcome, Work};
 use crate::options::Options;
 use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
@@ -21,7 +24,7 @@ use crate::stats::{Ratio, median, quantile};
 use program::Program;
 use std::time::Duration;
 
-pub(crate) const ABOUT: &str = "cost of a hop, and memory, as stages, instances and threads grow";
+pub(crate) const ABOUT: &str = "cost of a hop and of a visit, and memory, as stages, instances and threads grow";
 
 const BARS: &[Bar] = &[
     Bar {
@@ -33,6 +36,11 @@ const BARS: &[Bar] = &[
         name: "bytes_per_idle_stage",
         limit: Limit::AtMost(4096.0),
         about: "heap of a started stage that has seen no event",
+    },
+    Bar {
+        name: "visit_instructions",
+        limit: Limit::AtMost(1_200.0),
+        about: "instructions of a visit of one event, the worst of four chains",
     },
 ];
 
@@ -172,6 +180,9 @@ struct Sample {
 
 pub(crate) fn run(options: &Options) -> Report {
     let mut report = Report::new("scale", options, BARS);
+    if is_counted_process(&visit::OPERATIONS) {
+        return report;
+    }
     let microsecond = spin::one_microsecond();
     report.figure("spins_per_us", f64::from(microsecond.spins));
     println!(
@@ -193,6 +204,9 @@ pub(crate) fn run(options: &Options) -> Report {
     // First: what the axes leave free in the heap would blur the resident figure.
     if options.takes_case(MEMORY) {
         memory::run(program, &mut report);
+    }
+    if options.takes_case(visit::CASE) {
+        visit::run(options, &mut report);
     }
     for axis in AXES.iter().filter(|axis| options.takes_case(axis.name)) {
         let work = if axis.slow { microsecond } else { Work::TRIVIAL };
@@ -291,7 +305,7 @@ mod tests {
     #[test]
     fn every_bar_names_a_field_that_is_filed() {
         for bar in BARS {
-            let filed = bar.name == "bytes_per_idle_stage"
+            let filed = ["bytes_per_idle_stage", "visit_instructions"].contains(&bar.name)
                 || AXES.iter().any(|axis| {
                     let others = axis.points.iter().filter(|point| **point != axis.base);
                     others.into_iter().any(|&point| axis.ratio_field(point) == bar.name)

@@ -108,7 +108,7 @@ fn events_per_visit(snapshot: &Snapshot) -> f64 {
     handled as f64 / visits as f64
 }
 
-fn stage_name(number: usize) -> String {
+pub(super) fn stage_name(number: usize) -> String {
     format!("stage{number}")
 }
 

@@ -75,6 +75,13 @@ impl<T> Chunk<T> {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.settle(n, fate));
     }
 
+    /// Whether nobody waits for any of its events, and none carries anything of its own.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.meta.duty.ack.is_none() && self.columns.is_none()
+    }
+
     /// Whether somebody waits for any of its events.
     #[inline]
     #[must_use]
@@ -172,6 +179,14 @@ impl<T> Chunk<T> {
         Duties::new(self.meta.duty.clone(), self.columns.split_front(n), n)
     }
 
+    /// As [`spend`](Self::spend), where nothing is owed for them: the chunk is [plain](Self::is_plain).
+    #[inline]
+    pub fn skip(&mut self, n: usize) {
+        self.head += n;
+        debug_assert!(self.head <= self.slots.len(), "spent more events than the chunk had");
+        debug_assert!(self.is_plain(), "something is owed for what is skipped");
+    }
+
     /// Drops what it holds and takes this event in its place, if it is one, with what it carries.
     #[inline]
     pub fn reset(&mut self, next: Option<(T, Columns)>) {
@@ -248,6 +263,19 @@ impl<T> Chunk<T> {
     #[must_use]
     pub fn take_front(&mut self, n: usize) -> (Slots<T>, Duties) {
         let duties = Duties::new(self.meta.duty.clone(), self.columns.split_front(n), n);
+        (self.take_slots(n), duties)
+    }
+
+    /// As [`take_front`](Self::take_front), where nothing is owed for them: the chunk is [plain](Self::is_plain).
+    #[inline]
+    #[must_use]
+    pub fn take_plain(&mut self, n: usize) -> Slots<T> {
+        debug_assert!(self.is_plain(), "something is owed for what is taken");
+        self.take_slots(n)
+    }
+
+    #[inline(always)]
+    fn take_slots(&mut self, n: usize) -> Slots<T> {
         let mut front = if n == self.len() {
             std::mem::take(&mut self.slots)
         } else {
@@ -258,7 +286,7 @@ impl<T> Chunk<T> {
             front.drain(..self.head);
             self.head = 0;
         }
-        (front, duties)
+        front
     }
 
     /// Takes the chunk, leaving an empty one without storage.
@@ -272,6 +300,16 @@ impl<T> Chunk<T> {
     #[must_use]
     pub fn has_storage(&self) -> bool {
         self.slots.capacity() > 0
+    }
+
+    /// Takes its storage out, emptied: all of its events are spent.
+    #[inline]
+    #[must_use]
+    pub fn take_storage(&mut self) -> Slots<T> {
+        self.head = 0;
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
+        slots
     }
 
     /// Its storage, emptied.

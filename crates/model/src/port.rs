@@ -300,6 +300,13 @@ impl<T> Out<T> {
         }
     }
 
+    /// Whether events may owe something else than the visit says.
+    #[inline]
+    #[must_use]
+    pub fn has_duties(&self) -> bool {
+        !self.duties.is_empty() || !self.held.is_empty()
+    }
+
     /// Takes what each event owes, where that is not what the visit says (`shared`), and the obligations
     /// that some were sent for, to be dropped when the events have been handed on.
     #[inline]
@@ -348,12 +355,14 @@ impl<T> Out<T> {
     }
 
     /// As [`take`](Self::take), for one that takes the events and leaves their storage empty.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn lend(&mut self) -> (&mut Vec<Slots<T>>, &mut Slots<T>) {
         self.runs.clear();
-        self.duties.clear();
-        self.held.clear();
+        if self.has_duties() {
+            self.duties.clear();
+            self.held.clear();
+        }
         if let Some((_, turns)) = &self.turns {
             // All ports of a stage are emptied together: turns are compared within a visit only.
             turns.last.store(NO_PORT, Relaxed);

@@ -46,7 +46,7 @@ use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
 use crate::stage::lanes::watermark::Watermark;
 use crate::stage::lanes::{LaneQueue, LaneRules};
-use crate::stage::queue::EventQueue;
+use crate::stage::queue::StageQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
 use crate::sync::{Arc, AtomicUsize};
@@ -911,9 +911,9 @@ fn stage_node<H: Handler>(
     let spec = &core.graph.stages[id as usize];
     let keys = keys.and_then(|keys| keys.downcast::<Arc<dyn Keys<H::Item>>>().ok());
     let keys = keys.map(|keys| *keys);
-    let mut queue: Box<dyn EventQueue<H::Item>> = match &keys {
-        None => Box::new(ChunkQueue::default()),
-        Some(keys) => Box::new(lane_queue::<H>(core, id, keys.event_time())),
+    let mut queue = match &keys {
+        None => StageQueue::Fifo(ChunkQueue::default()),
+        Some(keys) => StageQueue::Other(Box::new(lane_queue::<H>(core, id, keys.event_time()))),
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();

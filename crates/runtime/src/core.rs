@@ -4,7 +4,6 @@
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::task::Waker;
-use std::time::Duration;
 
 use comporta_model::event::Time;
 use comporta_model::graph::{Graph, Kind, StageId, StageSpec, Topology};
@@ -216,6 +215,14 @@ impl Core {
         self.assignments[stage as usize].pool.load(SeqCst)
     }
 
+    /// Whether a visit by a worker of `workers` needs no more than its token: no color, no pool, no hold.
+    #[inline]
+    pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
+        let Assignment { pool, color, slow, .. } = &self.assignments[stage as usize];
+        let here = !workers.is_pooled() && self.pools[pool.load(SeqCst)].cluster == workers.cluster;
+        here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.holds.load(Relaxed)
+    }
+
     /// The workers whose threads run a stage.
     #[inline]
     pub(crate) fn workers_of(&self, stage: u32) -> usize {
@@ -244,12 +251,13 @@ impl Core {
         self.assignments[stage as usize].slow.load(Relaxed)
     }
 
-    /// A visit to a stage usually takes so long.
+    /// An event of a stage usually takes so many nanoseconds.
     #[inline]
-    pub(crate) fn set_pace(&self, stage: u32, visit: Duration) {
-        let slow = visit > LONG || self.assignments[stage as usize].blocking;
-        if self.is_slow(stage) != slow {
-            self.assignments[stage as usize].slow.store(slow, Relaxed);
+    pub(crate) fn set_pace(&self, stage: u32, usual_ns: u64) {
+        let Assignment { slow, blocking, .. } = &self.assignments[stage as usize];
+        let is_slow = usual_ns > LONG.as_nanos() as u64 || *blocking;
+        if slow.load(Relaxed) != is_slow {
+            slow.store(is_slow, Relaxed);
         }
     }
 
@@ -461,14 +469,5 @@ impl Drop for Core {
     /// What stages were made of is the program's, and is dropped last, on whichever thread lets go of the run last.
     fn drop(&mut self) {
         self.nodes.take().into_iter().flatten().for_each(user::discard);
-    }
-}
-
-impl Core {
-    /// The names of the stages that a pool runs.
-    fn stages_in(&self, pool: &Pool) -> Vec<String> {
-        let all = self.graph.stages.iter().zip(0u32..);
-        let own = all.filter(|(_, id)| self.pool_of(*id) == pool.index);
-        own.map(|(spec, _)| spec.name.to_string()).collect()
     }
 }

@@ -123,6 +123,7 @@ impl Effects {
         slots.clear();
     }
 
+    #[inline(always)]
     fn is_due(&self) -> bool {
         !self.tokens.is_empty()
             || !self.callers.is_empty()
@@ -132,6 +133,7 @@ impl Effects {
 
     /// Hands over all that is due: tokens to ready queues, where someone is woken for them; room to
     /// those who wait for it; the end of a stage to the next.
+    #[inline(always)] // each visit comes here three times
     pub(crate) fn hand_over(&mut self, core: &Core) -> User<'_> {
         if self.is_due() {
             self.hand_over_due(core);

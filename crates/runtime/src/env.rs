@@ -4,7 +4,7 @@
 use crate::sync::{AtomicU64, Relaxed, thread_local};
 use comporta_model::event::Time;
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Processors that this process may use.
 pub(crate) fn cpus() -> usize {
@@ -40,19 +40,66 @@ pub(crate) fn add_virtual_cpu_time(spent: Duration) {
     VIRTUAL_CPU.with(|used| used.set(used.get() + spent));
 }
 
+/// The moment at which a program started. `Instant` reads the same clock, but a subtraction of two of them costs
+/// more than the reading.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct Start {
+    ns: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Start {
+    fn now() -> Self {
+        Start { ns: monotonic_ns() }
+    }
+
+    #[inline]
+    fn elapsed_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.ns)
+    }
+}
+
+/// Nanoseconds since some moment in the past; good for 584 years.
+#[cfg(target_os = "linux")]
+#[inline]
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// The moment at which a program started.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct Start(std::time::Instant);
+
+#[cfg(not(target_os = "linux"))]
+impl Start {
+    fn now() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place time comes from")]
+        Start(std::time::Instant::now())
+    }
+
+    #[inline]
+    fn elapsed_ns(&self) -> u64 {
+        let elapsed = self.0.elapsed();
+        // Cheaper than `as_nanos`, which works in 128 bits; good for 584 years.
+        elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
+    }
+}
+
 /// The clock of one program.
 #[derive(Debug)]
 pub(crate) enum Clock {
     /// The machine's, from the start of the program.
-    Real(Instant),
+    Real(Start),
     /// Moved by hand.
     Virtual(AtomicU64),
 }
 
 impl Clock {
     pub(crate) fn real() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the one place time comes from")]
-        Clock::Real(Instant::now())
+        Clock::Real(Start::now())
     }
 
     pub(crate) fn virtual_at_zero() -> Self {
@@ -67,13 +114,7 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> Time {
         match self {
-            Clock::Real(start) => {
-                let elapsed = start.elapsed();
-                // Cheaper than `as_nanos`, which works in 128 bits; good for 584 years.
-                Time::from_nanos(
-                    elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()),
-                )
-            }
+            Clock::Real(start) => Time::from_nanos(start.elapsed_ns()),
             Clock::Virtual(now) => Time::from_nanos(now.load(Relaxed)),
         }
     }

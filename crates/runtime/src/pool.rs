@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::core::Core;
 use crate::path::ready::Token;
 use crate::sync::{CachePadded, Mutex, MutexGuard};
 
@@ -267,6 +268,15 @@ impl std::ops::Index<usize> for Pools {
     #[inline]
     fn index(&self, index: usize) -> &Pool {
         self.0[index].get().expect("a pool's number is known only after it was made")
+    }
+}
+
+impl Core {
+    /// The names of the stages that a pool runs.
+    pub(crate) fn stages_in(&self, pool: &Pool) -> Vec<String> {
+        let all = self.graph.stages.iter().zip(0u32..);
+        let own = all.filter(|(_, id)| self.pool_of(*id) == pool.index);
+        own.map(|(spec, _)| spec.name.to_string()).collect()
     }
 }
 

@@ -43,7 +43,14 @@ pub(super) type Bundle<T> = Vec<Outlet<T>>;
 impl<T: Send + 'static> Link<T> {
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
+    #[inline(always)]
     pub(super) fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
+        if let [Wire { ends, .. }] = self.wires.as_slice()
+            && let [End { outlet, rule }] = ends.as_slice()
+        {
+            let there = outlets[*outlet].room(core, meta, *rule);
+            return (there.before_waiting, there.before_refusing);
+        }
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.wires.iter().flat_map(|wire| &wire.ends) {
             let there = outlets[end.outlet].room(core, meta, end.rule);
@@ -64,6 +71,26 @@ impl<T: Send + 'static> Link<T> {
         if let Some(tap) = &self.tap {
             let _ = user::call(|| out.for_each(|event| tap(event)));
         }
+        // Mostly all it holds goes to one queue, and owes what the visit says.
+        let [wire @ Wire { route: Route::First, .. }] = self.wires.as_slice() else {
+            return self.flush_at_large(outlets, out, send);
+        };
+        if out.has_duties() {
+            return self.flush_at_large(outlets, out, send);
+        }
+        let (filled, last) = out.lend();
+        let waits = wire.only(outlets).deliver_from(filled, last, Columns::default(), send);
+        send.refill(last);
+        waits
+    }
+
+    /// As [`flush`](Self::flush), where events go several ways, or owe different things.
+    fn flush_at_large(
+        &mut self,
+        outlets: &mut Bundle<T>,
+        out: &mut Out<T>,
+        send: &mut Sending<'_>,
+    ) -> bool {
         let (columns, held) = out.take_duties(&send.meta.duty);
         let (filled, last) = out.lend();
         let mut waits = false;
@@ -91,9 +118,7 @@ impl<T: Send + 'static> Link<T> {
             }
         }
         held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-        if send.fills && last.capacity() == 0 {
-            *last = send.visit.cache.take();
-        }
+        send.refill(last);
         waits
     }
 
@@ -153,8 +178,7 @@ pub(super) fn deliver_all<T: Send + 'static>(
 }
 
 /// The outlets of one type, whatever that is.
-pub(crate) trait AnyBundle: Send {
-    fn as_any(&mut self) -> &mut dyn Any;
+pub(crate) trait AnyBundle: Any + Send {
     /// The number of the outlet that the sender stands in line at, and whether inside its cycle.
     fn standing(&self) -> Option<(usize, bool)>;
     /// The number of an outlet whose outbox is not empty.
@@ -170,11 +194,14 @@ pub(crate) trait AnyBundle: Send {
     fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects);
 }
 
-impl<T: Send + 'static> AnyBundle for Bundle<T> {
-    fn as_any(&mut self) -> &mut dyn Any {
+impl dyn AnyBundle {
+    #[inline(always)]
+    pub(super) fn as_any(&mut self) -> &mut dyn Any {
         self
     }
+}
 
+impl<T: Send + 'static> AnyBundle for Bundle<T> {
     fn standing(&self) -> Option<(usize, bool)> {
         let mut outlets = self.iter().enumerate();
         outlets.find_map(|(at, outlet)| Some((at, outlet.standing()?.inside)))
@@ -265,6 +292,7 @@ impl Links {
         &self.place
     }
 
+    #[inline(always)]
     pub(super) fn port<T: Send + 'static>(
         &mut self,
         index: usize,
@@ -290,7 +318,7 @@ impl Links {
             emit_max: usize,
         }
         impl PortVisitor for Look<'_> {
-            #[inline]
+            #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 let (link, outlets) = self.links.port::<T>(index);
                 let (limit, room) = link.room(outlets, self.core, self.meta);
@@ -315,24 +343,24 @@ impl Links {
         struct Flush<'a, 'b> {
             links: &'a mut [Box<dyn Any + Send>],
             bundles: &'a mut [Box<dyn AnyBundle>],
-            send: Sending<'b>,
+            send: &'a mut Sending<'b>,
         }
         impl PortVisitor for Flush<'_, '_> {
+            #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
                 let link = typed::<Link<T>>(&mut *self.links[index]);
                 let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
-                self.send.waits |= link.flush(outlets, out, &mut self.send);
+                self.send.waits |= link.flush(outlets, out, self.send);
             }
         }
         let Links { place, links, bundles, errors, in_turn, may_stand, .. } = self;
-        let send = Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
-        let mut send = if *in_turn {
-            flush_in_turn(links, bundles, ports, send)
+        let mut send =
+            Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
+        if *in_turn && are_several(ports) {
+            flush_in_turn(links, bundles, ports, &mut send);
         } else {
-            let mut flush = Flush { links: &mut *links, bundles: &mut *bundles, send };
-            ports.each(&mut flush);
-            flush.send
-        };
+            ports.each(&mut Flush { links: &mut *links, bundles: &mut *bundles, send: &mut send });
+        }
         if let Some(errors) = errors {
             errors.flush(links, bundles, &mut send);
         }
@@ -386,6 +414,20 @@ impl Links {
     }
 }
 
+/// Whether several ports hold events.
+fn are_several<P: Ports>(ports: &mut P) -> bool {
+    struct Holding(usize);
+    impl PortVisitor for Holding {
+        #[inline(always)]
+        fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
+            self.0 += usize::from(!out.is_empty());
+        }
+    }
+    let mut holding = Holding(0);
+    ports.each(&mut holding);
+    holding.0 > 1
+}
+
 /// Joins a port of a stage to outlets of its type.
 pub(super) fn join<T: Send + 'static>(
     core: &Core,
@@ -420,6 +462,7 @@ pub(super) fn join<T: Send + 'static>(
     }
 }
 
+#[inline(always)]
 pub(super) fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
     value.downcast_mut().expect("`connect` joins only what carries the same type")
 }

@@ -14,12 +14,12 @@ use crate::path::outlet::Sending;
 use crate::user;
 
 /// Sends what several ports hold in the order in which it was sent.
-pub(super) fn flush_in_turn<'a, P: Ports>(
+pub(super) fn flush_in_turn<P: Ports>(
     links: &mut [Box<dyn Any + Send>],
     bundles: &mut [Box<dyn AnyBundle>],
     ports: &mut P,
-    mut send: Sending<'a>,
-) -> Sending<'a> {
+    send: &mut Sending<'_>,
+) {
     /// So many events in a row were sent through one port.
     struct Run {
         turn: u32,
@@ -64,10 +64,9 @@ pub(super) fn flush_in_turn<'a, P: Ports>(
     let Stage { links, mut runs, held, .. } = stage;
     runs.sort_unstable_by_key(|run| run.turn);
     for run in &runs {
-        ports.each(&mut SendRun { links, bundles, send: &mut send, run });
+        ports.each(&mut SendRun { links, bundles, send, run });
     }
     held.into_iter().for_each(|(_, carried_on)| carried_on.settle());
-    send
 }
 
 impl<T: Send + 'static> Link<T> {

@@ -180,7 +180,7 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// As [`deliver`](Self::deliver), of the events of these chunks, with what each carries of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver_from(
         &mut self,
         filled: &mut Vec<Slots<T>>,
@@ -188,7 +188,10 @@ impl<T: Send + 'static> Outlet<T> {
         columns: Columns,
         send: &mut Sending<'_>,
     ) -> bool {
-        let staged = filled.iter().map(Vec::len).sum::<usize>() + last.len();
+        let mut staged = last.len();
+        if !filled.is_empty() {
+            staged += filled.iter().map(Vec::len).sum::<usize>();
+        }
         if staged == 0 {
             return false;
         }
@@ -280,6 +283,16 @@ pub(crate) struct Sending<'a> {
     /// The sender stands in line.
     pub(crate) waits: bool,
     pub(crate) sent: Sent,
+}
+
+impl Sending<'_> {
+    /// Gives a port storage to go on with, if its sender needs any and it has none.
+    #[inline]
+    pub(super) fn refill<T: Send + 'static>(&mut self, last: &mut Slots<T>) {
+        if self.fills && last.capacity() == 0 {
+            *last = self.visit.cache.take();
+        }
+    }
 }
 
 /// What was sent.

@@ -37,13 +37,29 @@ pub(crate) struct Parcel<'a, T> {
 impl<T: Send + 'static> Parcel<'_, T> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.filled.iter().map(Vec::len).sum::<usize>() + self.last.len()
+        let last = self.last.len();
+        if self.filled.is_empty() {
+            last
+        } else {
+            self.filled.iter().map(Vec::len).sum::<usize>() + last
+        }
     }
 
     /// Its events belong to those who wait for them.
     #[inline]
     pub(crate) fn join(&self) {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
+    }
+
+    /// Moves all events out with `enter`, chunk by chunk.
+    #[inline(always)]
+    pub(crate) fn take_all(&mut self, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
+        if self.filled.is_empty() {
+            let columns = std::mem::take(&mut self.columns);
+            *self.last = enter(std::mem::take(self.last), columns);
+        } else {
+            self.take(usize::MAX, enter);
+        }
     }
 
     /// Moves the first `max` events out with `enter`, chunk by chunk.

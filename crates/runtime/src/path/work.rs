@@ -203,7 +203,36 @@ impl Worker {
         }
     }
 
+    #[inline]
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
+        if self.focus.is_some() || !core.is_free(workers, token.stage) {
+            return self.visit_at_large(core, workers, token);
+        }
+        self.visit.limit = None;
+        self.begin_visit(core, token.stage, false);
+        core.node(token.stage).visit(core, token.task, &mut self.visit);
+        self.hand_on(core, workers, token.stage);
+        // The user code that a visit leaves to be run belongs to it: it may not return either.
+        if self.handle.end() {
+            workers.sleep.up();
+        }
+    }
+
+    /// A visit begins, now.
+    #[inline]
+    fn begin_visit(&mut self, core: &Core, stage: u32, slow: bool) {
+        self.visit.done = 0;
+        // The end of the last visit is the start of this one: a read of the clock is saved. A test
+        // moves its clock between steps.
+        self.visit.start = match self.visit.end.take() {
+            Some(lately) if !core.is_tested() => lately,
+            _ => core.clock.now(),
+        };
+        self.handle.begin(stage, self.visit.start, slow);
+    }
+
+    /// As [`visit`](Self::visit), where there is more to look at.
+    fn visit_at_large(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         let focus = self.focus.take();
         let Some(pool) = core.enter_pool(workers, token) else { return };
         let begun = !core.is_held(token) && self.visit_in_pool(core, workers, token, focus);
@@ -229,13 +258,8 @@ impl Worker {
             return false; // another stage of its color runs, and will make it ready again
         };
         self.visit.limit = focus.and_then(|focus| focus.limit);
-        self.visit.done = 0;
-        // The end of the last visit is the start of this one: a read of the clock is saved. A test
-        // moves its clock between steps.
-        let lately = self.visit.end.take().filter(|_| !core.is_tested());
-        self.visit.start = lately.unwrap_or_else(|| core.clock.now());
         let slow = core.is_slow(token.stage);
-        self.handle.begin(token.stage, self.visit.start, slow);
+        self.begin_visit(core, token.stage, slow);
         if slow {
             workers.sleep.down();
             if self.sees_work(workers) {
@@ -259,8 +283,43 @@ impl Worker {
     }
 
     /// Puts what a visit made ready where it will be found.
+    #[inline(always)]
     fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
         core.resolve(&mut self.visit.effects);
+        if !self.keeps_all(core, from) {
+            self.hand_on_tokens(core, workers, from);
+        }
+        if self.visit.effects.wants_user_code() {
+            self.run_user_code(core);
+        }
+    }
+
+    /// Mostly a visit makes one stage ready, which this worker follows, or none. Returns `false` if there is more to
+    /// decide, and nothing has been done.
+    #[inline(always)]
+    fn keeps_all(&mut self, core: &Core, from: u32) -> bool {
+        if !core.is_stealing(self.workers) {
+            return false;
+        }
+        let token = match self.visit.effects.tokens[..] {
+            [] => return true,
+            [token] => token,
+            _ => return false,
+        };
+        let follows = token.task == Task::Any
+            && token.stage != from
+            && self.next.is_none()
+            && self.followed < FOLLOW_MAX
+            && (token.home == 0 || token.home == self.visit.home)
+            && core.workers_of(token.stage) == self.workers;
+        if follows {
+            self.visit.effects.tokens.clear();
+            self.next = Some(token);
+        }
+        follows
+    }
+
+    fn hand_on_tokens(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
         let stealing = core.is_stealing(self.workers);
         let mut again = None;
         let mut tokens = std::mem::take(&mut self.visit.effects.tokens);
@@ -294,14 +353,15 @@ impl Worker {
             let when = if core.is_source(token.stage) { When::Last } else { When::Fifo };
             self.handle.local.push(token, when);
         }
-        if self.visit.effects.wants_user_code() {
-            // Wakers and the `Drop` of events are user code: nothing may be hidden in this worker's
-            // hands meanwhile.
-            self.put_next_by(core);
-            self.visit.effects.wake_callers();
-            let _reactor = core.enter_reactor(); // what futures hold may need it when it is dropped
-            self.visit.effects.call_and_drop();
-        }
+    }
+
+    /// Wakers and the `Drop` of events are user code: nothing may be hidden in this worker's hands meanwhile.
+    #[cold]
+    fn run_user_code(&mut self, core: &Core) {
+        self.put_next_by(core);
+        self.visit.effects.wake_callers();
+        let _reactor = core.enter_reactor(); // what futures hold may need it when it is dropped
+        self.visit.effects.call_and_drop();
     }
 
     /// Under one queue: puts what is this group's there, and leaves the rest. Nobody is woken for it:
@@ -324,16 +384,22 @@ impl Worker {
         Some(&self.peers[at]).filter(|handle| !handle.leaving.load(Acquire) && !handle.is_away())
     }
 
-    /// The next token of this worker's own queue, the shared one, or another worker's.
+    /// The next token: the one to follow, or one of this worker's own queue, the shared one, or another worker's.
+    #[inline]
     fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take() {
             self.followed += 1;
-            if !self.handle.local.is_empty() {
+            // Where it is the only one nobody else could be woken.
+            if self.peers.len() > 1 && !self.handle.local.is_empty() {
                 workers.sleep.work_made();
             }
             return Some(token);
         }
+        self.pick_queued(core, workers)
+    }
+
+    fn pick_queued(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         let own = |worker: &mut Self| {
             let fair = worker.followed >= FOLLOW_MAX;
             worker.followed = if fair { 0 } else { worker.followed + 1 };
@@ -352,7 +418,7 @@ impl Worker {
         } else {
             own(self).or_else(|| shared(self))
         };
-        if found.is_some_and(|(_, left)| left > 0) {
+        if self.peers.len() > 1 && found.is_some_and(|(_, left)| left > 0) {
             workers.sleep.work_made(); // before the policy is called: what is left need not wait for that
         }
         self.fired.add(fired);

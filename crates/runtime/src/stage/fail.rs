@@ -84,6 +84,34 @@ pub(super) enum Next {
 }
 
 impl<H: Handler> Stage<H> {
+    /// Whether a test has asked for failures: then each visit takes one event.
+    #[inline]
+    pub(super) fn has_faults(&self, core: &Core) -> bool {
+        core.is_tested() && !self.faults.lock().is_empty()
+    }
+
+    /// The failure that a test has asked for next, if there is an event to fail.
+    #[inline]
+    pub(super) fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
+        if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
+    }
+
+    /// The failure that comes before the next event is handled: it is doomed, or a test has asked for it.
+    #[cold]
+    pub(super) fn strike(
+        &self,
+        core: &Core,
+        batch: &Batch<H::Item>,
+        progress: &Progress,
+    ) -> Option<Stop> {
+        let has_event = progress.at < batch.chunk.len();
+        let fault = self.next_fault(core, has_event);
+        match batch.doomed.filter(|_| has_event) {
+            Some(doom) => Some(Stop::Failed(doom.error())),
+            None => fault.map(Fault::strike),
+        }
+    }
+
     /// The event at `at` failed: withdraws what it sent and decides what becomes of it.
     pub(super) fn failed(
         &self,

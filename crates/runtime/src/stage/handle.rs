@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Cursor, Duty, all_of};
+use comporta_model::column::{Cursor, Duty};
 use comporta_model::error::Error;
-use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
-use super::fail::{Fault, Next, Why};
+use super::fail::{Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
 use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
@@ -44,12 +42,10 @@ pub(super) struct Instance<H: Handler> {
     pub(super) pending: Option<Pending<H::Item>>,
     /// What its queue knows the visit by that it makes: over once it is free again.
     pub(super) turn: Option<Turn>,
-    /// Storage for the lanes of the events of a visit.
-    pub(super) lanes: Vec<LaneRef>,
+    /// What its next visit has its batch in: made once, and filled at every visit.
+    pub(super) hand: Option<Box<Batch<H::Item>>>,
     /// The turns of flights that it had land, and whose results wait for room.
     pub(super) landed_turns: Vec<Turn>,
-    /// Storage for the watermarks that the events of a visit found.
-    pub(super) marks: Vec<Time>,
     /// Copies of the events being handled, if the stage retains.
     pub(super) kept: Vec<H::Item>,
     pub(super) pace: Pace,
@@ -68,7 +64,7 @@ pub(super) struct Instance<H: Handler> {
 
 /// A batch that waits until one of its events may be tried again.
 pub(super) struct Pending<T> {
-    pub(super) batch: Batch<T>,
+    pub(super) batch: Box<Batch<T>>,
     pub(super) wait: Duration,
 }
 
@@ -142,9 +138,8 @@ impl<H: Handler> Instance<H> {
             cx,
             pending: None,
             turn: None,
-            lanes: Vec::new(),
+            hand: None,
             landed_turns: Vec::new(),
-            marks: Vec::new(),
             kept: Vec::new(),
             pace: Pace::default(),
             finishing: false,
@@ -192,6 +187,18 @@ impl<H: Handler> Instance<H> {
         core: &Core,
     ) -> Stop {
         let (slots, columns) = chunk.parts_mut();
+        // Mostly the clock need not be looked at before the end, and all events owe the same.
+        let (at, len) = (progress.at, slots.len());
+        let last = at < len && (progress.before + len <= check.next() || len == at + 1);
+        if last && columns.is_none() && self.handler.is_some() {
+            let rows = if H::KEYED { rows.after(progress.before) } else { rows };
+            let stop = if H::IN_PLACE && retain.is_none() {
+                self.run_in_place(slots, &mut progress.at)
+            } else {
+                self.run_span(slots, &mut progress.at, rows, retain)
+            };
+            return stop.unwrap_or(Stop::Spent);
+        }
         let duties = columns.duties().filter(|_| !H::GROUPED);
         let mut cursor = Cursor::default();
         let Progress { before, at } = progress;
@@ -323,20 +330,6 @@ impl<H: Handler> Instance<H> {
     }
 }
 
-impl<T> Batch<T> {
-    /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
-    /// Of events that are handled as one, all that is owed for any of them.
-    fn owed<H: Handler>(&self) -> (Duty, Obligation) {
-        match self.chunk.columns().duties().filter(|_| H::GROUPED) {
-            None => (self.chunk.meta.duty.clone(), Obligation::default()),
-            Some(duties) => {
-                let (deadline, together) = all_of(duties);
-                (Duty { deadline, ack: together.group().cloned() }, together)
-            }
-        }
-    }
-}
-
 impl<H: Handler> Stage<H> {
     pub(super) fn make_handler(&self, cx: &Cx) -> Result<H, String> {
         let made = user::try_call(|| {
@@ -347,27 +340,18 @@ impl<H: Handler> Stage<H> {
         Ok(made)
     }
 
-    /// Whether a test has asked for failures: then each visit takes one event.
-    pub(super) fn has_faults(&self, core: &Core) -> bool {
-        core.is_tested() && !self.faults.lock().is_empty()
-    }
-
-    /// The failure that a test has asked for next, if there is an event to fail.
-    pub(super) fn next_fault(&self, core: &Core, has_event: bool) -> Option<Fault> {
-        if core.is_tested() && has_event { self.faults.lock().pop_front() } else { None }
-    }
-
     /// How many events one event may lead to.
     pub(super) fn emit_max(&self) -> usize {
         if H::BOUNDS_ITSELF { usize::MAX } else { self.rules.emit_max }
     }
 
     /// Runs an instance over a batch, sends what it emits, and settles.
+    // Long because every way in which a handler stops is decided in one loop.
     pub(super) fn run(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        mut batch: Batch<H::Item>,
+        mut batch: Box<Batch<H::Item>>,
         visit: &mut Visit,
     ) {
         let _reactor = if H::WAITS { core.enter_reactor() } else { None };
@@ -380,25 +364,29 @@ impl<H: Handler> Stage<H> {
         let failed_before = batch.tally.failed;
         let mut progress = Progress::default();
         let retry_after = loop {
-            let fault = self.next_fault(core, progress.at < batch.chunk.len());
             let user = visit.effects.hand_over(core);
-            let doomed = batch.doomed.filter(|_| progress.at < batch.chunk.len());
-            let stop = user.call(|| match fault {
-                _ if let Some(doom) = doomed => Stop::Failed(doom.error()),
-                None => self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core),
-                Some(fault) => fault.strike(),
+            let mut stop = Stop::Spent;
+            let strikes = core.is_tested() || batch.doomed.is_some();
+            let called = user.call(|| {
+                let struck = if strikes { self.strike(core, &batch, &progress) } else { None };
+                stop = struck.unwrap_or_else(|| {
+                    self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core)
+                });
             });
-            let why = match stop {
-                Ok(Stop::Failed(error)) => Why::of(error),
-                Ok(Stop::Flooded) => Why::usual(Reason::Flood(self.rules.emit_max)),
-                Ok(Stop::Waits) => {
-                    if self.take_off(core, &mut instance, &mut batch, &mut progress, None, visit) {
-                        continue;
-                    }
-                    break None;
-                }
-                Ok(_) => break None,
+            let why = match called {
                 Err(panic) => Why::usual(panic),
+                Ok(()) => match stop {
+                    Stop::Failed(error) => Why::of(error),
+                    Stop::Flooded => Why::usual(Reason::Flood(self.rules.emit_max)),
+                    Stop::Waits => {
+                        let progress = &mut progress;
+                        if self.take_off(core, &mut instance, &mut batch, progress, None, visit) {
+                            continue;
+                        }
+                        break None;
+                    }
+                    _ => break None,
+                },
             };
             let effects = &mut visit.effects;
             match self.failed(core, effects, &mut instance, &mut batch, &mut progress, why) {
@@ -425,11 +413,13 @@ impl<H: Handler> Stage<H> {
                 Next::Stop => break None,
             }
         };
-        instance.kept.drain(..).for_each(user::discard);
+        if !instance.kept.is_empty() {
+            instance.kept.drain(..).for_each(user::discard);
+        }
         let (done, at) = (progress.done(), progress.at);
         batch.tally.handled += done - (batch.tally.failed - failed_before);
         let ran = Ran { duty, together, done, at, retry_after };
-        self.conclude(core, instance, &mut batch, ran, visit);
+        self.conclude(core, instance, batch, ran, visit);
     }
 
     /// Before the handler runs: what its events are, how much they may send, how long it may take.

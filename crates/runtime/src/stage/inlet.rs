@@ -40,36 +40,28 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
         mut parcel: Parcel<'_, H::Item>,
         visit: &mut Visit,
     ) -> Option<Standing> {
-        if self.gate.is_present() && parcel.columns.duties().is_some() {
-            return self.offer_by_duty(core, parcel, visit);
+        if self.gate.is_present() || self.rules.keys.is_some() {
+            return self.offer_at_large(core, parcel, visit);
         }
-        let asked =
-            if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
-        if let Some(keys) = &self.rules.keys {
-            self.add_lanes(core, &**keys, &mut parcel, visit);
-        }
-        let effects = &mut visit.effects;
         let mut guard = self.state.lock();
         let state = &mut *guard;
         parcel.join();
-        let before = state.counts.arrived;
-        let standing = match state.phase {
-            Phase::Open => self.let_in(core, state, &mut parcel, effects),
-            phase => {
-                self.turn_away(state, phase, &mut parcel, effects);
-                None
-            }
-        };
-        let arrived = (state.counts.arrived - before) as usize;
-        if let Some(spare) = state.queue.as_lanes().and_then(LaneQueue::take_spare) {
-            visit.lanes = spare;
+        let n = parcel.len();
+        // Mostly there is room for all, and nobody waits for it.
+        let all_enter = state.phase == Phase::Open
+            && state.permits.is_quiet()
+            && n <= state.permits.room(state.queue.len())
+            && parcel.reserved.is_none()
+            && parcel.outbox.is_empty();
+        if all_enter {
+            state.counts.offered += n as u64;
+            state.counts.arrived += n as u64;
+            let (meta, short) = (parcel.meta, parcel.short);
+            parcel.take_all(|slots, columns| state.queue.push(meta, columns, slots, short));
+            self.changed(core, state, &mut visit.effects);
+            return None;
         }
-        drop(guard);
-        if let Some(asked) = asked {
-            effects.hand_over(core);
-            self.gate.entered(&asked, arrived);
-        }
-        standing
+        self.take_in(core, state, &mut parcel, &mut visit.effects)
     }
 
     fn resume(
@@ -173,6 +165,56 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
 }
 
 impl<H: Handler> Stage<H> {
+    /// As [`offer`](Inlet::offer), where an admission controller has a say, or each event has a lane.
+    fn offer_at_large(
+        &self,
+        core: &Core,
+        mut parcel: Parcel<'_, H::Item>,
+        visit: &mut Visit,
+    ) -> Option<Standing> {
+        if self.gate.is_present() && parcel.columns.duties().is_some() {
+            return self.offer_by_duty(core, parcel, visit);
+        }
+        let asked =
+            if self.gate.is_present() { self.ask_gate(core, &mut parcel, visit) } else { None };
+        if let Some(keys) = &self.rules.keys {
+            self.add_lanes(core, &**keys, &mut parcel, visit);
+        }
+        let effects = &mut visit.effects;
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        parcel.join();
+        let before = state.counts.arrived;
+        let standing = self.take_in(core, state, &mut parcel, effects);
+        let arrived = (state.counts.arrived - before) as usize;
+        if let Some(spare) = state.queue.as_lanes().and_then(LaneQueue::take_spare) {
+            visit.lanes = spare;
+        }
+        drop(guard);
+        if let Some(asked) = asked {
+            effects.hand_over(core);
+            self.gate.entered(&asked, arrived);
+        }
+        standing
+    }
+
+    /// Takes a parcel as far as it may enter; returns where its sender stands in line for the rest.
+    fn take_in(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        parcel: &mut Parcel<'_, H::Item>,
+        effects: &mut Effects,
+    ) -> Option<Standing> {
+        match state.phase {
+            Phase::Open => self.let_in(core, state, parcel, effects),
+            phase => {
+                self.turn_away(state, phase, parcel, effects);
+                None
+            }
+        }
+    }
+
     /// As [`room`](Inlet::room), where an admission controller has a say.
     #[cold]
     fn room_by_gate(&self, core: &Core, meta: &Meta, free: usize) -> Room {

@@ -10,7 +10,7 @@
 //! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
 //!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
 //!    the ports.
-//! 6. [`settle`] counts how each event ended, and where the instance goes; [`finish`] ends it; [`order`] lets the results of
+//! 6. [`settle`] counts how each event ended, and where the instance goes; [`put_back`] queues what was not come to; [`finish`] ends it; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
 //!
@@ -33,6 +33,7 @@ pub(crate) mod fail;
 mod pace;
 pub(crate) mod ports;
 mod settle;
+mod put_back;
 mod finish;
 mod order;
 mod node;
@@ -62,7 +63,7 @@ use groups::{Gathering, GroupSize};
 use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
-use queue::{EventQueue, Side};
+use queue::{Side, StageQueue};
 use top_keys::TopKeys;
 
 /// Makes the handler of an instance.
@@ -122,7 +123,7 @@ pub(crate) struct Parts<H: Handler> {
     pub(crate) maker: Maker<H>,
     pub(crate) group: Option<GroupSize>,
     pub(crate) ordered: bool,
-    pub(crate) queue: Box<dyn EventQueue<H::Item>>,
+    pub(crate) queue: StageQueue<H::Item>,
     pub(crate) capacity: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) cycle: Option<Arc<Cycle>>,
@@ -136,7 +137,7 @@ pub(crate) struct Parts<H: Handler> {
 
 /// Everything of a stage that changes.
 struct State<H: Handler> {
-    queue: Box<dyn EventQueue<H::Item>>,
+    queue: StageQueue<H::Item>,
     permits: Permits,
     instances: Instances<H>,
     gathering: Gathering,
@@ -270,12 +271,16 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Makes the tokens that are due: see [`instances`].
-    #[inline(always)] // a part of `refresh`
+    #[inline(always)] // a part of `changed`
     fn claim(&self, state: &mut State<H>, effects: &mut Effects) {
-        if !matches!(state.phase, Phase::Open) || !state.instances.has_unclaimed() {
-            return;
+        if matches!(state.phase, Phase::Open) && state.instances.has_unclaimed() {
+            self.claim_some(state, effects);
         }
-        let visits = match self.group.get() {
+    }
+
+    fn claim_some(&self, state: &mut State<H>, effects: &mut Effects) {
+        let group = if H::GROUPED { self.group.get() } else { None };
+        let visits = match group {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
@@ -324,7 +329,27 @@ impl<H: Handler> Stage<H> {
     /// After every change of the state, before the lock is released: gives room to those who wait for
     /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
+    #[inline(always)] // each visit comes here three times
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
+        // Mostly nobody waits for room, and there is little to do.
+        let plain = !H::WAITS && !H::GROUPED && self.rules.keys.is_none();
+        if plain && state.permits.is_quiet() {
+            let queued = state.queue.len();
+            if queued > 0 {
+                self.claim(state, effects);
+            }
+            debug_assert_eq!(state.permits.room(queued), state.permits.hint(queued));
+            self.room.publish(state.permits.room(queued));
+            if state.producers == 0 && state.is_over() {
+                effects.over.push(self.id);
+            }
+            return;
+        }
+        self.changed_at_large(core, state, effects);
+    }
+
+    #[inline(never)]
+    fn changed_at_large(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         self.refresh(core, state, effects);
         if let Some(cycle) = &state.cycle
             && state.permits.has_waiters()
@@ -335,7 +360,6 @@ impl<H: Handler> Stage<H> {
     }
 
     /// As [`changed`](Self::changed), by whoever breaks a cycle that is stuck.
-    #[inline(always)] // each visit comes here three times
     fn refresh(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
         let queued = state.queue.len();
         state.permits.pass_on(queued, effects);

@@ -13,7 +13,8 @@ use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use super::Stage;
-use super::handle::Tally;
+use super::handle::{Instance, Tally};
+use super::put_back::Left;
 use super::settle::Settling;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -137,6 +138,33 @@ impl<P: Ports> Order<P> {
         send(&mut **state.errors.entry(ticket).or_insert(fresh));
     }
 
+    /// The visit with this ticket lets its results out itself, without depositing them, if they are next and nobody
+    /// lets others out. Returns the releaser, none before it is first needed, and what failed of its events.
+    fn begin(&self, ticket: u64) -> Option<(Option<Box<Links>>, Option<Box<dyn HeldErrors>>)> {
+        let mut state = self.0.lock();
+        if ticket != state.next || state.busy {
+            return None;
+        }
+        state.busy = true;
+        state.next += 1;
+        let errors = if state.errors.is_empty() { None } else { state.errors.remove(&ticket) };
+        Some((state.links.take(), errors))
+    }
+
+    /// The results of such a visit have been let out. Returns the releaser if it has to see to more: to these, if
+    /// they wait for room, or to what was deposited meanwhile.
+    fn end(&self, links: Box<Links>) -> Option<Box<Links>> {
+        let waits = links.in_line() != InLine::No;
+        let mut state = self.0.lock();
+        let next = state.next;
+        if waits || (!state.deposits.is_empty() && state.deposits.contains_key(&next)) {
+            return Some(links);
+        }
+        state.busy = false;
+        state.links = Some(links);
+        None
+    }
+
     /// The next deposit, if it is there; else the releaser goes, and leaves its links.
     fn next(&self, links: &mut Option<Box<Links>>) -> Option<Deposit<P>> {
         let mut state = self.0.lock();
@@ -158,9 +186,16 @@ impl<H: Handler> Stage<H> {
     #[must_use]
     pub(super) fn deposit(&self, ports: &mut H::Ports, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
-        let spare = order.0.lock().spare.pop();
-        let fresh = spare.unwrap_or_else(H::Ports::new);
         let mut state = order.0.lock();
+        let fresh = match state.spare.pop() {
+            Some(spare) => spare,
+            None => {
+                drop(state);
+                let fresh = H::Ports::new(); // the program's: not under the lock
+                state = order.0.lock();
+                fresh
+            }
+        };
         let ports = std::mem::replace(ports, fresh);
         let errors = state.errors.remove(&ticket);
         state.deposits.insert(ticket, Deposit { ports, errors, of });
@@ -192,11 +227,58 @@ impl<H: Handler> Stage<H> {
     pub(super) fn release_results(&self, core: &Arc<Core>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
         let kept = order.0.lock().links.take();
-        let links = kept.unwrap_or_else(|| {
-            let place = Place::of_task(Token::new(self.id, Task::Release));
-            Box::new(self.links(core, &mut H::Ports::new(), place))
-        });
+        let links = kept.unwrap_or_else(|| self.make_releaser(core));
         self.release(core, links, visit);
+    }
+
+    fn make_releaser(&self, core: &Arc<Core>) -> Box<Links> {
+        let place = Place::of_task(Token::new(self.id, Task::Release));
+        Box::new(self.links(core, &mut H::Ports::new(), place))
+    }
+
+    /// The releaser, for a visit whose results are next in order, if nobody else lets results out: then the caller
+    /// must let out its own, by [`release_own`](Self::release_own).
+    pub(super) fn begin_release(&self, core: &Arc<Core>, ticket: u64) -> Option<Box<Links>> {
+        let (links, errors) = self.order.as_ref()?.begin(ticket)?;
+        let mut links = links.unwrap_or_else(|| self.make_releaser(core));
+        if errors.is_some() {
+            links.put_errors(errors);
+        }
+        Some(links)
+    }
+
+    /// Lets out what a visit sent, settles its events, and places its instance, all at once.
+    pub(super) fn release_own(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        (mut links, of): (Box<Links>, Deposited),
+        visit: &mut Visit,
+    ) {
+        let Some(order) = &self.order else { return };
+        let Deposited { tally, meta, spent, together, enqueued } = of;
+        let sent = links.flush(core, &mut instance.ports, &meta, !H::IN_PLACE, visit);
+        together.settle(); // what was sent carries it on
+        let goes_on = order.end(links);
+        let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.tickets.out -= 1;
+        if let Some(links) = &goes_on {
+            state.tickets.releasing = links.in_line() != InLine::No;
+            if let Some(cycle) = &state.cycle {
+                cycle.activate(); // the releaser, before the instance can act no more
+            }
+        }
+        let usual = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
+        drop(guard);
+        self.tell(core, &settling, usual, visit);
+        match goes_on {
+            Some(links) if links.in_line() != InLine::No => self.park_results(links, visit),
+            Some(links) => self.release(core, links, visit),
+            None => {}
+        }
     }
 
     fn release(&self, core: &Arc<Core>, links: Box<Links>, visit: &mut Visit) {

@@ -26,6 +26,8 @@ pub(super) struct Pace {
     mean_ns: u64,
     /// Nanoseconds per event of the last three visits; 0 where there was none.
     lately: [u64; 3],
+    /// Of these, what is usual.
+    usual_ns: u64,
     /// Time spent in visits that has not been added up yet.
     busy_ns: u64,
 }
@@ -34,12 +36,19 @@ impl Pace {
     /// A visit spent so much time on so many events.
     #[inline]
     pub(super) fn note(&mut self, taken: Duration, events: usize) {
-        let taken = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
+        self.note_ns(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX), events);
+    }
+
+    /// As [`note`](Self::note), in nanoseconds.
+    #[inline]
+    pub(super) fn note_ns(&mut self, taken: u64, events: usize) {
         self.busy_ns += taken;
         let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
         self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
-        self.lately.rotate_left(1);
-        self.lately[2] = ns;
+        let [_, first, second] = self.lately;
+        self.lately = [first, second, ns];
+        let median = first.max(second).min(first.min(second).max(ns));
+        self.usual_ns = if second == 0 { ns } else { median };
     }
 
     /// Time spent in visits since this was last asked.
@@ -58,9 +67,7 @@ impl Pace {
     /// milliseconds moves the mean a thousandfold, and says nothing about the next.
     #[inline]
     pub(super) fn usual_ns(&self) -> u64 {
-        let mut sorted = self.lately;
-        sorted.sort_unstable();
-        if sorted[1] == 0 { sorted[2] } else { sorted[1] }
+        self.usual_ns
     }
 }
 
@@ -86,9 +93,11 @@ impl StagePace {
         self.busy_ns += pace.take_busy_ns();
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
-        self.usual_ns = pace.usual_ns();
-        let fits = QUANTUM.as_nanos() as u64 / self.usual_ns.max(1);
-        self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
+        if self.usual_ns != pace.usual_ns() {
+            self.usual_ns = pace.usual_ns();
+            let fits = QUANTUM.as_nanos() as u64 / self.usual_ns.max(1);
+            self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
+        }
     }
 
     /// Events per visit; of a stage whose events others could have (`shared`), one where that costs
@@ -98,6 +107,11 @@ impl StagePace {
     pub(super) fn stride(&self, shared: bool) -> usize {
         let alone = self.usual_ns == 0 || self.usual_ns >= ALONE_NS;
         if shared && alone { 1 } else { self.stride }
+    }
+
+    #[inline]
+    pub(super) fn usual_ns(&self) -> u64 {
+        self.usual_ns
     }
 
     #[inline]

@@ -142,6 +142,8 @@ pub(super) struct Permits {
     /// Somebody has joined a line or left it since this was last asked.
     line_changed: bool,
     cycle: Option<Arc<Cycle>>,
+    /// Whether there is nothing to pass on and nothing to tell: see [`is_quiet`](Self::is_quiet).
+    quiet: bool,
 }
 
 /// What was decided about `n` events.
@@ -178,6 +180,7 @@ impl Permits {
             inside: Line::default(),
             outside: Line::default(),
             line_changed: false,
+            quiet: cycle.is_none(),
             cycle,
         }
     }
@@ -202,6 +205,31 @@ impl Permits {
     /// Shuts the queue, or opens it. Who waits is seen to by [`pass_on`](Self::pass_on).
     pub(super) fn set_disabled(&mut self, disabled: bool) {
         self.disabled = disabled;
+        self.note_quiet();
+    }
+
+    /// Whether nobody waits, no place is kept for anybody, the queue is open and belongs to no cycle: then
+    /// [`pass_on`](Self::pass_on) has nothing to do, and [`room`](Self::room) is the hint.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        debug_assert!(!self.quiet || self.finds_quiet(), "somebody waits, and nobody looks");
+        self.quiet
+    }
+
+    /// After every change of what decides it.
+    fn note_quiet(&mut self) {
+        self.quiet = self.finds_quiet();
+    }
+
+    fn finds_quiet(&self) -> bool {
+        let still = self.saved == 0 && !self.has_waiters() && !self.line_changed;
+        still && !self.disabled && self.cycle.is_none()
+    }
+
+    /// Places that are free while all is [quiet](Self::is_quiet).
+    #[inline]
+    pub(super) fn room(&self, queued: usize) -> usize {
+        self.capacity.saturating_sub(queued + self.reserved)
     }
 
     /// Whether a sender belongs to the same cycle as this queue.
@@ -310,6 +338,7 @@ impl Permits {
             cycle.wait_inside(1);
         }
         self.line_changed = true;
+        self.quiet = false;
         let line = if inside { &mut self.inside } else { &mut self.outside };
         Standing { inside, number: line.join(place.clone(), want) }
     }
@@ -317,6 +346,7 @@ impl Permits {
     /// Takes a sender out of the line; if it was granted room, that is free again.
     pub(super) fn leave(&mut self, place: &Place, standing: Standing) {
         self.line_changed = true;
+        self.quiet = false;
         let line = if standing.inside { &mut self.inside } else { &mut self.outside };
         if !line.leave(standing.number) {
             self.reserved -= place.take();
@@ -334,6 +364,7 @@ impl Permits {
     pub(super) fn pass_on(&mut self, queued: usize, effects: &mut Effects) {
         if self.saved > 0 || self.has_waiters() {
             self.pass_on_to_line(queued, effects);
+            self.note_quiet();
         }
     }
 
@@ -399,6 +430,7 @@ impl Permits {
     /// Grants room to one that has been taken out of the line.
     fn grant(&mut self, waiter: &Waiter, room: usize, effects: &mut Effects) {
         self.line_changed = true;
+        self.quiet = false;
         self.reserved += room;
         waiter.place.grant_by(room, effects);
     }
@@ -410,7 +442,10 @@ impl Permits {
             cycle.wait_inside(-(self.inside.len() as i64));
         }
         let waiting = std::iter::from_fn(|| self.inside.pop().or_else(|| self.outside.pop()));
-        waiting.map(|waiter| waiter.place).filter(|place| place.token().is_none()).collect()
+        let callers = waiting.map(|waiter| waiter.place).filter(|place| place.token().is_none());
+        let callers = callers.collect();
+        self.note_quiet();
+        callers
     }
 
     #[inline]
@@ -425,11 +460,34 @@ impl Permits {
     /// Whether somebody has joined a line or left it since this was last asked.
     #[inline]
     pub(super) fn take_line_changed(&mut self) -> bool {
-        std::mem::take(&mut self.line_changed)
+        let changed = std::mem::take(&mut self.line_changed);
+        if changed {
+            self.note_quiet();
+        }
+        changed
     }
 
     /// The stages that those who wait belong to, each as often as it waits.
     pub(super) fn waiting_stages(&self) -> Vec<u32> {
         self.inside.stages().chain(self.outside.stages()).collect()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::path::ready::{Task, Token};
+
+    #[test]
+    fn a_queue_is_quiet_unless_somebody_waits_or_has_yet_to_be_told_of() {
+        let mut permits = Permits::new(2, WhenFull::Block, None, false);
+        assert!(permits.is_quiet());
+        let place = Place::of_task(Token::new(1, Task::Any));
+        let standing = permits.stand(&place, 1);
+        assert!(permits.take_line_changed() && !permits.is_quiet(), "it waits");
+        permits.leave(&place, standing);
+        assert!(!permits.is_quiet() && permits.take_line_changed() && permits.is_quiet());
+        permits.set_disabled(true);
+        assert!(!permits.is_quiet());
     }
 }

@@ -111,20 +111,109 @@ pub(crate) enum Side {
     Newest,
 }
 
+/// The queue of a stage. The usual kind is called without a table of functions: every visit calls it eight times,
+/// and most of these calls do less than the call costs.
+pub(crate) enum StageQueue<T> {
+    Fifo(ChunkQueue<T>),
+    Other(Box<dyn EventQueue<T>>),
+}
+
+/// Calls what is behind it.
+macro_rules! behind {
+    ($queue:expr, $call:ident($($arg:expr),*)) => {
+        match $queue {
+            StageQueue::Fifo(queue) => EventQueue::$call(queue, $($arg),*),
+            StageQueue::Other(queue) => queue.$call($($arg),*),
+        }
+    };
+}
+
+/// As those of [`EventQueue`].
+impl<T: Send + 'static> StageQueue<T> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        behind!(self, len())
+    }
+
+    #[inline]
+    pub(crate) fn visits(&self, stride: usize) -> usize {
+        behind!(self, visits(stride))
+    }
+
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        meta: &Meta,
+        columns: Columns,
+        slots: Slots<T>,
+        short: bool,
+    ) -> Slots<T> {
+        behind!(self, push(meta, columns, slots, short))
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, want: Want) -> Option<Taken<T>> {
+        behind!(self, take(want))
+    }
+
+    pub(crate) fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>> {
+        behind!(self, remove(max, from))
+    }
+
+    pub(crate) fn remove_oldest(&mut self, max: usize) -> Option<Chunk<T>> {
+        behind!(self, remove_oldest(max))
+    }
+
+    pub(crate) fn done(&mut self, turn: Turn) {
+        behind!(self, done(turn));
+    }
+
+    pub(crate) fn put_back(&mut self, chunk: Chunk<T>, from: Side, turn: Turn) {
+        behind!(self, put_back(chunk, from, turn));
+    }
+
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<Oldest<'_>> {
+        behind!(self, oldest())
+    }
+
+    #[inline]
+    pub(crate) fn recycle(&mut self, storage: Slots<T>) {
+        behind!(self, recycle(storage));
+    }
+
+    pub(crate) fn set_guarded(&mut self, guarded: bool) {
+        behind!(self, set_guarded(guarded));
+    }
+
+    pub(crate) fn is_at_rest(&self) -> bool {
+        behind!(self, is_at_rest())
+    }
+
+    #[inline]
+    pub(crate) fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
+        behind!(self, as_lanes())
+    }
+}
+
 impl<T: Send> EventQueue<T> for ChunkQueue<T> {
+    #[inline]
     fn len(&self) -> usize {
         ChunkQueue::len(self)
     }
 
+    #[inline]
     fn push(&mut self, meta: &Meta, columns: Columns, slots: Slots<T>, short: bool) -> Slots<T> {
         ChunkQueue::push(self, meta, columns, slots, short)
     }
 
+    #[inline]
     fn take(&mut self, want: Want) -> Option<Taken<T>> {
         let chunk = self.remove(want.max, want.from)?;
         Some(Taken { chunk, turn: Turn::default(), attempt: 1 })
     }
 
+    #[inline]
     fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>> {
         match from {
             Side::Oldest => self.pop(max),

@@ -1,16 +1,14 @@
 //! Hop 8, settle: counts how the events of a visit ended, puts back what it did not come to, and
 //! decides what the instance does next: it is free, waits for room, waits to try again, or is done.
 //! Before: `emit`. After: `ready`, for the next visit.
-//! The end of an instance is in `finish`. The results of an ordered stage leave by `order`.
+//! What it did not come to goes back by `put_back`. The end of an instance is in `finish`. The results of an ordered stage leave by `order`.
 //! Invariant: what a visit sent has been delivered, or stands in an outbox, before its events settle.
 
 use std::time::Duration;
 
 use comporta_model::ack::Fate;
-use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::{Meta, Time};
-use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
@@ -18,9 +16,8 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Owes, OwesEach};
-use super::queue::{Side, Turn};
+use super::put_back::Left;
 use super::take::Batch;
-use super::tray::Tray;
 use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -31,11 +28,12 @@ use crate::sync::Arc;
 
 impl<H: Handler> Stage<H> {
     /// After the handler ran: sends, settles, and places the instance.
+    #[inline(always)]
     pub(super) fn conclude(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        batch: &mut Batch<H::Item>,
+        mut batch: Box<Batch<H::Item>>,
         ran: Ran,
         visit: &mut Visit,
     ) {
@@ -43,79 +41,84 @@ impl<H: Handler> Stage<H> {
         visit.done = done;
         let end = core.clock.now();
         visit.end = Some(end);
-        instance.pace.note(end.duration_since(visit.start), done);
+        instance.pace.note_ns(end.as_nanos().saturating_sub(visit.start.as_nanos()), done);
         let Meta { ingress, enqueued, tier, .. } = batch.chunk.meta;
         let meta = Meta { ingress, enqueued: end, duty, tier, home: visit.home };
         let rest = batch.tray.take().and_then(|tray| {
             core.hide_tray(visit);
-            tray.take_rest()
+            tray.take_rest().map(Box::new)
         });
-        instance.spend(batch, at, &meta.duty);
+        instance.spend(&mut batch, at, &meta.duty);
         let tally = batch.tally;
-        let mut retry = None;
         match retry_after {
             // Its lane waits, and neither an instance nor another lane.
             Some(wait) if self.rules.keys.is_some() => {
-                retry = Some((end + wait, instance.cx.attempt()));
+                batch.retry = Some((end + wait, instance.cx.attempt()));
                 instance.cx.set_attempt(1);
             }
             Some(wait) => instance.pending = Some(batch.wait_to_retry::<H>(wait)),
             None => {}
         }
-        let Batch { chunk, ticket, from, spent, slots, turn, lanes, marks, .. } = batch;
-        self.count_keys(lanes.iter().take(done), end.duration_since(visit.start));
-        instance.keep_storage(lanes, marks);
-        let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
-        match ticket {
+        if self.rules.keys.is_some() {
+            self.count_keys(batch.lanes.iter().take(done), end.duration_since(visit.start));
+        }
+        let spent = batch.put_down();
+        match batch.ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-                let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
-                self.settle(core, instance, left, settling, visit);
+                let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+                self.settle(core, instance, (batch, rest), settling, visit);
                 together.settle(); // what was sent carries it on
             }
             // What it has done so far waits with what is to be tried again.
             Some(_) if instance.pending.is_some() => {
                 together.settle(); // by and by its events are
+                instance.hand = Some(batch);
                 let mut guard = self.state.lock();
                 self.place(core, &mut guard, instance, InLine::No, &mut visit.effects);
                 self.changed(core, &mut guard, &mut visit.effects);
             }
             Some(ticket) => {
-                let spent = std::mem::take(spent);
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                let leaves = self.deposit(&mut instance.ports, *ticket, of);
-                let mut guard = self.state.lock();
-                let state = &mut *guard;
-                state.pace.learn(&mut instance.pace, self.rules.batch);
-                core.set_pace(self.id, state.pace.usual());
-                self.put_back(state, left, visit); // a visit that called `quit` has not come to all
-                self.place(core, state, instance, InLine::No, &mut visit.effects);
-                self.changed(core, state, &mut visit.effects);
-                drop(guard);
-                if leaves {
-                    self.release_results(core, visit);
-                }
+                self.conclude_in_order(core, instance, (batch, rest), (ticket, of), visit);
             }
         }
     }
 
+    #[inline]
     fn settle(
         &self,
         core: &Core,
-        mut instance: Box<Instance<H>>,
-        left: Left<'_, H::Item>,
+        instance: Box<Instance<H>>,
+        left: Left<H::Item>,
         settling: Settling<'_>,
         visit: &mut Visit,
     ) {
         let in_line = instance.links.in_line();
         let mut guard = self.state.lock();
-        let state = &mut *guard;
+        let usual = self.settle_in(core, &mut guard, instance, left, &settling, in_line, visit);
+        drop(guard);
+        self.tell(core, &settling, usual, visit);
+    }
+
+    /// The part under the lock. Returns how long an event usually takes.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "all there is at the end of a visit")]
+    pub(super) fn settle_in(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        mut instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        settling: &Settling<'_>,
+        in_line: InLine,
+        visit: &mut Visit,
+    ) -> Duration {
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        let usual = state.pace.usual(); // of one event: more fit if short
-        core.set_pace(self.id, usual);
-        self.count(core, state, &settling, visit);
-        self.put_back(state, left, visit);
+        core.set_pace(self.id, state.pace.usual_ns()); // of one event: more fit if short
+        self.count(core, state, settling, visit);
+        instance.hand = Some(self.put_back(state, left, visit));
         let effects = &mut visit.effects;
         if self.rules.keys.is_some() {
             self.note_waiting_lanes(state, effects); // before the instance can act no more
@@ -123,12 +126,38 @@ impl<H: Handler> Stage<H> {
         self.cycle_ended(state, settling.tally.ended(), effects);
         self.place(core, state, instance, in_line, effects);
         self.changed(core, state, effects);
+        state.pace.usual()
+    }
+
+    /// As [`settle`](Self::settle), of an ordered stage: what was sent leaves when its turn has come.
+    fn conclude_in_order(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        (ticket, of): (u64, Deposited),
+        visit: &mut Visit,
+    ) {
+        if let Some(links) = self.begin_release(core, ticket) {
+            return self.release_own(core, instance, left, (links, of), visit);
+        }
+        let leaves = self.deposit(&mut instance.ports, ticket, of);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.pace.learn(&mut instance.pace, self.rules.batch);
+        core.set_pace(self.id, state.pace.usual_ns());
+        // A visit that called `quit` has not come to all.
+        instance.hand = Some(self.put_back(state, left, visit));
+        self.place(core, state, instance, InLine::No, &mut visit.effects);
+        self.changed(core, state, &mut visit.effects);
         drop(guard);
-        self.tell(core, &settling, usual, visit);
+        if leaves {
+            self.release_results(core, visit);
+        }
     }
 
     /// Counts what a visit did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(
         &self,
         core: &Core,
@@ -180,64 +209,31 @@ impl<H: Handler> Stage<H> {
         self.gate.settled(&Done { now, n: tally.ended(), response, service });
     }
 
-    /// What a visit did not come to is queued again, where it was taken.
-    fn put_back(&self, state: &mut State<H>, left: Left<'_, H::Item>, visit: &mut Visit) {
-        let Left { in_hand, rest, from, slots, turn, retry } = left;
-        state.flights.release(slots);
-        // The last first: each goes before what is there.
-        if let Some(mut rest) = rest {
-            self.put_chunk_back(state, &mut rest, Back { from, turn, retry: None }, visit);
-        }
-        self.put_chunk_back(state, in_hand, Back { from, turn, retry }, visit);
-    }
-
-    #[inline]
-    fn put_chunk_back(
-        &self,
-        state: &mut State<H>,
-        chunk: &mut Chunk<H::Item>,
-        back: Back,
-        visit: &mut Visit,
-    ) {
-        let n = chunk.len();
-        if n == 0 {
-            if chunk.has_storage()
-                && let Some(storage) = visit.cache.put(chunk.take().into_storage())
-            {
-                state.queue.recycle(storage);
-            }
-            return;
-        }
-        let chunk = chunk.take();
-        state.in_flight -= n;
-        if state.phase == Phase::Cancelled {
-            state.counts.cancelled += n as u64;
-            chunk.settle(Fate::Cancelled);
-            visit.effects.discard_events(&mut chunk.into_events());
-        } else {
-            match (back.retry, state.queue.as_lanes()) {
-                (Some(_), Some(lanes)) => lanes.put_back_of(back.turn, chunk, back.retry),
-                _ => state.queue.put_back(chunk, back.from, back.turn),
-            }
-        }
-    }
-
-    /// Takes back what a visit whose handler does not return has not begun: under the lock, so that it is
-    /// back before the visit can be over.
-    pub(super) fn reclaim(&self, core: &Core, tray: &Tray<H::Item>, visit: &mut Visit) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let Some(rest) = tray.take_rest() else { return };
-        let in_hand = &mut Chunk::new(rest.meta.clone(), Vec::new());
-        let (from, turn) = (tray.from(), tray.turn());
-        let left = Left { in_hand, rest: Some(rest), from, slots: 0, turn, retry: None };
-        self.put_back(state, left, visit);
-        self.changed(core, state, &mut visit.effects);
-    }
-
     /// Where an instance goes after a visit that is settled.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        instance: Box<Instance<H>>,
+        in_line: InLine,
+        effects: &mut Effects,
+    ) {
+        // Mostly it is free for the next event.
+        let free = state.phase == Phase::Open && in_line == InLine::No;
+        if free && instance.pending.is_none() && state.cycle.is_none() && self.rules.keys.is_none()
+        {
+            state.instances.put_idle(instance);
+            if state.instances.are_more_than_wanted() {
+                self.retire_surplus(state, effects);
+            }
+        } else {
+            self.place_at_large(core, state, instance, in_line, effects);
+        }
+    }
+
+    #[inline(never)]
+    fn place_at_large(
         &self,
         core: &Core,
         state: &mut State<H>,
@@ -307,10 +303,10 @@ impl<H: Handler> Stage<H> {
         mut instance: Box<Instance<H>>,
         effects: &mut Effects,
     ) {
-        if let Some(turn) = instance.turn.take() {
-            state.queue.done(turn);
+        if self.rules.keys.is_some() {
+            let turns = instance.turn.take().into_iter().chain(instance.landed_turns.drain(..));
+            turns.for_each(|turn| state.queue.done(turn));
         }
-        instance.landed_turns.drain(..).for_each(|turn| state.queue.done(turn));
         if matches!(state.phase, Phase::Finishing(_)) {
             return self.retire(state, instance, effects);
         }
@@ -354,20 +350,24 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> Instance<H> {
-    /// Keeps the storage of what the queue knew of the events of a visit.
-    fn keep_storage(&mut self, lanes: &mut Vec<LaneRef>, marks: &mut Vec<Time>) {
-        lanes.clear(); // a lane that nobody holds can be forgotten
-        std::mem::swap(lanes, &mut self.lanes);
-        marks.clear();
-        std::mem::swap(marks, &mut self.marks);
-    }
-
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
     #[inline]
     fn spend(&mut self, batch: &mut Batch<H::Item>, at: usize, duty: &Duty) {
+        let plain = batch.chunk.is_plain();
         if !H::IN_PLACE {
-            return batch.spent.append(batch.chunk.spend(at));
+            return if plain {
+                batch.chunk.skip(at)
+            } else {
+                batch.spent.append(batch.chunk.spend(at))
+            };
+        }
+        if plain && *duty == Duty::default() && batch.tally.failed == 0 {
+            let handled = batch.chunk.take_plain(at);
+            if let Some(handler) = &mut self.handler {
+                handler.pass_on(handled, &mut self.ports);
+            }
+            return;
         }
         let (mut handled, owed) = batch.chunk.take_front(at);
         match owed.each_present(handled.iter().map(Option::is_some)) {
@@ -398,28 +398,6 @@ pub(super) struct Settling<'a> {
     pub(super) sent: Sent,
 }
 
-/// What a visit did not come to.
-struct Left<'a, T> {
-    in_hand: &'a mut Chunk<T>,
-    /// Of the tray.
-    rest: Option<Chunk<T>>,
-    /// Where it was taken.
-    from: Side,
-    /// How many of its events might have waited.
-    slots: usize,
-    turn: Turn,
-    /// When the first of it is tried again, and which try that is.
-    retry: Option<(Time, u32)>,
-}
-
-/// How events are put back.
-#[derive(Clone, Copy)]
-struct Back {
-    from: Side,
-    turn: Turn,
-    retry: Option<(Time, u32)>,
-}
-
 impl<T> Batch<T> {
     /// Takes out the event that is to be tried again, and what has to be handled together with it.
     fn wait_to_retry<H: Handler>(&mut self, wait: Duration) -> Pending<T> {
@@ -433,6 +411,21 @@ impl<T> Batch<T> {
         }
         let ticket = self.ticket;
         let batch = Batch { ticket, tally, spent, ..Batch::of(chunk) };
-        Pending { batch, wait }
+        Pending { batch: Box::new(batch), wait }
+    }
+
+    /// Its visit is over: nothing of it is held until the next. Returns what is owed for what was handled.
+    #[inline(always)]
+    fn put_down(&mut self) -> Duties {
+        self.lanes.clear(); // a lane that nobody holds can be forgotten
+        self.marks.clear();
+        self.doomed = None;
+        if self.chunk.is_plain() && self.spent.is_empty() {
+            return Duties::default();
+        }
+        if self.chunk.is_empty() {
+            self.chunk.meta.duty = Duty::default();
+        }
+        std::mem::take(&mut self.spent)
     }
 }

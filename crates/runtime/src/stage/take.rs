@@ -3,18 +3,20 @@
 
 use std::collections::VecDeque;
 
+use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Duties, Duty};
-use comporta_model::event::Time;
+use comporta_model::column::{Duties, Duty, all_of};
+use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 use comporta_model::stage::Handler;
 use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
+use super::groups::GroupSize;
 use super::handle::{Instance, Tally};
 use super::lanes::{Call, Doom};
 use super::permits::Shed;
-use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
+use super::queue::{Oldest, Side, StageQueue, Taken, Turn, Want};
 use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
@@ -45,6 +47,15 @@ pub(super) struct Batch<T> {
     pub(super) marks: Vec<Time>,
     /// Its events fail as they are.
     pub(super) doomed: Option<Doom>,
+    /// When the first of what it did not come to is tried again, and which try that is.
+    pub(super) retry: Option<(Time, u32)>,
+}
+
+impl<T> Default for Batch<T> {
+    /// Of no events.
+    fn default() -> Self {
+        Batch::of(Chunk::new(Meta::default(), Vec::new()))
+    }
 }
 
 impl<T> Batch<T> {
@@ -62,6 +73,19 @@ impl<T> Batch<T> {
             lanes: Vec::new(),
             marks: Vec::new(),
             doomed: None,
+            retry: None,
+        }
+    }
+
+    /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
+    /// Of events that are handled as one, all that is owed for any of them.
+    pub(super) fn owed<H: Handler>(&self) -> (Duty, Obligation) {
+        match self.chunk.columns().duties().filter(|_| H::GROUPED) {
+            None => (self.chunk.meta.duty.clone(), Obligation::default()),
+            Some(duties) => {
+                let (deadline, together) = all_of(duties);
+                (Duty { deadline, ack: together.group().cloned() }, together)
+            }
         }
     }
 }
@@ -90,12 +114,8 @@ struct Begun<H: Handler> {
 }
 
 /// What a visit has to do.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is taken apart where it was made, at every visit"
-)]
 enum With<H: Handler> {
-    Events(Batch<H::Item>),
+    Events(Box<Batch<H::Item>>),
     Flights(VecDeque<InFlight<H>>),
     /// A timer of a lane is due, or its state has expired.
     Lane(Call),
@@ -133,15 +153,64 @@ impl<H: Handler> Stage<H> {
             self.changed(core, state, &mut visit.effects);
             return Some(Begun { instance, with: With::Flights(woken) });
         }
-        let effects = &mut visit.effects;
-        if let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None)) {
+        if self.rules.keys.is_some()
+            && let Some(call) = state.queue.as_lanes().and_then(|lanes| lanes.take_due(None))
+        {
             instance.turn = Some(call.turn);
             state.counts.visits += 1;
-            self.changed(core, state, effects);
+            self.changed(core, state, &mut visit.effects);
             return Some(Begun { instance, with: With::Lane(call) });
         }
-        let queued = state.queue.len();
-        let taken = match self.group.get() {
+        let mut taken = self.take_events(core, state, from, visit);
+        let effects = &mut visit.effects;
+        if let Some(awaited) = taken.take_if(|taken| taken.chunk.is_awaited()) {
+            taken = self.shed_over(state, awaited, visit.start, effects);
+        }
+        let Some(Taken { chunk, turn, attempt }) = taken else {
+            state.instances.put_idle(instance);
+            self.claim(state, effects);
+            state.deactivate(effects);
+            self.changed(core, state, effects);
+            return None;
+        };
+        instance.turn = Some(turn);
+        instance.cx.set_attempt(attempt);
+        let mut batch = instance.hand.take().unwrap_or_default();
+        let events = chunk.len();
+        batch.chunk = chunk;
+        (batch.turn, batch.from, batch.tally) = (turn, from, Tally::default());
+        if self.rules.keys.is_some() {
+            batch.doomed = self.note_lanes_of(state, turn, &mut batch.lanes, &mut batch.marks);
+        }
+        state.in_flight += events;
+        state.counts.visits += 1;
+        batch.ticket = self.order.is_some().then(|| state.tickets.take());
+        if H::WAITS {
+            batch.slots = usize::from(state.flights.reserve());
+        }
+        self.changed(core, state, effects);
+        let shared = events > 1 && self.is_shared(state);
+        drop(guard);
+        if shared {
+            let in_hand = Chunk::new(batch.chunk.meta.clone(), Vec::with_capacity(1));
+            let rest = std::mem::replace(&mut batch.chunk, in_hand);
+            batch.tray = Some(Tray::new(rest, from, turn));
+        }
+        Some(Begun { instance, with: With::Events(batch) })
+    }
+
+    /// Takes the events of a visit from the queue.
+    #[inline(always)]
+    fn take_events(
+        &self,
+        core: &Core,
+        state: &mut State<H>,
+        from: Side,
+        visit: &Visit,
+    ) -> Option<Taken<H::Item>> {
+        let group = if H::GROUPED { self.group.get() } else { None };
+        match group {
+            // Its token may have been made for a flight that was woken.
             _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
@@ -153,44 +222,16 @@ impl<H: Handler> Stage<H> {
                 state.queue.take(Want { max, from, side_by_side, now: visit.start })
             }
             // Others may have taken, or shed, what made it complete.
-            Some(size) if state.gathering.visits(queued, *size, state.is_last_call()) == 0 => None,
+            Some(size) if !state.is_group_complete(*size) => None,
             Some(size) => {
                 state.gathering.taken(core.clock.now());
-                take_group(&mut *state.queue, size.events)
+                take_group(&mut state.queue, size.events)
             }
-        };
-        let taken = taken.and_then(|taken| self.shed_over(state, taken, visit.start, effects));
-        let Some(Taken { chunk, turn, attempt }) = taken else {
-            state.instances.put_idle(instance);
-            self.claim(state, effects);
-            state.deactivate(effects);
-            self.changed(core, state, effects);
-            return None;
-        };
-        instance.turn = Some(turn);
-        instance.cx.set_attempt(attempt);
-        let mut lanes = std::mem::take(&mut instance.lanes);
-        let mut marks = std::mem::take(&mut instance.marks);
-        let doomed = self.note_lanes_of(state, turn, &mut lanes, &mut marks);
-        state.in_flight += chunk.len();
-        state.counts.visits += 1;
-        let ticket = self.order.is_some().then(|| state.tickets.take());
-        let slots = usize::from(H::WAITS && state.flights.reserve());
-        self.changed(core, state, effects);
-        let shared = self.is_shared(state) && chunk.len() > 1;
-        drop(guard);
-        let (chunk, tray) = if shared {
-            let in_hand = Chunk::new(chunk.meta.clone(), Vec::with_capacity(1));
-            (in_hand, Some(Tray::new(chunk, from, turn)))
-        } else {
-            (chunk, None)
-        };
-        let batch =
-            Batch { tray, ticket, from, slots, turn, lanes, marks, doomed, ..Batch::of(chunk) };
-        Some(Begun { instance, with: With::Events(batch) })
+        }
     }
 
     /// Sheds, of what was taken, what nobody waits for any more. Returns the rest, if there is any.
+    #[inline(never)]
     fn shed_over(
         &self,
         state: &mut State<H>,
@@ -198,9 +239,6 @@ impl<H: Handler> Stage<H> {
         now: Time,
         effects: &mut Effects,
     ) -> Option<Taken<H::Item>> {
-        if !taken.chunk.is_awaited() {
-            return Some(taken);
-        }
         // Asked once: whoever waits may give up at any moment.
         let mut runs = Vec::new();
         let chunk = &taken.chunk;
@@ -288,6 +326,11 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> State<H> {
+    /// Whether a group of this size can be taken.
+    fn is_group_complete(&self, size: GroupSize) -> bool {
+        self.gathering.visits(self.queue.len(), size, self.is_last_call()) > 0
+    }
+
     /// What the admission controller is shown of the oldest events, and when they came.
     fn look(&self, now: Time) -> Option<(Look, Time)> {
         let Oldest { meta, duty, n } = self.queue.oldest()?;
@@ -304,7 +347,7 @@ impl<H: Handler> State<H> {
 }
 
 /// Takes up to `size` events as one chunk.
-fn take_group<T: Send + 'static>(queue: &mut dyn EventQueue<T>, size: usize) -> Option<Taken<T>> {
+fn take_group<T: Send + 'static>(queue: &mut StageQueue<T>, size: usize) -> Option<Taken<T>> {
     let mut gathered = queue.remove(size, Side::Oldest)?;
     while gathered.len() < size
         && let Some(more) = queue.remove(size - gathered.len(), Side::Oldest)
