@@ -12,7 +12,7 @@ use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
 use super::lanes::watermark::Origin;
-use super::lanes::{Call, Doom, Due};
+use super::lanes::{Call, Doom, Due, LaneQueue};
 use super::pace::QUANTUM;
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
@@ -154,8 +154,10 @@ impl<H: Handler> Stage<H> {
     ) -> Option<Doom> {
         let lanes = state.queue.as_lanes()?;
         if H::KEYED || lanes.rules().holds {
-            lanes.lanes_of(turn, lane_of);
+            lanes.take_lanes(lane_of);
             lanes.marks_of(turn, marks);
+        } else {
+            lanes.skip_lanes();
         }
         lanes.doom(turn)
     }
@@ -215,9 +217,18 @@ impl<H: Handler> Stage<H> {
         true
     }
 
+    /// No more events come: what the queue has of lanes that rest is let go of, so that these belong to the directory alone.
+    pub(super) fn leave_lanes(&self, effects: &mut Effects) {
+        if self.rules.keys.is_some() {
+            let resting = self.state.lock().queue.as_lanes().map(LaneQueue::take_resting);
+            resting.into_iter().for_each(|resting| effects.discard(resting));
+        }
+    }
+
     /// The stage handles no more events: what it kept for its keys is dropped.
     pub(super) fn drop_lanes(&self, effects: &mut Effects) {
         let Some(keys) = &self.rules.keys else { return };
+        self.leave_lanes(effects);
         let mut lanes = Vec::new();
         while keys.take_some(&mut lanes) {
             lanes.drain(..).for_each(|lane| effects.discard(lane));

@@ -37,7 +37,7 @@ impl<T: Send> LaneQueue<T> {
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
                 Alarm::Retry(at) => {
-                    if self.place(at).waits.take_if(|waits| *waits == due).is_some() {
+                    if self.place(at).end_wait(Some(due)) {
                         self.waiting -= 1;
                         self.look_at(at, Side::Newest);
                     }
@@ -46,7 +46,7 @@ impl<T: Send> LaneQueue<T> {
             }
         }
         while let Some(idle) = self.rules.idle
-            && let Some(lane) = self.alarms.expire(now, |used| used + idle <= now)
+            && let Some(lane) = self.next_expired(now, |used| used + idle <= now)
         {
             self.is_due(&lane, Due::Expiry);
         }
@@ -67,11 +67,19 @@ impl<T: Send> LaneQueue<T> {
         self.look_at(at, Side::Newest);
     }
 
+    /// Takes out the lane whose state expires next.
+    fn next_expired(&mut self, now: Time, old: impl Fn(Time) -> bool) -> Option<LaneRef> {
+        let places = &self.places;
+        let is_busy =
+            |lane: &LaneRef| lane.slot().is_some_and(|slot| places[slot as usize].is_busy());
+        self.alarms.expire(now, old, is_busy)
+    }
+
     /// Has the oldest state expire if there is more than may be.
     pub(super) fn expire_surplus(&mut self) {
         let Some(most) = self.rules.keys_max else { return };
         while self.alarms.watched() > most.get()
-            && let Some(lane) = self.alarms.expire(self.now, |_| true)
+            && let Some(lane) = self.next_expired(self.now, |_| true)
         {
             self.is_due(&lane, Due::Expiry);
         }

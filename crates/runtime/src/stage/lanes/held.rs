@@ -38,7 +38,8 @@ impl<T: Send> LaneQueue<T> {
         let own = Some(own).filter(|own| !own.is_empty());
         let mark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         self.hold_time(mark);
-        self.link(at, event, With { meta: shared, own, mark }, Side::Oldest);
+        let lane_of_event = Some(lane.clone());
+        self.link(at, event, With { lane: lane_of_event, meta: shared, own, mark }, Side::Oldest);
         self.events.close(shared);
         self.release(lane);
     }

@@ -14,8 +14,8 @@
 //! are open again at once.
 //!
 //! Invariants: a lane stands in `ready` at most once, and only if it is open and has, or had, something to do; it belongs
-//! to one turn at most; events of a lane leave in the order in which they came. A lane without events, turn and alarm
-//! has no place here: its key then costs nothing, or its state alone.
+//! to one turn at most; events of a lane leave in the order in which they came. A lane without events, turn, alarm and
+//! state has no place here: its key then costs nothing.
 
 mod events;
 mod place;
@@ -85,7 +85,9 @@ pub(crate) struct LaneQueue<T> {
     /// For each visit, which lanes the events belong to that it has, in their order.
     turns: Vec<Vec<Served>>,
     turns_free: Vec<usize>,
-    /// Of the visit that takes events now: lanes that have more to give. Storage for a round of them.
+    /// Of the visit that takes events now: the lanes of its events, for whoever wants to know.
+    lanes: Vec<LaneRef>,
+    /// Of the same: lanes that have more to give. Storage for a round of them.
     again: Vec<usize>,
     round: Vec<usize>,
     /// Lanes that are closed for those who are no visits: the stage does not end while they have the state.
@@ -119,6 +121,7 @@ impl<T: Send> LaneQueue<T> {
             ready_work: 0,
             turns: Vec::new(),
             turns_free: Vec::new(),
+            lanes: Vec::new(),
             again: Vec::new(),
             round: Vec::new(),
             lent: 0,
@@ -161,14 +164,14 @@ impl<T: Send> LaneQueue<T> {
             self.places.push(Place::new());
             self.places.len() - 1
         });
-        lane.set_slot(u32::try_from(at).expect("fewer lanes than events"));
+        lane.set_slot(u32::try_from(at).expect("fewer than 2^32 lanes"));
         let place = &mut self.places[at];
-        (place.weight, place.keyless) = (lane.weight(), lane.is_keyless());
+        (place.weight, place.keyless) = (lane.weight().get(), lane.is_keyless());
         place.lane = Some(lane);
         at
     }
 
-    /// A lane that is open and has something to do stands in line; one that has nothing to do leaves.
+    /// A lane that is open and has something to do stands in line; one that has nothing to do rests, or leaves.
     #[inline]
     fn look_at(&mut self, at: usize, side: Side) {
         let place = self.place(at);
@@ -177,7 +180,7 @@ impl<T: Send> LaneQueue<T> {
         }
         let work = place.work();
         if work == 0 {
-            return self.vacate(at);
+            return self.rest(at);
         }
         place.ready = true;
         self.ready_work += work;
@@ -187,9 +190,9 @@ impl<T: Send> LaneQueue<T> {
         }
     }
 
-    /// A lane has nothing to do.
+    /// A lane has nothing to do. One with state keeps its place.
     #[inline]
-    fn vacate(&mut self, at: usize) {
+    fn rest(&mut self, at: usize) {
         if let Some(watermark) = self.watermark.as_ref().map(Watermark::at)
             && let Some(lane) = self.places[at].lane.clone()
             && self.look_at_event_timers(&lane, watermark)
@@ -197,18 +200,53 @@ impl<T: Send> LaneQueue<T> {
             return;
         }
         let place = &mut self.places[at];
-        let Some(lane) = place.lane.take() else { return };
         place.attempt = 1;
         place.given_up = false;
-        let holds = place.holds.take();
-        self.release_time(holds);
-        self.places_free.push(at);
-        if !lane.leave() {
-            self.retired.push(lane);
+        if self.progress.is_some() {
+            let holds = place.set_holds(None);
+            self.release_time(holds);
+        }
+        let Some(lane) = &self.places[at].lane else { return };
+        if !lane.has_state() {
+            self.vacate(at);
         } else if (self.rules.idle.is_some() || self.rules.keys_max.is_some()) && !lane.watch(true)
         {
-            self.alarms.watch(lane.used(), lane);
+            self.alarms.watch(lane.used(), lane.clone());
         }
+    }
+
+    /// A lane has nothing to do, and nothing to keep.
+    fn vacate(&mut self, at: usize) {
+        let place = std::mem::replace(&mut self.places[at], Place::new());
+        if let Some(lane) = place.lane {
+            lane.leave();
+            self.places_free.push(at);
+            self.retired.push(lane);
+        }
+    }
+
+    /// The place of a lane that has something to do, is at it, or is kept from it.
+    fn busy_place(&self, lane: &LaneRef) -> Option<usize> {
+        let at = lane.slot()? as usize;
+        self.places[at].is_busy().then_some(at)
+    }
+
+    /// No more events come: lanes that rest lose their places.
+    pub(crate) fn take_resting(&mut self) -> Vec<LaneRef> {
+        let mut resting = Vec::new();
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if !place.is_busy()
+                && let Some(lane) = std::mem::replace(place, Place::new()).lane
+            {
+                lane.leave();
+                self.places_free.push(at);
+                resting.push(lane);
+            }
+        }
+        if self.places_free.len() == self.places.len() {
+            (self.places, self.places_free) = Default::default();
+        }
+        resting
     }
 
     /// Takes the first ready lane out of the line.
@@ -251,24 +289,24 @@ impl<T: Send> LaneQueue<T> {
         if place.events.first() == Some(event) {
             place.attempt = 1;
         }
-        self.events.unlink(event, &mut place.events, chunk);
+        let _ = self.events.unlink(event, &mut place.events, chunk); // its place has the lane
         self.ready_work -= usize::from(place.ready);
     }
 
     /// The event that is handled next; if none can be, the oldest.
     fn next_event(&self) -> Option<events::At> {
         let ready = self.first_ready().and_then(|place| place.events.first());
-        ready.or(self.events.at_end(Side::Oldest))
+        ready.or_else(|| self.events.oldest())
     }
 
     /// Takes an event out of its lane that ends here.
     fn remove_one(&mut self, event: events::At, chunk: &mut Chunk<T>) {
-        let (at, mark) = (self.events.lane(event), self.events.mark(event));
+        let (at, mark) = (self.events.place(event), self.events.mark(event));
         self.release_time(Some(mark));
         self.unlink(at, event, chunk);
         let place = self.place(at);
         if place.events.len() == 0 {
-            let waited = place.waits.take().is_some(); // to try what is gone
+            let waited = place.end_wait(None); // to try what is gone
             self.waiting -= usize::from(waited);
         }
         // One that stands in line with nothing to do leaves when its turn comes.
@@ -334,13 +372,14 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         self.now = self.now.max(meta.enqueued);
         let shared = self.events.open(meta);
         let mut events = slots.iter_mut().filter_map(Option::take);
-        for (lane, n) in lanes.drain() {
+        for (lane, mut left) in lanes.drain() {
             let Some(lane) = lane else { continue };
-            let at = match lane.slot() {
-                Some(slot) => slot as usize,
-                None => self.new_place(lane),
-            };
-            for event in events.by_ref().take(n) {
+            let at = self.place_of(&lane);
+            let mut lane = Some(lane);
+            while left > 0
+                && let Some(event) = events.next()
+            {
+                left -= 1;
                 let own = rows.then(|| columns.split_front(1));
                 let mark = self.pass(times.next().flatten());
                 let len = self.place(at).events.len();
@@ -349,7 +388,8 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
                     self.rejected.get_or_insert_with(empty).push(meta, own, event);
                 } else {
                     self.hold_time(mark);
-                    self.link(at, event, With { meta: shared, own, mark }, Side::Newest);
+                    let lane = if left == 0 { lane.take() } else { lane.clone() };
+                    self.link(at, event, With { lane, meta: shared, own, mark }, Side::Newest);
                 }
             }
             self.look_at(at, Side::Newest);
@@ -370,7 +410,8 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     }
 
     fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>> {
-        let mut chunk = self.events.chunk_for(self.events.at_end(from)?);
+        let first = self.events.at_end(from)?;
+        let mut chunk = self.events.chunk_for(first);
         while chunk.len() < max
             && let Some(event) = self.events.at_end(from)
         {
@@ -404,6 +445,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
 
     fn set_guarded(&mut self, guarded: bool) {
         self.spread_ns = if guarded { GUARDED_SPREAD_NS } else { SPREAD_NS };
+        self.events.keep_by_age(guarded); // it is looked at whenever events come
     }
 
     fn is_at_rest(&self) -> bool {

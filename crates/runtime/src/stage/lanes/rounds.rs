@@ -5,6 +5,7 @@
 use comporta_model::chunk::Chunk;
 
 use super::LaneQueue;
+use super::events::Unlinked;
 use super::visits::Served;
 use crate::stage::queue::{Taken, Turn, Want};
 
@@ -30,6 +31,7 @@ impl<T: Send> LaneQueue<T> {
         let mut chunk = self.events.chunk_for(event);
         let turn = self.new_turn();
         self.again.clear();
+        self.lanes.clear();
         let mut taken = 0;
         while taken < lanes
             && chunk.len() < want.max
@@ -49,19 +51,18 @@ impl<T: Send> LaneQueue<T> {
     /// more than `max`.
     #[inline]
     fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
-        let LaneQueue { rules, places, events, turns, again, .. } = self;
+        let LaneQueue { rules, places, events, turns, again, lanes, .. } = self;
         let place = &mut places[at];
-        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight };
-        let n = share.min(place.events.len()).min(max);
-        place.turn = Some(turn);
-        place.out += n;
+        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight as usize };
         let order = &mut turns[turn.index()];
-        for _ in 0..n {
+        place.turn = Some(turn);
+        for _ in 0..share.min(max) {
             let Some(first) = place.events.first() else { break };
-            let mark = events.mark(first);
             place.attempt = 1;
-            events.unlink(first, &mut place.events, chunk);
+            place.out += 1;
+            let Unlinked { lane, mark } = events.unlink(first, &mut place.events, chunk);
             order.push(Served { at, mark: Some(mark) });
+            lanes.extend(lane);
         }
         if place.events.len() > 0 {
             again.push(at);

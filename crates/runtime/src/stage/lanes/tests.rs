@@ -241,6 +241,10 @@ impl Model {
             return;
         };
         let events: VecDeque<Event> = taken.chunk.into_events().into_iter().flatten().collect();
+        let mut lanes = Vec::new();
+        self.queue.take_lanes(&mut lanes);
+        let own: Vec<_> = events.iter().map(|event| self.keys.lane_of(event)).collect();
+        assert_eq!(lanes, own, "each event comes with its lane");
         assert!(!events.is_empty() && events.len() <= max, "{events:?} of at most {max}");
         let mut each: BTreeMap<u32, usize> = BTreeMap::new();
         for (lane, event) in &events {

@@ -27,14 +27,18 @@ impl<T: Send> LaneQueue<T> {
             self.turns.push(Vec::new());
             self.turns.len() - 1
         });
-        Turn(at as u64)
+        Turn(u32::try_from(at).expect("fewer visits than events"))
     }
 
-    /// Which lanes the events belong to that a visit took, in their order.
-    pub(crate) fn lanes_of(&self, turn: Turn, into: &mut Vec<LaneRef>) {
-        let order = &self.turns[turn.index()];
-        into.reserve(order.len());
-        into.extend(order.iter().filter_map(|served| self.places[served.at].lane.clone()));
+    /// Takes out which lanes the events belong to that were just taken, in their order.
+    pub(crate) fn take_lanes(&mut self, into: &mut Vec<LaneRef>) {
+        debug_assert!(into.is_empty(), "storage for lanes has lanes");
+        std::mem::swap(into, &mut self.lanes);
+    }
+
+    /// Nobody wants to know which lanes the events belong to that were just taken.
+    pub(crate) fn skip_lanes(&mut self) {
+        self.lanes.clear(); // their places have them too
     }
 
     /// The watermarks that these events found, if the stage has event time.
@@ -63,18 +67,23 @@ impl<T: Send> LaneQueue<T> {
         own
     }
 
-    /// Of the events that a visit took, those are shed of which `shed` is true.
+    /// Of the events that a visit just took, those are shed of which `shed` is true.
     pub(crate) fn shed_of(&mut self, turn: Turn, mut shed: impl Iterator<Item = bool>) {
         let mut order = std::mem::take(&mut self.turns[turn.index()]);
+        let mut lanes = std::mem::take(&mut self.lanes).into_iter();
+        let mut kept = Vec::with_capacity(order.len());
         order.retain(|served| {
-            let gone = shed.next().unwrap_or(false);
+            let (gone, lane) = (shed.next().unwrap_or(false), lanes.next());
             if gone {
                 self.release_time(served.mark);
                 self.give_back(served.at);
+            } else {
+                kept.extend(lane);
             }
             !gone
         });
         self.turns[turn.index()] = order;
+        self.lanes = kept;
     }
 
     /// A visit has one event of a lane fewer, and has done nothing with it.
@@ -101,11 +110,12 @@ impl<T: Send> LaneQueue<T> {
                 continue;
             };
             let (at, mark) = (served.at, served.mark.unwrap_or_default());
-            self.link(at, event, With { meta, own: rows.pop(), mark }, Side::Oldest);
+            let lane = self.places[at].lane.clone();
+            self.link(at, event, With { lane, meta, own: rows.pop(), mark }, Side::Oldest);
             if let Some((due, attempt)) = retry.filter(|_| slots.is_empty()) {
                 let place = self.place(at);
                 place.attempt = attempt;
-                place.waits = Some(due);
+                place.wait_until(due);
                 self.waiting += 1;
                 self.alarms.add(due, Alarm::Retry(at));
             }
