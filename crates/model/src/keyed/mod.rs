@@ -337,7 +337,7 @@ pub trait Keys<T>: AnyKeys {
                 if timed {
                     times.extend(self.time_of(event), 1);
                 }
-                lanes.extend(Some(lane), 1);
+                lanes.push(Some(lane));
             }
         }
     }

@@ -76,7 +76,7 @@ impl<H: Handler> Stage<H> {
             let mut next = 0;
             while let Err(reason) = user.call(|| keys.lanes_of(slots, &mut next, columns)) {
                 let (lanes, times) = columns.lanes_and_times_mut();
-                lanes.extend(Some(keys.keyless()), 1);
+                lanes.push(Some(keys.keyless()));
                 times.extend(None, usize::from(timed));
                 self.report_keyless(core, &reason);
             }

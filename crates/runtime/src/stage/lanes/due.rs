@@ -7,7 +7,6 @@ use comporta_model::keyed::LaneRef;
 
 use super::alarms::Alarm;
 use super::place::Due;
-use super::visits::Served;
 use super::watermark::Watermark;
 use super::{LINKED, LaneQueue};
 use crate::stage::queue::{Side, Turn};
@@ -93,11 +92,10 @@ impl<T: Send> LaneQueue<T> {
         let turn = turn.unwrap_or_else(|| self.new_turn());
         let place = self.place(at);
         place.due = None;
-        place.turn = Some(turn);
         let (lane, first) = (place.lane.clone().expect(LINKED), place.events.first());
         let come = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         let watermark = first.map_or(come, |first| self.events.mark(first));
-        self.turns[turn.index()].push(Served { at, mark: None });
+        self.add_lane(turn, at);
         Some(Call { lane, due, watermark, turn })
     }
 }

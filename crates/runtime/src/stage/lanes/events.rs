@@ -80,7 +80,15 @@ struct Entry<T> {
 
 /// Orders events by age: the older, the less. No two events ever have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Age(i64);
+pub(super) struct Age(i64);
+
+impl Age {
+    /// Of an event that came so many after this.
+    #[inline]
+    pub(super) fn after(self, n: u32) -> Self {
+        Age(self.0 + i64::from(n))
+    }
+}
 
 /// How many events that have gone the list by age may name before it is looked through, beside as many as are left.
 const GONE_MAX: usize = 64;
@@ -218,33 +226,58 @@ impl<T> Events<T> {
 
     // --- chains
 
+    /// The age of the first of `n` events that come now.
+    #[inline]
+    pub(super) fn ages(&mut self, n: usize) -> Age {
+        let first = Age(self.newest.0 + 1);
+        self.newest.0 += n as i64;
+        first
+    }
+
     /// Puts an event at the end of its lane, and of all events.
     #[inline]
-    pub(super) fn link_last(&mut self, (place, chain): (usize, &mut Chain), event: T, with: With) {
-        self.newest.0 += 1;
-        let new = self.insert(place, event, with, self.newest, (chain.last, None));
+    pub(super) fn link_last(
+        &mut self,
+        (place, chain): (usize, &mut Chain),
+        event: T,
+        with: With,
+        age: Age,
+    ) {
+        let new = self.insert(place, event, with, age, (chain.last, None));
         match chain.last.replace(new) {
             Some(before) => self.entries[before.index()].after = Some(new),
             None => chain.first = Some(new),
         }
         chain.len += 1;
         if let Some(by_age) = &mut self.by_age {
-            by_age.push_back((self.newest, new));
+            by_age.push_back((age, new));
         }
     }
 
     /// Puts an event at the beginning of its lane, and of all events.
-    pub(super) fn link_first(&mut self, (place, chain): (usize, &mut Chain), event: T, with: With) {
+    pub(super) fn link_first(&mut self, to: (usize, &mut Chain), event: T, with: With) {
         self.oldest.0 -= 1;
-        let new = self.insert(place, event, with, self.oldest, (None, chain.first));
+        let new = self.link_before(to, event, with, self.oldest);
+        if let Some(by_age) = &mut self.by_age {
+            by_age.push_front((self.oldest, new));
+        }
+    }
+
+    /// Puts an event at the beginning of its lane that came before those that are there.
+    pub(super) fn link_before(
+        &mut self,
+        (place, chain): (usize, &mut Chain),
+        event: T,
+        with: With,
+        age: Age,
+    ) -> At {
+        let new = self.insert(place, event, with, age, (None, chain.first));
         match chain.first.replace(new) {
             Some(after) => self.entries[after.index()].before = Some(new),
             None => chain.last = Some(new),
         }
         chain.len += 1;
-        if let Some(by_age) = &mut self.by_age {
-            by_age.push_front((self.oldest, new));
-        }
+        new
     }
 
     /// Gives an event an entry.
@@ -317,6 +350,12 @@ impl<T> Events<T> {
         }
     }
 
+    /// Whether somebody wants events by age.
+    #[inline]
+    pub(super) fn is_by_age(&self) -> bool {
+        self.by_age.is_some()
+    }
+
     /// The event at one end, by age.
     pub(super) fn at_end(&mut self, side: Side) -> Option<At> {
         self.make_by_age();
@@ -375,9 +414,19 @@ impl<T> Events<T> {
 
     // --- storage
 
+    /// Empty storage, from the free list if there is any.
+    pub(super) fn storage(&mut self) -> Slots<T> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// The chunk that is being filled has events that are not from here.
+    pub(super) fn mix_others(&mut self) {
+        self.mixed = None;
+    }
+
     /// An empty chunk for events, the first of which is this.
     pub(super) fn chunk_for(&mut self, first: At) -> Chunk<T> {
-        let storage = self.spare.pop().unwrap_or_default();
+        let storage = self.storage();
         self.mixed = Some(self.entries[first.index()].meta);
         Chunk::new(self.meta(first).clone(), storage)
     }

@@ -1,7 +1,7 @@
 //! Hop 3 of a keyed stage: a queue that gives each key a lane, and serves the lanes in turn.
 //! Before: `inlet`, which has asked the directory of keys for the lane of each event. After: `take`.
 //! 1. [`events`] holds the events, in the chains of their lanes, and [`place`] what is known of a lane;
-//! 2. this file has the lanes, lets events in, and knows which lanes are ready;
+//! 2. this file has the lanes, lets events in, and knows which lanes are ready; [`fresh`] keeps chunks whole where it can;
 //! 3. [`rounds`] takes events for a visit, and [`visits`] knows which visit has which;
 //! 4. [`held`] keeps lanes from visits;
 //! 5. [`alarms`] knows what is to happen to lanes at a time, and [`due`] does it;
@@ -19,6 +19,7 @@
 
 mod events;
 mod place;
+mod fresh;
 mod rounds;
 mod visits;
 mod held;
@@ -47,7 +48,7 @@ use place::Place;
 pub(crate) use place::{Doom, Due};
 use progress::Progress;
 use rounds::{GUARDED_SPREAD_NS, SPREAD_NS};
-use visits::Served;
+use visits::Visiting;
 use watermark::Watermark;
 
 /// What the plan says of the lanes of a stage.
@@ -78,15 +79,19 @@ pub(crate) struct LaneQueue<T> {
     events: Events<T>,
     places: Vec<Place>,
     places_free: Vec<usize>,
-    /// Open lanes with something to do, in the order in which they are served.
-    ready: VecDeque<usize>,
-    /// What there is to do for them.
+    /// Lanes with something to do, in the order in which they are served.
+    ready: VecDeque<Ready>,
+    /// How many lanes that are, and what there is to do for them.
+    ready_lanes: usize,
     ready_work: usize,
+    /// Events of fresh turns.
+    fresh: usize,
     /// For each visit, which lanes the events belong to that it has, in their order.
-    turns: Vec<Vec<Served>>,
+    turns: Vec<Visiting<T>>,
     turns_free: Vec<usize>,
     /// Of the visit that takes events now: the lanes of its events, for whoever wants to know.
     lanes: Vec<LaneRef>,
+    lanes_spare: Vec<Vec<LaneRef>>,
     /// Of the same: lanes that have more to give. Storage for a round of them.
     again: Vec<usize>,
     round: Vec<usize>,
@@ -108,6 +113,15 @@ pub(crate) struct LaneQueue<T> {
     now: Time,
 }
 
+/// What stands in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    /// An open lane, by its place.
+    Lane(usize),
+    /// The lanes of a visit that has not begun.
+    Fresh(Turn),
+}
+
 const LINKED: &str = "a lane that is linked has a place";
 
 impl<T: Send> LaneQueue<T> {
@@ -118,10 +132,13 @@ impl<T: Send> LaneQueue<T> {
             places: Vec::new(),
             places_free: Vec::new(),
             ready: VecDeque::new(),
+            ready_lanes: 0,
             ready_work: 0,
+            fresh: 0,
             turns: Vec::new(),
             turns_free: Vec::new(),
             lanes: Vec::new(),
+            lanes_spare: Vec::new(),
             again: Vec::new(),
             round: Vec::new(),
             lent: 0,
@@ -144,9 +161,13 @@ impl<T: Send> LaneQueue<T> {
         &mut self.places[at]
     }
 
+    /// The lane that stands first in line, unless a fresh turn does.
     #[inline]
     fn first_ready(&self) -> Option<&Place> {
-        self.ready.front().map(|at| &self.places[*at])
+        match self.ready.front() {
+            Some(Ready::Lane(at)) => Some(&self.places[*at]),
+            _ => None,
+        }
     }
 
     /// Where a lane stands; it gets a place if it has none.
@@ -184,9 +205,10 @@ impl<T: Send> LaneQueue<T> {
         }
         place.ready = true;
         self.ready_work += work;
+        self.ready_lanes += 1;
         match side {
-            Side::Newest => self.ready.push_back(at),
-            Side::Oldest => self.ready.push_front(at),
+            Side::Newest => self.ready.push_back(Ready::Lane(at)),
+            Side::Oldest => self.ready.push_front(Ready::Lane(at)),
         }
     }
 
@@ -249,10 +271,13 @@ impl<T: Send> LaneQueue<T> {
         resting
     }
 
-    /// Takes the first ready lane out of the line.
+    /// Takes the first ready lane out of the line, unless a fresh turn stands there.
     #[inline]
     fn pop_ready(&mut self) -> Option<usize> {
-        let at = self.ready.pop_front()?;
+        let Some(Ready::Lane(at)) = self.ready.front() else { return None };
+        let at = *at;
+        self.ready.pop_front();
+        self.ready_lanes -= 1;
         let place = &mut self.places[at];
         place.ready = false;
         self.ready_work -= place.work();
@@ -270,15 +295,18 @@ impl<T: Send> LaneQueue<T> {
 
     // --- events
 
-    /// Puts an event at one end of its lane.
+    /// Puts an event that came at the end of its lane.
     #[inline]
-    fn link(&mut self, at: usize, event: T, with: With, side: Side) {
+    fn link_last(&mut self, at: usize, event: T, with: With, age: events::Age) {
         let place = &mut self.places[at];
-        let to = (at, &mut place.events);
-        match side {
-            Side::Newest => self.events.link_last(to, event, with),
-            Side::Oldest => self.events.link_first(to, event, with),
-        }
+        self.events.link_last((at, &mut place.events), event, with, age);
+        self.ready_work += usize::from(place.ready);
+    }
+
+    /// Puts an event that was there before at the beginning of its lane.
+    fn link_first(&mut self, at: usize, event: T, with: With) {
+        let place = &mut self.places[at];
+        self.events.link_first((at, &mut place.events), event, with);
         self.ready_work += usize::from(place.ready);
     }
 
@@ -293,7 +321,7 @@ impl<T: Send> LaneQueue<T> {
         self.ready_work -= usize::from(place.ready);
     }
 
-    /// The event that is handled next; if none can be, the oldest.
+    /// The event that is handled next, if it stands in its lane; if none can be, the oldest.
     fn next_event(&self) -> Option<events::At> {
         let ready = self.first_ready().and_then(|place| place.events.first());
         ready.or_else(|| self.events.oldest())
@@ -342,21 +370,25 @@ impl<T: Send> LaneQueue<T> {
 
     /// The number of threads has changed: those with most to do come first.
     pub(crate) fn sort(&mut self) {
-        let work = |at: &usize| self.places[*at].work();
+        self.dissolve();
+        let work = |ready: &Ready| match ready {
+            Ready::Lane(at) => self.places[*at].work(),
+            Ready::Fresh(_) => 0, // there are none
+        };
         let mut ready = std::mem::take(&mut self.ready);
-        ready.make_contiguous().sort_by_key(|at| std::cmp::Reverse(work(at)));
+        ready.make_contiguous().sort_by_key(|ready| std::cmp::Reverse(work(ready)));
         self.ready = ready;
     }
 }
 
 impl<T: Send> EventQueue<T> for LaneQueue<T> {
     fn len(&self) -> usize {
-        self.events.len()
+        self.events.len() + self.fresh
     }
 
     fn visits(&self, stride: usize) -> usize {
         let stride = if self.rules.one_each() { 1 } else { stride };
-        self.ready.len().min(self.ready_work.div_ceil(stride))
+        self.ready_lanes.min(self.ready_work.div_ceil(stride))
     }
 
     fn push(
@@ -364,37 +396,37 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         meta: &Meta,
         mut columns: Columns,
         mut slots: Slots<T>,
-        _: bool,
+        short: bool,
     ) -> Slots<T> {
         let mut times = columns.take_times();
         let mut lanes = std::mem::take(columns.lanes_and_times_mut().0);
         let rows = !columns.is_empty();
         self.now = self.now.max(meta.enqueued);
+        if !rows && lanes.len() == slots.len() && self.takes_fresh() {
+            self.push_fresh(meta, &mut lanes, slots);
+            *columns.lanes_and_times_mut().0 = lanes;
+            self.spare = Some(columns);
+            return if short { self.events.storage() } else { Slots::new() };
+        }
         let shared = self.events.open(meta);
-        let mut events = slots.iter_mut().filter_map(Option::take);
-        for (lane, mut left) in lanes.drain() {
+        for (lane, event) in lanes.drain(..).zip(slots.iter_mut().filter_map(Option::take)) {
             let Some(lane) = lane else { continue };
             let at = self.place_of(&lane);
-            let mut lane = Some(lane);
-            while left > 0
-                && let Some(event) = events.next()
-            {
-                left -= 1;
-                let own = rows.then(|| columns.split_front(1));
-                let mark = self.pass(times.next().flatten());
-                let len = self.place(at).events.len();
-                if self.rules.lane_max.is_some_and(|max| len >= max.get()) {
-                    let empty = || Chunk::new(meta.clone(), Slots::new());
-                    self.rejected.get_or_insert_with(empty).push(meta, own, event);
-                } else {
-                    self.hold_time(mark);
-                    let lane = if left == 0 { lane.take() } else { lane.clone() };
-                    self.link(at, event, With { lane, meta: shared, own, mark }, Side::Newest);
-                }
+            let own = rows.then(|| columns.split_front(1));
+            let mark = self.pass(times.next().flatten());
+            let len = self.place(at).events.len();
+            if self.rules.lane_max.is_some_and(|max| len >= max.get()) {
+                let empty = || Chunk::new(meta.clone(), Slots::new());
+                self.rejected.get_or_insert_with(empty).push(meta, own, event);
+            } else {
+                self.hold_time(mark);
+                let age = self.events.ages(1);
+                let with = With { lane: Some(lane), meta: shared, own, mark };
+                self.link_last(at, event, with, age);
             }
             self.look_at(at, Side::Newest);
         }
-        debug_assert!(events.next().is_none(), "events of a keyed stage come with their lanes");
+        debug_assert!(slots.iter().all(Option::is_none), "events come with their lanes");
         slots.clear();
         self.events.close(shared);
         if !rows {
@@ -410,6 +442,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     }
 
     fn remove(&mut self, max: usize, from: Side) -> Option<Chunk<T>> {
+        self.dissolve();
         let first = self.events.at_end(from)?;
         let mut chunk = self.events.chunk_for(first);
         while chunk.len() < max
@@ -421,6 +454,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     }
 
     fn remove_oldest(&mut self, _: usize) -> Option<Chunk<T>> {
+        self.dissolve();
         let event = self.next_event()?;
         let mut chunk = self.events.chunk_for(event);
         self.remove_one(event, &mut chunk);
@@ -436,6 +470,9 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
     }
 
     fn oldest(&self) -> Option<Oldest<'_>> {
+        if let Some((_, fresh)) = self.first_fresh() {
+            return Some(Oldest { meta: &fresh.meta, duty: &fresh.meta.duty, n: 1 });
+        }
         self.next_event().map(|at| self.events.look(at))
     }
 
@@ -445,6 +482,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
 
     fn set_guarded(&mut self, guarded: bool) {
         self.spread_ns = if guarded { GUARDED_SPREAD_NS } else { SPREAD_NS };
+        self.dissolve();
         self.events.keep_by_age(guarded); // it is looked at whenever events come
     }
 

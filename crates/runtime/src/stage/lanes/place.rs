@@ -95,6 +95,13 @@ impl Place {
         }
     }
 
+    /// Whether an event that comes now is the only one, and a visit to the lane may take it with others.
+    #[inline]
+    pub(super) fn is_fresh(&self) -> bool {
+        let plain = self.weight == 1 && !self.keyless && self.due.is_none();
+        self.events.len() == 0 && self.is_open() && !self.ready && plain
+    }
+
     /// Whether it has something to do, is at it, or is kept from it.
     pub(super) fn is_busy(&self) -> bool {
         self.ready || !self.is_open() || self.work() > 0

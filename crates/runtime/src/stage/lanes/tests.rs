@@ -14,7 +14,7 @@ use comporta_model::keyed::{KeyedCx, KeyedStage, Keys};
 use comporta_model::stage::{Handler, IntoStage};
 use proptest::prelude::*;
 
-use super::{LaneQueue, LaneRules};
+use super::{LaneQueue, LaneRules, Ready};
 use crate::stage::queue::{EventQueue, Side, Turn, Want};
 
 const LANES: u32 = 7;
@@ -408,13 +408,26 @@ impl Model {
         assert_eq!(self.queue.visits(4) > 0, !ready.is_empty(), "lanes {ready:?} are ready");
         assert_eq!(self.queue.waiting(), self.retries.len(), "lanes that wait to try again");
         // What the queue says of itself.
-        let once: BTreeSet<usize> = self.queue.ready.iter().copied().collect();
-        assert_eq!(once.len(), self.queue.ready.len(), "a lane stands in line twice");
+        let mut standing = Vec::new();
+        for ready in &self.queue.ready {
+            match ready {
+                Ready::Lane(at) => standing.push(*at),
+                Ready::Fresh(turn) => {
+                    let rows = &self.queue.turns[turn.index()].rows;
+                    let own = |at: &usize| self.queue.places[*at].turn == Some(*turn);
+                    assert!(rows.iter().map(|row| row.index()).all(|at| own(&at)), "closed");
+                    standing.extend(rows.iter().map(|row| row.index()));
+                }
+            }
+        }
+        let once: BTreeSet<usize> = standing.iter().copied().collect();
+        assert_eq!(once.len(), standing.len(), "a lane stands in line twice");
+        assert_eq!(once.len(), self.queue.ready_lanes);
         let places = self.queue.places.iter().enumerate();
-        assert!(places.clone().all(|(at, place)| place.ready == once.contains(&at)));
+        assert!(places.clone().all(|(at, place)| !place.ready || once.contains(&at)));
         let work: usize =
             places.filter(|(_, place)| place.ready).map(|(_, place)| place.work()).sum();
-        assert_eq!(self.queue.ready_work, work);
+        assert_eq!(self.queue.ready_work, work + self.queue.fresh);
         for lane in self.queue.take_retired() {
             assert!(lane.slot().is_none(), "a lane that has left stands nowhere");
             self.keys.retire(lane);
@@ -435,7 +448,7 @@ impl Model {
             self.check();
         }
         let lanes: Vec<_> = self.queue.places.iter().filter(|place| place.lane.is_some()).collect();
-        assert!(lanes.len() <= self.queue.ready.len(), "a lane with nothing to do has a place");
+        assert!(lanes.len() <= self.queue.ready_lanes, "a lane with nothing to do has a place");
     }
 }
 

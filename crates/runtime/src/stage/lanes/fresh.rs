@@ -1,0 +1,218 @@
+//! Events that came together, each the first of its lane: they stay in the chunk they came in, and the chunk is what a visit
+//! takes, as if it were that of a queue without lanes. Most events are such; the others stand in the chains of their lanes.
+//! Before: `mod.rs`, to which events come. After: `rounds`.
+//!
+//! The turn of the visit is made when the events come, and their lanes belong to it from then on: nothing is to be done for
+//! each event when it is taken. Whoever wants to get at one of the events has all of them put into the chains first
+//! ([`LaneQueue::dissolve`]).
+//! Invariants: a fresh turn stands in `ready` once, and has a row, an event and a lane for each of its lanes; there are none
+//! while somebody wants events by age.
+
+use comporta_model::chunk::{Chunk, Slots};
+use comporta_model::column::Lanes;
+use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::LaneRef;
+
+use super::events::{Age, With};
+use super::visits::Row;
+use super::{LaneQueue, Ready};
+use crate::stage::queue::{Side, Turn};
+
+/// Storage kept for the lanes of events.
+const SPARE_MAX: usize = 4;
+
+/// The events of a visit that has not begun.
+pub(super) struct Fresh<T> {
+    pub(super) meta: Meta,
+    slots: Slots<T>,
+    lanes: Vec<LaneRef>,
+    /// The age of the first event of the chunk they came in.
+    age: Age,
+}
+
+impl<T: Send> LaneQueue<T> {
+    /// Whether events may stay in the chunk they came in.
+    pub(super) fn takes_fresh(&self) -> bool {
+        let by_lane = self.watermark.is_some() || self.rules.lane_max.is_some();
+        !by_lane && !self.rules.one_each() && !self.events.is_by_age()
+    }
+
+    /// Adds events that carry nothing of their own but their lanes. Those that are not the first of their lanes go to the
+    /// chains.
+    pub(super) fn push_fresh(&mut self, meta: &Meta, lanes: &mut Lanes, mut slots: Slots<T>) {
+        let turn = self.new_turn();
+        let age = self.events.ages(slots.len());
+        let mut own = self.lanes_spare.pop().unwrap_or_default();
+        let mut rows = std::mem::take(&mut self.turns[turn.index()].rows);
+        own.reserve(slots.len());
+        rows.reserve(slots.len());
+        let (mut shared, mut kept) = (None, 0);
+        for ((lane, index), offset) in lanes.drain(..).zip(0..slots.len()).zip(0_u32..) {
+            let Some(lane) = lane else { continue };
+            let at = self.place_of(&lane);
+            let place = &mut self.places[at];
+            if place.is_fresh() {
+                place.turn = Some(turn);
+                place.out = 1;
+                rows.push(Row { place: at as u32, offset });
+                own.push(lane);
+                if kept < index {
+                    slots.swap(kept, index);
+                }
+                kept += 1;
+            } else if let Some(event) = slots[index].take() {
+                let meta = *shared.get_or_insert_with(|| self.events.open(meta));
+                let with = With { lane: Some(lane), meta, own: None, mark: Time::ZERO };
+                self.push_behind(at, event, with, age.after(offset), turn);
+            }
+        }
+        shared.into_iter().for_each(|shared| self.events.close(shared));
+        slots.truncate(kept);
+        self.turns[turn.index()].rows = rows;
+        if kept == 0 {
+            self.keep_lanes(own);
+            self.events.recycle(slots);
+            return self.free_turn(turn);
+        }
+        self.fresh += kept;
+        self.ready_lanes += kept;
+        self.ready_work += kept;
+        let fresh = Fresh { meta: meta.clone(), slots, lanes: own, age };
+        self.turns[turn.index()].fresh = Some(fresh);
+        self.ready.push_back(Ready::Fresh(turn));
+    }
+
+    /// Puts an event into the chain of its lane, behind others; `new` is the turn that is being made.
+    fn push_behind(&mut self, at: usize, event: T, with: With, age: Age, new: Turn) {
+        let place = &self.places[at];
+        if place.events.len() == 0
+            && let Some(turn) = place.turn
+            && let visit = &mut self.turns[turn.index()]
+            && (turn == new || visit.fresh.is_some())
+        {
+            visit.behind.push(at);
+        }
+        self.link_last(at, event, with, age);
+        self.look_at(at, Side::Newest);
+    }
+
+    /// Storage for the lanes of events.
+    fn keep_lanes(&mut self, mut lanes: Vec<LaneRef>) {
+        lanes.clear();
+        if self.lanes_spare.len() < SPARE_MAX && lanes.capacity() > 0 {
+            self.lanes_spare.push(lanes);
+        }
+    }
+
+    /// The turn that stands first in line, if it is fresh, and how many events it has.
+    pub(super) fn first_fresh(&self) -> Option<(Turn, &Fresh<T>)> {
+        let Some(Ready::Fresh(turn)) = self.ready.front() else { return None };
+        self.turns[turn.index()].fresh.as_ref().map(|fresh| (*turn, fresh))
+    }
+
+    /// Takes out the turn that stands first in line, which is fresh.
+    fn pop_fresh(&mut self, turn: Turn) -> Option<Fresh<T>> {
+        let fresh = self.turns[turn.index()].fresh.take()?;
+        self.ready.pop_front();
+        let n = fresh.slots.len();
+        self.fresh -= n;
+        self.ready_lanes -= n;
+        self.ready_work -= n;
+        Some(fresh)
+    }
+
+    /// The events of the turn that stands first in line, which is fresh, for a visit that takes `max` at most.
+    pub(super) fn take_fresh(&mut self, turn: Turn, max: usize) -> Option<(Turn, Chunk<T>)> {
+        let n = self.turns[turn.index()].fresh.as_ref()?.slots.len();
+        let turn = if n > max { self.split_fresh(turn, max)? } else { turn };
+        let Fresh { meta, slots, lanes, .. } = self.pop_fresh(turn)?;
+        let storage = std::mem::replace(&mut self.lanes, lanes);
+        self.keep_lanes(storage);
+        self.again.append(&mut self.turns[turn.index()].behind);
+        self.events.mix_others();
+        Some((turn, Chunk::new(meta, slots)))
+    }
+
+    /// Gives the first `n` events of a fresh turn, which stands first in line, a turn of their own before it.
+    fn split_fresh(&mut self, turn: Turn, n: usize) -> Option<Turn> {
+        let first = self.new_turn();
+        let mut slots = self.events.storage();
+        let mut lanes = self.lanes_spare.pop().unwrap_or_default();
+        let mut rows = std::mem::take(&mut self.turns[first.index()].rows);
+        let visit = &mut self.turns[turn.index()];
+        let fresh = visit.fresh.as_mut()?;
+        let (meta, age) = (fresh.meta.clone(), fresh.age);
+        slots.extend(fresh.slots.drain(..n));
+        lanes.extend(fresh.lanes.drain(..n));
+        rows.extend(visit.rows.drain(..n));
+        for row in &rows {
+            self.places[row.index()].turn = Some(first);
+        }
+        let of_first = |at: &mut usize| self.places[*at].turn == Some(first);
+        let behind = visit.behind.extract_if(.., of_first).collect();
+        let own = &mut self.turns[first.index()];
+        (own.rows, own.behind) = (rows, behind);
+        own.fresh = Some(Fresh { meta, slots, lanes, age });
+        self.ready.push_front(Ready::Fresh(first));
+        Some(first)
+    }
+
+    /// Adds the events of the turn that stands first in line, which is fresh, to those of a visit that takes no more than
+    /// `max` further ones. Returns how many there are: none if they do not fit.
+    pub(super) fn join_fresh(&mut self, into: Turn, max: usize, chunk: &mut Chunk<T>) -> usize {
+        let Some((turn, fresh)) = self.first_fresh() else { return 0 };
+        let n = fresh.slots.len();
+        if n > max {
+            return 0;
+        }
+        let Some(Fresh { meta, mut slots, mut lanes, .. }) = self.pop_fresh(turn) else { return 0 };
+        chunk.append(&meta, Default::default(), &mut slots);
+        self.events.recycle(slots);
+        self.events.mix_others();
+        self.lanes.append(&mut lanes);
+        self.keep_lanes(lanes);
+        let mut rows = std::mem::take(&mut self.turns[turn.index()].rows);
+        for row in &rows {
+            self.places[row.index()].turn = Some(into);
+        }
+        self.turns[into.index()].rows.append(&mut rows);
+        self.turns[turn.index()].rows = rows;
+        self.again.append(&mut self.turns[turn.index()].behind);
+        self.free_turn(turn);
+        n
+    }
+
+    /// Puts all fresh events into the chains of their lanes: somebody wants to get at some of them.
+    pub(super) fn dissolve(&mut self) {
+        if self.fresh == 0 {
+            return;
+        }
+        for _ in 0..self.ready.len() {
+            match self.first_fresh() {
+                Some((turn, _)) => self.dissolve_first(turn),
+                None => self.ready.rotate_left(1),
+            }
+        }
+    }
+
+    fn dissolve_first(&mut self, turn: Turn) {
+        let Some(Fresh { meta, mut slots, mut lanes, age }) = self.pop_fresh(turn) else { return };
+        let meta = self.events.open(&meta);
+        let rows = std::mem::take(&mut self.turns[turn.index()].rows);
+        for ((event, lane), row) in slots.drain(..).zip(lanes.drain(..)).zip(rows) {
+            let place = &mut self.places[row.index()];
+            (place.turn, place.out) = (None, 0);
+            if let Some(event) = event {
+                let with = With { lane: Some(lane), meta, own: None, mark: Time::ZERO };
+                let to = (row.index(), &mut place.events);
+                self.events.link_before(to, event, with, age.after(row.offset));
+            }
+            self.look_at(row.index(), Side::Newest);
+        }
+        self.events.close(meta);
+        self.turns[turn.index()].behind.clear();
+        self.free_turn(turn);
+        self.events.recycle(slots);
+        self.keep_lanes(lanes);
+    }
+}
