@@ -130,7 +130,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
     }
 
     /// The lane of a key; `weight` is asked for that of a new one.
-    #[inline]
+    #[inline(always)] // each event comes here
     pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
         let hash = self.hasher.hash_one(&key);
         let first = self.shard(hash).get(hash, 0).cloned();

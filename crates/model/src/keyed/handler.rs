@@ -146,10 +146,7 @@ type LaneOf<'a, S> = Typed<'a, <S as KeyedStage>::Key, <S as KeyedStage>::State>
 /// What a call asked for is done, now that it has succeeded. Returns whether it wants its state forgotten.
 #[inline]
 fn comply<K, S>(lane: Typed<'_, K, S>, mut cx: KeyedCx<'_, K>) -> bool {
-    if cx.timers.get_mut().is_empty() && !cx.forget.get() {
-        return false;
-    }
-    comply_in_full(lane, cx)
+    if cx.asks() { comply_in_full(lane, cx) } else { false }
 }
 
 #[cold]
@@ -187,7 +184,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         self.call_in(&lane, slots, out, cx)
     }
 
-    #[inline]
+    #[inline(always)] // the loop over the events of a visit is in one piece with it
     fn call_in(
         &mut self,
         lane: &LaneRef,
@@ -204,14 +201,16 @@ impl<S: KeyedStage> Handler for Keyed<S> {
             let time = slots[0].as_ref().and_then(|event| self.stage.time(event));
             late = time.is_some_and(|time| time < cx.watermark());
         }
-        let mut loan = lane.lend();
         let event = Ev::lend_of(&mut slots[0], cx.origin());
-        let cx = KeyedCx { late, ..KeyedCx::new(cx, lane.key()) };
-        self.stage.handle(loan.state(), event, out, &cx)?;
-        if comply(lane, cx) {
-            drop(loan.take());
+        let mut cx = KeyedCx { late, ..KeyedCx::new(cx, lane.key()) };
+        let handled = lane.with_state(|state| self.stage.handle(state, event, out, &cx));
+        if handled.is_ok() && cx.asks() {
+            let mut loan = lane.lend();
+            if comply_in_full(lane, cx) {
+                drop(loan.take());
+            }
         }
-        Ok(())
+        handled
     }
 
     fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result<bool> {

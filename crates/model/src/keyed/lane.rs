@@ -176,6 +176,16 @@ impl LaneRef {
         if common.timed.load(Relaxed) { self.0.own.next_alarm() } else { None }
     }
 
+    /// A visit to it is over, after which it has no events. Returns whether that is all: it has state to keep, and has
+    /// never had a timer.
+    #[inline]
+    #[must_use]
+    pub fn rests(&self, now: Time) -> bool {
+        let common = &self.0.common;
+        common.used.store(now.as_nanos(), Relaxed);
+        common.has_state.load(Relaxed) && !common.timed.load(Relaxed)
+    }
+
     /// Its queue keeps it no more.
     #[inline]
     pub fn leave(&self) {
@@ -368,15 +378,34 @@ impl<'a, K, S> Typed<'a, K, S> {
         std::ptr::eq(self.own, &raw const other.own)
     }
 
-    /// Lends the state to one call.
     #[inline]
-    pub(super) fn lend(self) -> Loan<'a, K, S> {
-        let state = match self.own.state.try_lock() {
+    fn borrow(self) -> MutexGuard<'a, Option<S>> {
+        match self.own.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(of_a_panic)) => of_a_panic.into_inner(),
             Err(TryLockError::WouldBlock) => panic!("a lane is visited in one place at a time"),
-        };
-        Loan { lane: self, state }
+        }
+    }
+
+    /// Lends the state to one call.
+    #[inline]
+    pub(super) fn lend(self) -> Loan<'a, K, S> {
+        Loan { lane: self, state: self.borrow() }
+    }
+
+    /// Calls `call` with the state, made if there is none, which neither takes it nor changes timers.
+    #[inline(always)] // each event comes here
+    pub(super) fn with_state<R>(self, call: impl FnOnce(&mut S) -> R) -> R
+    where
+        S: Default,
+    {
+        let mut state = self.borrow();
+        if state.is_none() {
+            *state = Some(S::default());
+            // A state without data is the same when it is made anew.
+            self.common.has_state.fetch_or(size_of::<S>() > 0, Relaxed);
+        }
+        call(state.get_or_insert_default())
     }
 
     /// Whether it has ever had a timer.

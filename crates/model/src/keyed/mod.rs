@@ -223,6 +223,12 @@ impl<'a, K> KeyedCx<'a, K> {
         KeyedCx { cx, key, timers: RefCell::default(), forget: Cell::new(false), late: false }
     }
 
+    /// Whether the call asked for anything that is done when it has succeeded.
+    #[inline]
+    fn asks(&mut self) -> bool {
+        !self.timers.get_mut().is_empty() || self.forget.get()
+    }
+
     fn change(&self, of: Clock, at: Time, set: bool) {
         self.timers.borrow_mut().push(Change { of, at, set });
     }

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Cursor, Duty, all_of};
+use comporta_model::column::{Cursor, Duty, Lanes, all_of};
 use comporta_model::error::Error;
 use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
@@ -46,7 +45,7 @@ pub(super) struct Instance<H: Handler> {
     /// What its queue knows the visit by that it makes: over once it is free again.
     pub(super) turn: Option<Turn>,
     /// Storage for the lanes of the events of a visit.
-    pub(super) lanes: Vec<LaneRef>,
+    pub(super) lanes: Lanes,
     /// The turns of flights that it had land, and whose results wait for room.
     pub(super) landed_turns: Vec<Turn>,
     /// Storage for the watermarks that the events of a visit found.
@@ -268,7 +267,8 @@ impl<H: Handler> Instance<H> {
                 if let Some(mark) = rows.marks.get(*at) {
                     cx.set_watermark(*mark);
                 }
-                handler.call_in(&rows.lanes[*at], &mut slots[*at..end], ports, cx)
+                let lane = rows.lanes[*at].as_ref().expect("each event of a keyed stage has one");
+                handler.call_in(lane, &mut slots[*at..end], ports, cx)
             } else {
                 handler.call(&mut slots[*at..end], ports, cx)
             };

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use comporta_model::column::Duties;
+use comporta_model::column::{Duties, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::port::{Out, PortVisitor, Ports};
@@ -149,7 +149,7 @@ impl<H: Handler> Stage<H> {
         &self,
         state: &mut State<H>,
         turn: Turn,
-        lane_of: &mut Vec<LaneRef>,
+        lane_of: &mut Lanes,
         marks: &mut Vec<Time>,
     ) -> Option<Doom> {
         let lanes = state.queue.as_lanes()?;

@@ -20,6 +20,7 @@ const DUE_AT_ONCE: usize = 256;
 impl<T: Send> LaneQueue<T> {
     /// Gives the stage event time; `out` is told how far it has been handed on.
     pub(crate) fn with_event_time(mut self, watermark: Watermark, out: Arc<HandedOn>) -> Self {
+        self.is_plain = false;
         self.watermark = Some(watermark);
         self.progress = Some(Progress::new(out));
         self

@@ -2,16 +2,18 @@
 //! takes, as if it were that of a queue without lanes. Most events are such; the others stand in the chains of their lanes.
 //! Before: `mod.rs`, to which events come. After: `rounds`.
 //!
+//! Behind them in the chunk stand those that came with them as the second of their lanes: the second round, for a visit
+//! that no other lane waits for. When others wait, these go to the chains.
+//!
 //! The turn of the visit is made when the events come, and their lanes belong to it from then on: nothing is to be done for
 //! each event when it is taken. Whoever wants to get at one of the events has all of them put into the chains first
 //! ([`LaneQueue::dissolve`]).
-//! Invariants: a fresh turn stands in `ready` once, and has a row, an event and a lane for each of its lanes; there are none
-//! while somebody wants events by age.
+//! Invariants: a fresh turn stands in `ready` once, and has a row and a lane for each of its events; an event of the second
+//! round is older than those in the chain of its lane; there are no fresh turns while somebody wants events by age.
 
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::Lanes;
 use comporta_model::event::{Meta, Time};
-use comporta_model::keyed::LaneRef;
 
 use super::events::{Age, With};
 use super::visits::Row;
@@ -25,9 +27,24 @@ const SPARE_MAX: usize = 4;
 pub(super) struct Fresh<T> {
     pub(super) meta: Meta,
     slots: Slots<T>,
-    lanes: Vec<LaneRef>,
+    lanes: Lanes,
+    /// How many of them are of the first round, and so how many lanes there are.
+    pub(super) first: usize,
     /// The age of the first event of the chunk they came in.
     age: Age,
+}
+
+/// Storage for the second round of a chunk while it comes.
+pub(super) struct Second<T> {
+    slots: Slots<T>,
+    lanes: Lanes,
+    rows: Vec<Row>,
+}
+
+impl<T> Default for Second<T> {
+    fn default() -> Self {
+        Second { slots: Slots::new(), lanes: Lanes::new(), rows: Vec::new() }
+    }
 }
 
 impl<T: Send> LaneQueue<T> {
@@ -42,42 +59,50 @@ impl<T: Send> LaneQueue<T> {
     pub(super) fn push_fresh(&mut self, meta: &Meta, lanes: &mut Lanes, mut slots: Slots<T>) {
         let turn = self.new_turn();
         let age = self.events.ages(slots.len());
-        let mut own = self.lanes_spare.pop().unwrap_or_default();
+        let spare = self.lanes_spare.pop().unwrap_or_default();
+        let mut own = std::mem::replace(lanes, spare);
         let mut rows = std::mem::take(&mut self.turns[turn.index()].rows);
-        own.reserve(slots.len());
-        rows.reserve(slots.len());
         let (mut shared, mut kept) = (None, 0);
-        for ((lane, index), offset) in lanes.drain(..).zip(0..slots.len()).zip(0_u32..) {
-            let Some(lane) = lane else { continue };
-            let at = self.place_of(&lane);
+        for index in 0..own.len().min(slots.len()) {
+            let Some(lane) = &own[index] else { continue };
+            let (at, offset) = (self.place_of(lane), index as u32);
             let place = &mut self.places[at];
             if place.is_fresh() {
                 place.turn = Some(turn);
                 place.out = 1;
                 rows.push(Row { place: at as u32, offset });
-                own.push(lane);
                 if kept < index {
                     slots.swap(kept, index);
+                    own.swap(kept, index);
                 }
                 kept += 1;
-            } else if let Some(event) = slots[index].take() {
+            } else if place.turn == Some(turn) && place.out == 1 && place.events.len() == 0 {
+                place.out = 2;
+                self.second.rows.push(Row { place: at as u32, offset });
+                self.second.slots.push(slots[index].take());
+                self.second.lanes.push(own[index].take());
+            } else if let (Some(event), lane) = (slots[index].take(), own[index].take()) {
                 let meta = *shared.get_or_insert_with(|| self.events.open(meta));
-                let with = With { lane: Some(lane), meta, own: None, mark: Time::ZERO };
+                let with = With { lane, meta, own: None, mark: Time::ZERO };
                 self.push_behind(at, event, with, age.after(offset), turn);
             }
         }
         shared.into_iter().for_each(|shared| self.events.close(shared));
         slots.truncate(kept);
+        own.truncate(kept);
+        slots.append(&mut self.second.slots);
+        own.append(&mut self.second.lanes);
+        rows.append(&mut self.second.rows);
         self.turns[turn.index()].rows = rows;
         if kept == 0 {
             self.keep_lanes(own);
             self.events.recycle(slots);
             return self.free_turn(turn);
         }
-        self.fresh += kept;
+        self.fresh += slots.len();
         self.ready_lanes += kept;
-        self.ready_work += kept;
-        let fresh = Fresh { meta: meta.clone(), slots, lanes: own, age };
+        self.ready_work += slots.len();
+        let fresh = Fresh { meta: meta.clone(), slots, lanes: own, first: kept, age };
         self.turns[turn.index()].fresh = Some(fresh);
         self.ready.push_back(Ready::Fresh(turn));
     }
@@ -97,7 +122,7 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// Storage for the lanes of events.
-    fn keep_lanes(&mut self, mut lanes: Vec<LaneRef>) {
+    fn keep_lanes(&mut self, mut lanes: Lanes) {
         lanes.clear();
         if self.lanes_spare.len() < SPARE_MAX && lanes.capacity() > 0 {
             self.lanes_spare.push(lanes);
@@ -114,17 +139,53 @@ impl<T: Send> LaneQueue<T> {
     fn pop_fresh(&mut self, turn: Turn) -> Option<Fresh<T>> {
         let fresh = self.turns[turn.index()].fresh.take()?;
         self.ready.pop_front();
-        let n = fresh.slots.len();
-        self.fresh -= n;
-        self.ready_lanes -= n;
-        self.ready_work -= n;
+        self.fresh -= fresh.slots.len();
+        self.ready_lanes -= fresh.first;
+        self.ready_work -= fresh.slots.len();
         Some(fresh)
     }
 
-    /// The events of the turn that stands first in line, which is fresh, for a visit that takes `max` at most.
-    pub(super) fn take_fresh(&mut self, turn: Turn, max: usize) -> Option<(Turn, Chunk<T>)> {
-        let n = self.turns[turn.index()].fresh.as_ref()?.slots.len();
-        let turn = if n > max { self.split_fresh(turn, max)? } else { turn };
+    /// Puts the second round of a fresh turn into the chains of its lanes.
+    fn drop_second(&mut self, turn: Turn) {
+        let visit = &mut self.turns[turn.index()];
+        let Some(fresh) = &mut visit.fresh else { return };
+        let n = fresh.slots.len() - fresh.first;
+        if n == 0 {
+            return;
+        }
+        let meta = self.events.open(&fresh.meta);
+        for row in visit.rows.drain(fresh.first..).rev() {
+            let place = &mut self.places[row.index()];
+            place.out -= 1;
+            if place.events.len() == 0 {
+                visit.behind.push(row.index());
+            }
+            if let (Some(event), Some(lane)) = (fresh.slots.pop().flatten(), fresh.lanes.pop()) {
+                let with = With { lane, meta, own: None, mark: Time::ZERO };
+                let (to, age) = ((row.index(), &mut place.events), fresh.age.after(row.offset));
+                self.events.link_before(to, event, with, age);
+            }
+        }
+        self.events.close(meta);
+        self.fresh -= n;
+        self.ready_work -= n;
+    }
+
+    /// The events of the turn that stands first in line, which is fresh, for a visit that takes `max` events of `lanes` lanes
+    /// at most.
+    pub(super) fn take_fresh(
+        &mut self,
+        turn: Turn,
+        max: usize,
+        lanes: usize,
+    ) -> Option<(Turn, Chunk<T>)> {
+        let fresh = self.turns[turn.index()].fresh.as_ref()?;
+        let (n, first) = (fresh.slots.len(), fresh.first);
+        if n > first && (self.ready.len() > 1 || n > max || first > lanes) {
+            self.drop_second(turn);
+        }
+        let most = max.min(lanes).max(1);
+        let turn = if first > most { self.split_fresh(turn, most)? } else { turn };
         let Fresh { meta, slots, lanes, .. } = self.pop_fresh(turn)?;
         let storage = std::mem::replace(&mut self.lanes, lanes);
         self.keep_lanes(storage);
@@ -133,7 +194,8 @@ impl<T: Send> LaneQueue<T> {
         Some((turn, Chunk::new(meta, slots)))
     }
 
-    /// Gives the first `n` events of a fresh turn, which stands first in line, a turn of their own before it.
+    /// Gives the first `n` events of a fresh turn, which stands first in line and has one round, a turn of their own before
+    /// it.
     fn split_fresh(&mut self, turn: Turn, n: usize) -> Option<Turn> {
         let first = self.new_turn();
         let mut slots = self.events.storage();
@@ -145,6 +207,7 @@ impl<T: Send> LaneQueue<T> {
         slots.extend(fresh.slots.drain(..n));
         lanes.extend(fresh.lanes.drain(..n));
         rows.extend(visit.rows.drain(..n));
+        fresh.first -= n;
         for row in &rows {
             self.places[row.index()].turn = Some(first);
         }
@@ -152,7 +215,7 @@ impl<T: Send> LaneQueue<T> {
         let behind = visit.behind.extract_if(.., of_first).collect();
         let own = &mut self.turns[first.index()];
         (own.rows, own.behind) = (rows, behind);
-        own.fresh = Some(Fresh { meta, slots, lanes, age });
+        own.fresh = Some(Fresh { meta, slots, lanes, first: n, age });
         self.ready.push_front(Ready::Fresh(first));
         Some(first)
     }
@@ -161,10 +224,11 @@ impl<T: Send> LaneQueue<T> {
     /// `max` further ones. Returns how many there are: none if they do not fit.
     pub(super) fn join_fresh(&mut self, into: Turn, max: usize, chunk: &mut Chunk<T>) -> usize {
         let Some((turn, fresh)) = self.first_fresh() else { return 0 };
-        let n = fresh.slots.len();
+        let n = fresh.first;
         if n > max {
             return 0;
         }
+        self.drop_second(turn);
         let Some(Fresh { meta, mut slots, mut lanes, .. }) = self.pop_fresh(turn) else { return 0 };
         chunk.append(&meta, Default::default(), &mut slots);
         self.events.recycle(slots);
@@ -196,14 +260,17 @@ impl<T: Send> LaneQueue<T> {
     }
 
     fn dissolve_first(&mut self, turn: Turn) {
-        let Some(Fresh { meta, mut slots, mut lanes, age }) = self.pop_fresh(turn) else { return };
+        self.drop_second(turn);
+        let Some(Fresh { meta, mut slots, mut lanes, age, .. }) = self.pop_fresh(turn) else {
+            return;
+        };
         let meta = self.events.open(&meta);
         let rows = std::mem::take(&mut self.turns[turn.index()].rows);
         for ((event, lane), row) in slots.drain(..).zip(lanes.drain(..)).zip(rows) {
             let place = &mut self.places[row.index()];
             (place.turn, place.out) = (None, 0);
             if let Some(event) = event {
-                let with = With { lane: Some(lane), meta, own: None, mark: Time::ZERO };
+                let with = With { lane, meta, own: None, mark: Time::ZERO };
                 let to = (row.index(), &mut place.events);
                 self.events.link_before(to, event, with, age.after(row.offset));
             }

@@ -36,7 +36,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_model::chunk::{Chunk, Slots};
-use comporta_model::column::Columns;
+use comporta_model::column::{Columns, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
@@ -44,6 +44,7 @@ use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use alarms::Alarms;
 pub(crate) use due::Call;
 use events::{Events, With};
+use fresh::Second;
 use place::Place;
 pub(crate) use place::{Doom, Due};
 use progress::Progress;
@@ -90,8 +91,10 @@ pub(crate) struct LaneQueue<T> {
     turns: Vec<Visiting<T>>,
     turns_free: Vec<usize>,
     /// Of the visit that takes events now: the lanes of its events, for whoever wants to know.
-    lanes: Vec<LaneRef>,
-    lanes_spare: Vec<Vec<LaneRef>>,
+    lanes: Lanes,
+    lanes_spare: Vec<Lanes>,
+    /// Storage for what comes.
+    second: Second<T>,
     /// Of the same: lanes that have more to give. Storage for a round of them.
     again: Vec<usize>,
     round: Vec<usize>,
@@ -111,6 +114,8 @@ pub(crate) struct LaneQueue<T> {
     spare: Option<Columns>,
     spread_ns: u64,
     now: Time,
+    /// Nobody looks after lanes with state: neither is there event time, nor does state expire.
+    is_plain: bool,
 }
 
 /// What stands in line.
@@ -139,6 +144,7 @@ impl<T: Send> LaneQueue<T> {
             turns_free: Vec::new(),
             lanes: Vec::new(),
             lanes_spare: Vec::new(),
+            second: Second::default(),
             again: Vec::new(),
             round: Vec::new(),
             lent: 0,
@@ -151,6 +157,7 @@ impl<T: Send> LaneQueue<T> {
             spare: None,
             spread_ns: SPREAD_NS,
             now: Time::ZERO,
+            is_plain: rules.idle.is_none() && rules.keys_max.is_none(),
         }
     }
 
@@ -171,7 +178,7 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// Where a lane stands; it gets a place if it has none.
-    #[inline]
+    #[inline(always)] // each event comes here
     fn place_of(&mut self, lane: &LaneRef) -> usize {
         match lane.slot() {
             Some(slot) => slot as usize,
@@ -179,7 +186,8 @@ impl<T: Send> LaneQueue<T> {
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn new_place(&mut self, lane: LaneRef) -> usize {
         let at = self.places_free.pop().unwrap_or_else(|| {
             self.places.push(Place::new());

@@ -102,6 +102,13 @@ impl Place {
         self.events.len() == 0 && self.is_open() && !self.ready && plain
     }
 
+    /// Whether there is nothing to do, and nothing was.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        let quiet = self.due.is_none() && !self.given_up && self.attempt == 1;
+        self.events.len() == 0 && self.is_open() && quiet
+    }
+
     /// Whether it has something to do, is at it, or is kept from it.
     pub(super) fn is_busy(&self) -> bool {
         self.ready || !self.is_open() || self.work() > 0

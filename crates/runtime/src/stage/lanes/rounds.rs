@@ -38,7 +38,7 @@ impl<T: Send> LaneQueue<T> {
         self.lanes.clear();
         let share = self.ready_lanes.div_ceil(want.side_by_side.max(1));
         let share = share.max(want.max / SHARE_OF_STRIDE);
-        let Begun { turn, mut chunk, alone, attempt } = self.begin(share.min(want.max))?;
+        let Begun { turn, mut chunk, alone, attempt } = self.begin(want.max, share)?;
         let lanes = if alone { 1 } else { share };
         let mut taken = chunk.len();
         while taken < lanes && chunk.len() < want.max && (taken == 0 || self.joins(&chunk)) {
@@ -60,10 +60,10 @@ impl<T: Send> LaneQueue<T> {
         Some(Taken { chunk, turn, attempt })
     }
 
-    /// What a visit begins with: the fresh turn that stands first in line, of `max` lanes at most, or nothing yet.
-    fn begin(&mut self, max: usize) -> Option<Begun<T>> {
+    /// What a visit begins with: the fresh turn that stands first in line, or nothing yet.
+    fn begin(&mut self, max: usize, lanes: usize) -> Option<Begun<T>> {
         if let Some((turn, _)) = self.first_fresh() {
-            let (turn, chunk) = self.take_fresh(turn, max.max(1))?;
+            let (turn, chunk) = self.take_fresh(turn, max, lanes)?;
             return Some(Begun { turn, chunk, alone: false, attempt: 1 });
         }
         let first = self.first_ready()?;
@@ -88,7 +88,7 @@ impl<T: Send> LaneQueue<T> {
             place.out += 1;
             let Unlinked { lane, mark } = events.unlink(first, &mut place.events, chunk);
             visit.push(at, timed.then_some(Some(mark)));
-            lanes.extend(lane);
+            lanes.push(lane);
         }
         if place.events.len() > 0 {
             again.push(at);

@@ -243,7 +243,7 @@ impl Model {
         let events: VecDeque<Event> = taken.chunk.into_events().into_iter().flatten().collect();
         let mut lanes = Vec::new();
         self.queue.take_lanes(&mut lanes);
-        let own: Vec<_> = events.iter().map(|event| self.keys.lane_of(event)).collect();
+        let own: Vec<_> = events.iter().map(|event| Some(self.keys.lane_of(event))).collect();
         assert_eq!(lanes, own, "each event comes with its lane");
         assert!(!events.is_empty() && events.len() <= max, "{events:?} of at most {max}");
         let mut each: BTreeMap<u32, usize> = BTreeMap::new();
@@ -413,9 +413,12 @@ impl Model {
             match ready {
                 Ready::Lane(at) => standing.push(*at),
                 Ready::Fresh(turn) => {
-                    let rows = &self.queue.turns[turn.index()].rows;
+                    let visit = &self.queue.turns[turn.index()];
+                    let first = visit.fresh.as_ref().unwrap().first;
+                    let (rows, second) = visit.rows.split_at(first);
                     let own = |at: &usize| self.queue.places[*at].turn == Some(*turn);
-                    assert!(rows.iter().map(|row| row.index()).all(|at| own(&at)), "closed");
+                    let all = rows.iter().chain(second).map(|row| row.index());
+                    assert!(all.into_iter().all(|at| own(&at)), "closed");
                     standing.extend(rows.iter().map(|row| row.index()));
                 }
             }

@@ -3,9 +3,8 @@
 //! Invariant: a lane belongs to one turn at most; a turn has an entry for each event that its visit has, in their order.
 
 use comporta_model::chunk::Chunk;
-use comporta_model::column::Columns;
+use comporta_model::column::{Columns, Lanes};
 use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
 
 use super::LaneQueue;
 use super::alarms::Alarm;
@@ -90,7 +89,7 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// Takes out which lanes the events belong to that were just taken, in their order.
-    pub(crate) fn take_lanes(&mut self, into: &mut Vec<LaneRef>) {
+    pub(crate) fn take_lanes(&mut self, into: &mut Lanes) {
         debug_assert!(into.is_empty(), "storage for lanes has lanes");
         std::mem::swap(into, &mut self.lanes);
     }
@@ -140,7 +139,7 @@ impl<T: Send> LaneQueue<T> {
                 self.give_back(row.index());
             } else {
                 self.turns[turn.index()].push(row.index(), mark);
-                self.lanes.extend(lane);
+                self.lanes.push(lane.flatten());
             }
         }
     }
@@ -205,6 +204,16 @@ impl<T: Send> LaneQueue<T> {
         }
         place.turn = None;
         place.out = 0;
+        if self.is_plain
+            && place.is_quiet()
+            && place.lane.as_ref().is_some_and(|lane| lane.rests(self.now))
+        {
+            return; // as most do
+        }
+        self.end_row_in_full(turn, at, index);
+    }
+
+    fn end_row_in_full(&mut self, turn: Turn, at: usize, index: usize) {
         if self.progress.is_some() {
             self.look_at_hold(at); // before what it held is let go of
             let mark = self.turns[turn.index()].mark(index);
