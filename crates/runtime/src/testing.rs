@@ -481,11 +481,8 @@ impl TestRuntime {
     /// Workers come and go with the worker_groups.
     fn follow_groups(&mut self) {
         let core = self.core.clone();
-        let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut self.workers)
-            .into_iter()
-            .partition(|worker| !worker.handle().leaving.load(SeqCst));
-        self.workers = stay;
-        leave.into_iter().for_each(|worker| worker.leave(&core));
+        let leaves = |worker: &mut Worker| worker.handle().leaving.load(SeqCst);
+        self.workers.extract_if(.., leaves).for_each(|worker| worker.leave(&core));
         for workers in &core.worker_groups {
             for member in workers.members().iter() {
                 let known = self.workers.iter().any(|w| Arc::ptr_eq(w.handle(), member));
