@@ -72,8 +72,8 @@ use directory::Directory;
 /// ```
 ///
 /// `app.stage("visits", Visits)` adds it to a program; `app.keyed(name, key, |state, event, out| ...)` is the short
-/// form. A key without state costs nothing while it has no events. A key with state costs the state and some
-/// hundred bytes, until the state is [forgotten](KeyedCx::forget) or expires (`idle` and `keys_max` of the plan).
+/// form. A key without state costs nothing while it has no events. A key with state costs the state and about
+/// two hundred bytes, until the state is [forgotten](KeyedCx::forget) or expires (`idle` and `keys_max` of the plan).
 pub trait KeyedStage: Clone + Send + Sync + 'static {
     /// The type of its events.
     type In: Send + 'static;

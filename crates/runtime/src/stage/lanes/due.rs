@@ -58,6 +58,9 @@ impl<T: Send> LaneQueue<T> {
     /// Something is to be done for a lane.
     pub(super) fn is_due(&mut self, lane: &LaneRef, due: Due) {
         let at = self.place_of(lane);
+        if self.place(at).turn.is_some_and(|turn| self.is_fresh(turn)) {
+            self.dissolve(); // it comes before the events that wait
+        }
         let place = self.place(at);
         let work = place.work();
         place.due.get_or_insert(due);

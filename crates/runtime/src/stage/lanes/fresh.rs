@@ -28,10 +28,18 @@ pub(super) struct Fresh<T> {
     pub(super) meta: Meta,
     slots: Slots<T>,
     lanes: Lanes,
-    /// How many of them are of the first round, and so how many lanes there are.
+    /// How many were given to other turns: their slots, lanes and rows are spent.
+    pub(super) head: usize,
+    /// How many of the others are of the first round, and so how many lanes there are.
     pub(super) first: usize,
     /// The age of the first event of the chunk they came in.
     age: Age,
+}
+
+impl<T> Fresh<T> {
+    fn len(&self) -> usize {
+        self.slots.len() - self.head
+    }
 }
 
 /// Storage for the second round of a chunk while it comes.
@@ -102,7 +110,7 @@ impl<T: Send> LaneQueue<T> {
         self.fresh += slots.len();
         self.ready_lanes += kept;
         self.ready_work += slots.len();
-        let fresh = Fresh { meta: meta.clone(), slots, lanes: own, first: kept, age };
+        let fresh = Fresh { meta: meta.clone(), slots, lanes: own, head: 0, first: kept, age };
         self.turns[turn.index()].fresh = Some(fresh);
         self.ready.push_back(Ready::Fresh(turn));
     }
@@ -129,7 +137,12 @@ impl<T: Send> LaneQueue<T> {
         }
     }
 
-    /// The turn that stands first in line, if it is fresh, and how many events it has.
+    /// Whether a visit has not begun.
+    pub(super) fn is_fresh(&self, turn: Turn) -> bool {
+        self.turns[turn.index()].fresh.is_some()
+    }
+
+    /// The turn that stands first in line, if it is fresh, and its events.
     pub(super) fn first_fresh(&self) -> Option<(Turn, &Fresh<T>)> {
         let Some(Ready::Fresh(turn)) = self.ready.front() else { return None };
         self.turns[turn.index()].fresh.as_ref().map(|fresh| (*turn, fresh))
@@ -137,7 +150,12 @@ impl<T: Send> LaneQueue<T> {
 
     /// Takes out the turn that stands first in line, which is fresh.
     fn pop_fresh(&mut self, turn: Turn) -> Option<Fresh<T>> {
-        let fresh = self.turns[turn.index()].fresh.take()?;
+        let visit = &mut self.turns[turn.index()];
+        let mut fresh = visit.fresh.take()?;
+        let head = std::mem::take(&mut fresh.head);
+        fresh.slots.drain(..head);
+        fresh.lanes.drain(..head);
+        visit.rows.drain(..head);
         self.ready.pop_front();
         self.fresh -= fresh.slots.len();
         self.ready_lanes -= fresh.first;
@@ -149,12 +167,12 @@ impl<T: Send> LaneQueue<T> {
     fn drop_second(&mut self, turn: Turn) {
         let visit = &mut self.turns[turn.index()];
         let Some(fresh) = &mut visit.fresh else { return };
-        let n = fresh.slots.len() - fresh.first;
+        let n = fresh.len() - fresh.first;
         if n == 0 {
             return;
         }
         let meta = self.events.open(&fresh.meta);
-        for row in visit.rows.drain(fresh.first..).rev() {
+        for row in visit.rows.drain(fresh.head + fresh.first..).rev() {
             let place = &mut self.places[row.index()];
             place.out -= 1;
             if place.events.len() == 0 {
@@ -180,7 +198,7 @@ impl<T: Send> LaneQueue<T> {
         lanes: usize,
     ) -> Option<(Turn, Chunk<T>)> {
         let fresh = self.turns[turn.index()].fresh.as_ref()?;
-        let (n, first) = (fresh.slots.len(), fresh.first);
+        let (n, first) = (fresh.len(), fresh.first);
         if n > first && (self.ready.len() > 1 || n > max || first > lanes) {
             self.drop_second(turn);
         }
@@ -204,9 +222,11 @@ impl<T: Send> LaneQueue<T> {
         let visit = &mut self.turns[turn.index()];
         let fresh = visit.fresh.as_mut()?;
         let (meta, age) = (fresh.meta.clone(), fresh.age);
-        slots.extend(fresh.slots.drain(..n));
-        lanes.extend(fresh.lanes.drain(..n));
-        rows.extend(visit.rows.drain(..n));
+        let taken = fresh.head..fresh.head + n;
+        slots.extend(fresh.slots[taken.clone()].iter_mut().map(Option::take));
+        lanes.extend(fresh.lanes[taken.clone()].iter_mut().map(Option::take));
+        rows.extend_from_slice(&visit.rows[taken]);
+        fresh.head += n;
         fresh.first -= n;
         for row in &rows {
             self.places[row.index()].turn = Some(first);
@@ -215,7 +235,7 @@ impl<T: Send> LaneQueue<T> {
         let behind = visit.behind.extract_if(.., of_first).collect();
         let own = &mut self.turns[first.index()];
         (own.rows, own.behind) = (rows, behind);
-        own.fresh = Some(Fresh { meta, slots, lanes, first: n, age });
+        own.fresh = Some(Fresh { meta, slots, lanes, head: 0, first: n, age });
         self.ready.push_front(Ready::Fresh(first));
         Some(first)
     }

@@ -26,6 +26,11 @@ type Event = (u32, u32);
 #[derive(Clone)]
 struct Weighted;
 
+/// Some lanes have state, and keep their places.
+fn has_state(lane: u32) -> bool {
+    lane.is_multiple_of(2)
+}
+
 fn weight(lane: u32) -> usize {
     match lane {
         6 => 3,
@@ -37,7 +42,7 @@ fn weight(lane: u32) -> usize {
 impl KeyedStage for Weighted {
     type In = Event;
     type Key = u32;
-    type State = ();
+    type State = u8;
     type Ports = ();
 
     fn key(&self, (lane, _): &Event) -> u32 {
@@ -50,7 +55,7 @@ impl KeyedStage for Weighted {
 
     fn handle(
         &mut self,
-        (): &mut (),
+        _: &mut u8,
         _: Ev<'_, Event>,
         (): &mut (),
         _: &KeyedCx<'_, u32>,
@@ -217,6 +222,9 @@ impl Model {
         let (mut columns, slots) =
             (Columns::default(), events.iter().copied().map(Some).collect::<Vec<_>>());
         self.keys.lanes_of(&slots, &mut 0, &mut columns);
+        for lane in events.iter().filter(|(lane, _)| has_state(*lane)) {
+            self.keys.lane_of(lane).set_state::<u32, u8>(1);
+        }
         let storage = self.queue.push(&meta, columns, slots, false);
         assert!(storage.is_empty());
         let mut full = Vec::new();
@@ -414,8 +422,8 @@ impl Model {
                 Ready::Lane(at) => standing.push(*at),
                 Ready::Fresh(turn) => {
                     let visit = &self.queue.turns[turn.index()];
-                    let first = visit.fresh.as_ref().unwrap().first;
-                    let (rows, second) = visit.rows.split_at(first);
+                    let fresh = visit.fresh.as_ref().unwrap();
+                    let (rows, second) = visit.rows[fresh.head..].split_at(fresh.first);
                     let own = |at: &usize| self.queue.places[*at].turn == Some(*turn);
                     let all = rows.iter().chain(second).map(|row| row.index());
                     assert!(all.into_iter().all(|at| own(&at)), "closed");
@@ -433,6 +441,7 @@ impl Model {
         assert_eq!(self.queue.ready_work, work + self.queue.fresh);
         for lane in self.queue.take_retired() {
             assert!(lane.slot().is_none(), "a lane that has left stands nowhere");
+            assert!(!lane.has_state(), "a lane with state keeps its place");
             self.keys.retire(lane);
         }
     }
@@ -450,8 +459,12 @@ impl Model {
             self.done(0);
             self.check();
         }
-        let lanes: Vec<_> = self.queue.places.iter().filter(|place| place.lane.is_some()).collect();
-        assert!(lanes.len() <= self.queue.ready_lanes, "a lane with nothing to do has a place");
+        let places = self.queue.places.iter().filter(|place| !place.ready);
+        let without = places.filter_map(|place| place.lane.as_ref()).find(|lane| !lane.has_state());
+        assert_eq!(without, None, "a lane with nothing to do and no state has a place");
+        let resting = self.queue.take_resting();
+        assert!(resting.iter().all(|lane| lane.has_state() && lane.slot().is_none()));
+        assert!(resting.len() <= self.keys.count());
     }
 }
 
