@@ -7,7 +7,7 @@ CARGO ?= cargo
 RUST_MIN := 1.95
 # One set of features for lint, docs and tests: each further set would compile everything once more.
 FEATURES := comporta/scheduler,comporta/stream,comporta/tokio
-EXAMPLES := api auctions callbacks enrich extrusion images rpc weblog words
+EXAMPLES := api auctions callbacks enrich extrusion fleet images rpc weblog words
 BENCH := --manifest-path bench/Cargo.toml --target-dir target
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -90,6 +90,8 @@ examples:
 	target/release/auctions --verify
 	target/release/extrusion
 	target/release/images --count 40 --verify
+	target/release/fleet --virtual --accounts 400 --seconds 100 --verify -q
+	target/release/fleet --accounts 400 --seconds 100 --speed 50 --verify -q
 	target/release/rpc
 	target/release/callbacks
 	target/release/enrich

@@ -14,7 +14,8 @@
 //!    `coroutine`, the event scheduler; `waiting`, handlers that wait (`async`);
 //!    `gateway`, requests and their replies; `keyed`, a lane and state for each key;
 //!    `nexmark`, the field's own queries
-//! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for
+//! 9. `placement`  the placement strategies in virtual time; `saturation`, what they are there for;
+//!    `elastic`, threads that follow the load, in virtual time too
 //! 10. `peers`    one file per peer; `peers::mod` is the list
 //!
 //! Each group of benches is a feature, so that one can be built without the peers of the others.
@@ -65,6 +66,8 @@ mod nexmark;
 mod placement;
 #[cfg(feature = "placement")]
 mod saturation;
+#[cfg(feature = "elastic")]
+mod elastic;
 mod peers;
 
 use options::{Command, Options, Parsed};
@@ -112,6 +115,8 @@ const BENCHES: &[Bench] = &[
     Bench { name: "placement", about: placement::ABOUT, run: placement::run },
     #[cfg(feature = "placement")]
     Bench { name: "saturation", about: saturation::ABOUT, run: saturation::run },
+    #[cfg(feature = "elastic")]
+    Bench { name: "elastic", about: elastic::ABOUT, run: elastic::run },
 ];
 
 fn main() -> ExitCode {

@@ -18,6 +18,8 @@ pub(crate) struct Bar {
 pub(crate) enum Limit {
     AtLeast(f64),
     AtMost(f64),
+    Exactly(f64),
+    Between(f64, f64),
 }
 
 impl Limit {
@@ -25,6 +27,8 @@ impl Limit {
         match self {
             Limit::AtLeast(least) => figure >= least,
             Limit::AtMost(most) => figure <= most,
+            Limit::Exactly(exact) => figure == exact,
+            Limit::Between(least, most) => (least..=most).contains(&figure),
         }
     }
 
@@ -32,6 +36,8 @@ impl Limit {
         match self {
             Limit::AtLeast(least) => format!(">= {least}"),
             Limit::AtMost(most) => format!("<= {most}"),
+            Limit::Exactly(exact) => format!("= {exact}"),
+            Limit::Between(least, most) => format!("{least} to {most}"),
         }
     }
 }
@@ -63,6 +69,12 @@ impl Report {
 
     pub(crate) fn figure(&mut self, name: impl Into<String>, figure: f64) {
         self.fields.insert(name.into(), json!(rounded(figure)));
+    }
+
+    /// A figure of several runs: the greatest of them.
+    pub(crate) fn most(&mut self, name: &str, figure: f64) {
+        let before = self.fields.get(name).and_then(Value::as_f64);
+        self.figure(name, before.map_or(figure, |before| before.max(figure)));
     }
 
     pub(crate) fn text(&mut self, name: &str, text: &str) {
@@ -113,7 +125,7 @@ impl Report {
             let Some(bound) = figure(bar.name) else { continue };
             let (side, about) = match bar.limit {
                 Limit::AtLeast(_) => ("at least", bar.about),
-                Limit::AtMost(_) => ("at most", bar.about),
+                Limit::AtMost(_) | Limit::Exactly(_) | Limit::Between(..) => ("at most", bar.about),
             };
             lines.push(match figure(&format!("{}_median", bar.name)) {
                 Some(median) => format!("- {about}: {median:.2}, and {side} {bound:.2} at 95 %."),
@@ -230,6 +242,18 @@ mod tests {
         assert!(Limit::AtLeast(1.4).holds(1.4) && !Limit::AtLeast(1.4).holds(1.39));
         assert!(Limit::AtMost(1.0).holds(1.0) && !Limit::AtMost(1.0).holds(1.01));
         assert!(!Limit::AtLeast(1.0).holds(f64::NAN));
+        assert!(Limit::Exactly(7.0).holds(7.0) && !Limit::Exactly(7.0).holds(6.0));
+        let between = Limit::Between(16.0, 17.0);
+        assert!(between.holds(16.0) && between.holds(17.0) && !between.holds(18.0));
+    }
+
+    #[test]
+    fn the_most_of_several_runs_is_reported() {
+        let crate::options::Parsed { options, .. } =
+            crate::options::parse(["bench".into(), "elastic".into()]).unwrap();
+        let mut report = Report::new("test", &options, &[]);
+        [0.0, 2.0, 1.0].into_iter().for_each(|figure| report.most("changes", figure));
+        assert_eq!(report.fields["changes"], json!(2.0));
     }
 
     #[test]

@@ -1,295 +1,231 @@
-//! The arguments that every program understands, beside its own. Their ids begin with `comporta-`, so that
-//! they cannot clash with the fields of the program's arguments.
+//! The command line of a program: what every program understands (`options`) joined with the program's own
+//! arguments, and what was given. The ids of ours begin with `comporta-`, so that they cannot clash with the fields
+//! of the program's arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, Resettable, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, Resettable};
 use clap::error::ErrorKind;
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Command, ValueEnum};
 use clap_complete::Shell;
 use comporta_model::plan::nearest;
-use comporta_policy::Registry;
 
-use crate::compare::{self, By, Line, Loads, Policies, Threads};
+use crate::compare::{By, Line, Loads, Policies, Threads};
+use crate::options;
 use crate::show::{When, exit_codes};
 use crate::stand_ins::{StandIns, stand_in};
 
-/// The top of the command line; the program's name and what it is for are put in.
-#[derive(Debug, Parser)]
-#[command(subcommand_required = true, disable_help_subcommand = true, max_term_width = 100)]
-pub(crate) struct Top {
-    #[command(subcommand)]
-    pub(crate) command: Verb,
-}
-
 /// What can be done with a program.
-#[derive(Debug, Subcommand)]
+#[derive(Debug)]
 pub(crate) enum Verb {
-    /// Run the program (the default command)
     Run(RunArgs),
-    /// Check the program and the plan without running anything
     Check(PlanArgs),
-    /// Draw the program
     Graph(GraphArgs),
-    /// Print every setting that would be in effect, with its origin
     Plan(ShowPlanArgs),
-    /// Run the program under several policies, thread counts and loads, and report which is best
     Compare(Box<CompareArgs>),
-    /// List the scheduling policies, or describe one
-    Policies {
-        /// The policy to describe: its parameters and its source
-        policy: Option<String>,
-    },
-    /// List the admission controllers, or describe one
-    Admissions {
-        /// The controller to describe: its parameters and its source
-        controller: Option<String>,
-    },
-    /// Print completions for a shell
-    Completions {
-        /// Which shell
-        shell: Shell,
-    },
+    Policies { policy: Option<String> },
+    Admissions { controller: Option<String> },
+    Completions { shell: Shell },
 }
 
 /// Where the plan comes from. Later settings override earlier ones: files in the order given, then flags.
-#[derive(Debug, Args)]
-#[group(skip)]
-#[command(next_help_heading = "How it runs")]
+#[derive(Debug)]
 pub(crate) struct PlanArgs {
-    #[command(flatten)]
     pub(crate) base: BaseArgs,
-
-    /// The scheduling policy: `NAME`, or `NAME(key=value, ...)`; `policies` lists them
-    /// [default: stealing]
-    #[arg(id = "comporta-policy", long = "policy", value_name = "NAME")]
-    #[arg(value_parser = PolicyParser, hide_possible_values = true, display_order = 2)]
     pub(crate) policy: Option<String>,
-
-    /// The number of threads; with several clusters, of the one that names no stages
-    /// [default: one per CPU]
-    #[arg(id = "comporta-threads", long = "threads", short = 't', value_name = "N")]
-    #[arg(display_order = 3)]
     pub(crate) threads: Option<usize>,
 }
 
 /// Settings of the plan that every command about the program takes.
-#[derive(Clone, Debug, Default, Args)]
-#[group(skip)]
-#[command(next_help_heading = "How it runs")]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BaseArgs {
-    /// A plan file (TOML); later files override earlier ones
-    #[arg(id = "comporta-plan", long = "plan", short = 'p', value_name = "FILE")]
-    #[arg(value_hint = clap::ValueHint::FilePath, display_order = 1)]
     pub(crate) plan: Vec<PathBuf>,
-
-    /// The most events that one visit takes, unless the plan sets it for a stage [default: 512]
-    #[arg(id = "comporta-batch", long = "batch", value_name = "N", display_order = 4)]
     pub(crate) batch: Option<usize>,
-
-    /// Any setting of a plan, as in `stage.split.instances=4`; `plan --keys` lists them
-    #[arg(id = "comporta-set", long = "set", value_name = "KEY=VALUE")]
-    #[arg(value_hint = clap::ValueHint::Other, display_order = 5)]
     pub(crate) set: Vec<String>,
-
-    /// Drop the events sent to this stage instead of running it, so that it has no side effects
-    #[arg(id = "comporta-stub", long = "stub", value_name = "STAGE")]
-    #[arg(value_hint = clap::ValueHint::Other, display_order = 6)]
     pub(crate) stub: Vec<String>,
 }
 
-#[derive(Debug, Args)]
-#[group(skip)]
+#[derive(Debug)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
     pub(crate) plan: PlanArgs,
-
-    /// Drain the program after this time: events in it are still handled
-    #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
-    #[arg(help_heading = "How it runs")]
     pub(crate) limit: Option<Duration>,
-
-    /// Append failed events to this file while the program runs: a line of JSON each, with the
-    /// reason
-    #[arg(id = "comporta-failures", long = "failures", value_name = "FILE")]
-    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
     pub(crate) failures: Option<PathBuf>,
-
-    /// Feed the events of such a file back to the stages that failed them, without opening the
-    /// sources
-    #[arg(id = "comporta-replay", long = "replay", value_name = "FILE")]
-    #[arg(help_heading = "What fails", value_hint = clap::ValueHint::FilePath)]
     pub(crate) replay: Option<PathBuf>,
-
-    /// Print the summary as one JSON object on the last line of standard output
-    #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
-
-    /// Report at the end what the policy did, and why
-    #[arg(id = "comporta-explain", long = "explain", help_heading = "What it shows")]
     pub(crate) explain: bool,
-
-    /// Print no progress and no summary, only problems
-    #[arg(id = "comporta-quiet", long = "quiet", short = 'q', help_heading = "What it shows")]
+    pub(crate) keys: bool,
     pub(crate) quiet: bool,
-
-    /// Show progress: `auto` (if standard error is a terminal), `always` (without one, as a line every
-    /// few seconds) or `never`
-    #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
-    #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
-    #[arg(hide_default_value = true)]
     pub(crate) progress: Progress,
 }
 
 /// A comparison. It takes lists where a run takes one value.
-#[derive(Debug, Args)]
-#[group(skip)]
-#[command(next_help_heading = "What it compares")]
+#[derive(Debug)]
 pub(crate) struct CompareArgs {
-    /// Policies, separated by commas, or `all`; `policies` lists them
-    #[arg(id = "comporta-policies", long = "policies", value_name = "LIST")]
-    #[arg(default_value = "all", value_parser = compare::policies)]
     pub(crate) policies: Policies,
-
-    /// Numbers of threads, as in `1,2,4` [default: as the plan has it]
-    #[arg(id = "comporta-threads-list", long = "threads", short = 't', value_name = "LIST")]
-    #[arg(value_parser = compare::threads)]
     pub(crate) threads: Option<Threads>,
-
-    /// Events per second of all sources together, as in `1000,5k`; `max` is as fast as it goes
-    #[arg(id = "comporta-load", long = "load", value_name = "LIST")]
-    #[arg(default_value = "max", value_parser = compare::loads)]
     pub(crate) load: Loads,
-
-    /// Runs of each combination; fewer than 6 prove nothing, 9 tolerate one that was disturbed
-    #[arg(id = "comporta-rounds", long = "rounds", value_name = "N", default_value_t = 6)]
-    #[arg(value_parser = rounds)]
     pub(crate) rounds: usize,
-
-    /// Drain each run after this time: events in it are still handled
-    #[arg(id = "comporta-for", long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) limit: Option<Duration>,
-
-    /// The measure to rank by: `throughput` (events per second that leave the program), `input` (that
-    /// enter it), `mean` or `p99` (of the time in the program), `cpu` (processor time per event)
-    #[arg(id = "comporta-by", long = "by", value_name = "FIGURE", value_enum, default_value_t)]
-    #[arg(hide_possible_values = true)]
     pub(crate) by: By,
-
-    #[command(flatten)]
     pub(crate) base: BaseArgs,
-
-    /// Run the program although its stages have side effects, which every run repeats
-    #[arg(id = "comporta-allow-effects", long = "allow-effects", help_heading = "How it runs")]
-    #[arg(display_order = 7)]
     pub(crate) allow_effects: bool,
-
-    /// Draw a chart (SVG), too; `-o` names the file
-    #[arg(id = "comporta-svg", long = "svg", help_heading = "What it shows")]
     pub(crate) svg: bool,
-
-    /// Draw a chart into this file; `-` is standard output, and the table goes to standard error
-    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
-    #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-
-    /// Print every run and the verdict as one JSON object on the last line, in place of the table
-    #[arg(id = "comporta-json", long = "json", help_heading = "What it shows")]
     pub(crate) json: bool,
-
-    /// Show progress on standard error: `auto` (in place on a terminal, else a line for each run) or
-    /// `never`
-    #[arg(id = "comporta-progress", long = "progress", value_name = "WHEN", value_enum)]
-    #[arg(default_value_t, help_heading = "What it shows", hide_possible_values = true)]
-    #[arg(hide_default_value = true)]
     pub(crate) progress: Progress,
-
     /// The command line of a run.
-    #[arg(skip)]
     pub(crate) line: Line,
 }
 
-#[derive(Debug, Args)]
-#[group(skip)]
+#[derive(Debug)]
 pub(crate) struct GraphArgs {
-    #[command(flatten)]
     pub(crate) plan: PlanArgs,
-
-    /// Draw an SVG picture; the default if `-o` names a file that ends in `.svg`
-    #[arg(id = "comporta-svg", long = "svg", conflicts_with = "comporta-dot")]
-    #[arg(help_heading = "What it shows")]
     pub(crate) svg: bool,
-
-    /// Print text for Graphviz; the default if `-o` names a file that ends in `.dot` or `.gv`
-    #[arg(id = "comporta-dot", long = "dot", help_heading = "What it shows")]
     pub(crate) dot: bool,
-
-    /// Draw into this file; `-` is standard output [default: -]
-    #[arg(id = "comporta-output", long = "output", short = 'o', value_name = "FILE")]
-    #[arg(help_heading = "What it shows", value_hint = clap::ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
-
-    /// Use ASCII characters only
-    #[arg(id = "comporta-ascii", long = "ascii", help_heading = "What it shows")]
-    #[arg(conflicts_with_all = ["comporta-svg", "comporta-dot"])]
     pub(crate) ascii: bool,
 }
 
-#[derive(Debug, Args)]
-#[group(skip)]
+#[derive(Debug)]
 pub(crate) struct ShowPlanArgs {
-    #[command(flatten)]
     pub(crate) plan: PlanArgs,
-
-    /// Print only what this plan would change
-    #[arg(id = "comporta-diff", long = "diff", value_name = "FILE")]
-    #[arg(help_heading = "What it shows")]
     pub(crate) diff: Option<PathBuf>,
-
-    /// Print every key that a plan may have, with its meaning
-    #[arg(id = "comporta-keys", long = "keys", help_heading = "What it shows")]
     pub(crate) keys: bool,
-
-    /// Print only the settings that were given, without the defaults
-    #[arg(id = "comporta-said", long = "said", help_heading = "What it shows")]
     pub(crate) said: bool,
 }
 
+/// One value of an argument that has at most one.
+fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Option<T> {
+    matches.get_one::<T>(id).cloned()
+}
+
+/// The value of an argument that has a default.
+fn given<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> T {
+    one(matches, id).expect("`options` gives it a default, or requires it")
+}
+
+fn all<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Vec<T> {
+    matches.get_many::<T>(id).into_iter().flatten().cloned().collect()
+}
+
+impl Verb {
+    /// What was asked for; every command of `options` is one of these.
+    fn of(name: &str, of: &ArgMatches) -> Verb {
+        match name {
+            "run" => Verb::Run(RunArgs::of(of)),
+            "check" => Verb::Check(PlanArgs::of(of)),
+            "graph" => Verb::Graph(GraphArgs::of(of)),
+            "plan" => Verb::Plan(ShowPlanArgs::of(of)),
+            "compare" => Verb::Compare(Box::new(CompareArgs::of(of))),
+            "policies" => Verb::Policies { policy: one(of, "policy") },
+            "admissions" => Verb::Admissions { controller: one(of, "controller") },
+            "completions" => Verb::Completions { shell: given(of, "shell") },
+            other => unreachable!("`options` has no command `{other}`"),
+        }
+    }
+}
+
+impl PlanArgs {
+    fn of(of: &ArgMatches) -> PlanArgs {
+        PlanArgs {
+            base: BaseArgs::of(of),
+            policy: one(of, "comporta-policy"),
+            threads: one(of, "comporta-threads"),
+        }
+    }
+}
+
+impl BaseArgs {
+    fn of(of: &ArgMatches) -> BaseArgs {
+        BaseArgs {
+            plan: all(of, "comporta-plan"),
+            batch: one(of, "comporta-batch"),
+            set: all(of, "comporta-set"),
+            stub: all(of, "comporta-stub"),
+        }
+    }
+}
+
+impl RunArgs {
+    fn of(of: &ArgMatches) -> RunArgs {
+        RunArgs {
+            plan: PlanArgs::of(of),
+            limit: one(of, "comporta-for"),
+            failures: one(of, "comporta-failures"),
+            replay: one(of, "comporta-replay"),
+            json: of.get_flag("comporta-json"),
+            explain: of.get_flag("comporta-explain"),
+            keys: of.get_flag("comporta-keys"),
+            quiet: of.get_flag("comporta-quiet"),
+            progress: given(of, "comporta-progress"),
+        }
+    }
+}
+
+impl CompareArgs {
+    fn of(of: &ArgMatches) -> CompareArgs {
+        CompareArgs {
+            policies: given(of, "comporta-policies"),
+            threads: one(of, "comporta-threads-list"),
+            load: given(of, "comporta-load"),
+            rounds: given(of, "comporta-rounds"),
+            limit: one(of, "comporta-for"),
+            by: given(of, "comporta-by"),
+            base: BaseArgs::of(of),
+            allow_effects: of.get_flag("comporta-allow-effects"),
+            svg: of.get_flag("comporta-svg"),
+            output: one(of, "comporta-output"),
+            json: of.get_flag("comporta-json"),
+            progress: given(of, "comporta-progress"),
+            line: Line::default(),
+        }
+    }
+}
+
+impl GraphArgs {
+    fn of(of: &ArgMatches) -> GraphArgs {
+        GraphArgs {
+            plan: PlanArgs::of(of),
+            svg: of.get_flag("comporta-svg"),
+            dot: of.get_flag("comporta-dot"),
+            output: one(of, "comporta-output"),
+            ascii: of.get_flag("comporta-ascii"),
+        }
+    }
+}
+
+impl ShowPlanArgs {
+    fn of(of: &ArgMatches) -> ShowPlanArgs {
+        ShowPlanArgs {
+            plan: PlanArgs::of(of),
+            diff: one(of, "comporta-diff"),
+            keys: of.get_flag("comporta-keys"),
+            said: of.get_flag("comporta-said"),
+        }
+    }
+}
+
 /// The values of `--progress`.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Progress {
-    #[default]
     Auto,
     Always,
     Never,
 }
 
-/// A policy by name, with parameters or without. The names are checked later, because a program may
-/// register its own; those of the library are offered as completions.
-#[derive(Clone)]
-struct PolicyParser;
-
-impl TypedValueParser for PolicyParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        arg: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
+impl ValueEnum for Progress {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Progress::Auto, Progress::Always, Progress::Never]
     }
 
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let offers = Registry::new().offers().into_iter();
-        Some(Box::new(
-            offers.map(|offer| {
-                PossibleValue::new(offer.name).aliases(offer.aliases).help(offer.about)
-            }),
-        ))
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Progress::Auto => "auto",
+            Progress::Always => "always",
+            Progress::Never => "never",
+        }))
     }
 }
 
@@ -301,19 +237,6 @@ impl From<Progress> for When {
             Progress::Never => When::Never,
         }
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|_| "expected a duration such as `500ms`, `10s` or `1h 30m`".to_owned())
-}
-
-/// The most rounds: a bound against slips.
-const ROUNDS_MAX: usize = 1_000;
-
-fn rounds(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|n| (1..=ROUNDS_MAX).contains(n));
-    number.ok_or_else(|| format!("use 1 to {ROUNDS_MAX}"))
 }
 
 /// Which verbs are about the program, and so take its own arguments.
@@ -329,7 +252,7 @@ pub(crate) fn is_ours(arg: &clap::Arg) -> bool {
 pub(crate) fn command<A: Args>(name: &str) -> Command {
     // What the program says of itself stands with its own arguments.
     let own = A::augment_args(Command::new("own"));
-    let mut top = Top::command().name(name.to_owned()).bin_name(name.to_owned());
+    let mut top = options::top().name(name.to_owned()).bin_name(name.to_owned());
     top = top.override_usage(format!("{name} [OPTIONS]\n       {name} COMMAND [OPTIONS]"));
     top = top.after_help(format!(
         "Without a command the program is run: `{name} run --help` lists its options.\n\n\
@@ -431,13 +354,12 @@ pub(crate) fn parse<A: Args>(
         Ok(matches) => (matches, None),
         Err(error) => stand_in::<A>(self::command::<A>(name), &args, error)?,
     };
-    let own = match matches.subcommand() {
-        Some((verb, matches)) if ABOUT_PROGRAM.contains(&verb) => {
-            Some(A::from_arg_matches(matches)?)
-        }
-        _ => None,
+    let (word, given) = matches.subcommand().expect("`options` requires a command");
+    let own = match ABOUT_PROGRAM.contains(&word) {
+        true => Some(A::from_arg_matches(given)?),
+        false => None,
     };
-    let mut verb = Top::from_arg_matches(&matches)?.command;
+    let mut verb = Verb::of(word, given);
     if let Verb::Compare(compare) = &mut verb {
         let of = |name| command.find_subcommand(name);
         if let (Some(from), Some(run)) = (of("compare"), of("run")) {
@@ -464,4 +386,64 @@ fn slip(first: &str, verbs: &[String]) -> Option<String> {
         || near.len().abs_diff(first.len()) == 1
             && (near.starts_with(&first[..2]) || near.ends_with(&first[first.len() - 2..]));
     alike.then_some(near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Nothing;
+
+    fn read(line: &str) -> Verb {
+        let args = line.split_whitespace().map(OsString::from);
+        parse::<Nothing>("program", args).unwrap_or_else(|error| panic!("{line}: {error}")).verb
+    }
+
+    #[test]
+    fn every_command_is_declared_and_read_alike() {
+        options::top().debug_assert();
+        for command in options::top().get_subcommands() {
+            let value = if command.get_name() == "completions" { "bash" } else { "" };
+            let read = format!("{:?}", read(&format!("{} {value}", command.get_name())));
+            let name = command.get_name();
+            assert!(read.to_lowercase().starts_with(name), "{name} is read as {read}");
+        }
+    }
+
+    #[test]
+    fn every_option_is_read_as_what_it_is_declared_to_be() {
+        let plan = "--plan a -p b --batch 3 --set k=v --stub s --policy single --threads 2";
+        let run = read(&format!(
+            "run {plan} --for 1m --failures f --replay r --json --explain --keys -q --progress never"
+        ));
+        let Verb::Run(run) = run else { panic!("{run:?}") };
+        let base = &run.plan.base;
+        assert_eq!(
+            (base.plan.len(), base.batch, base.set.len(), base.stub.len()),
+            (2, Some(3), 1, 1)
+        );
+        assert_eq!((run.plan.policy.as_deref(), run.plan.threads), (Some("single"), Some(2)));
+        assert_eq!(run.limit, Some(Duration::from_secs(60)));
+        assert_eq!((run.failures.is_some(), run.replay.is_some()), (true, true));
+        assert!(
+            run.json
+                && run.explain
+                && run.keys
+                && run.quiet
+                && matches!(run.progress, Progress::Never)
+        );
+        let compare = read(
+            "compare --policies single -t 1,2 --load 5k --rounds 9 --for 1s --by p99 --allow-effects --svg -o x \
+             --json --progress always",
+        );
+        let Verb::Compare(compare) = compare else { panic!("{compare:?}") };
+        assert!(compare.threads.is_some() && compare.rounds == 9 && compare.by == By::P99);
+        assert!(compare.allow_effects && compare.svg && compare.json && compare.output.is_some());
+        let graph = read(&format!("graph {plan} --ascii -o -"));
+        assert!(matches!(graph, Verb::Graph(GraphArgs { ascii: true, output: Some(_), .. })));
+        let shown = read(&format!("plan {plan} --diff d --keys --said"));
+        assert!(matches!(
+            shown,
+            Verb::Plan(ShowPlanArgs { diff: Some(_), keys: true, said: true, .. })
+        ));
+    }
 }

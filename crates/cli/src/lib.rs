@@ -1,13 +1,14 @@
 //! The command line that every program gets for free: `main(build)`.
 //!
 //! 1. `build`: the function that builds a program.
-//! 2. `args`: the arguments; `stand_ins`: values for arguments that only a run needs.
+//! 2. `options`, `args`: the arguments; `stand_ins`: values for arguments that only a run needs.
 //! 3. here: the commands; plans are read by `comporta-plan`.
 //! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run.
 //! 5. `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 
 mod build;
+mod options;
 mod args;
 mod stand_ins;
 mod policies;
@@ -206,6 +207,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             let options = show::Options {
                 json: run.json,
                 explain: run.explain,
+                keys: run.keys,
                 quiet: run.quiet,
                 failures: run.failures,
                 limit: run.limit,

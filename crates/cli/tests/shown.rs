@@ -3,10 +3,12 @@
 //! input (or its end) there. With `COMPORTA_SHOWN` set it is a whole command line.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use comporta_cli::show::{Exit, Options, When, run};
 use comporta_model::error::Error;
 use comporta_model::failed::Failed;
@@ -97,24 +99,82 @@ fn blocking() -> App {
     app
 }
 
-#[derive(clap::Args)]
-struct Clash {
-    #[arg(long)]
-    plan: Option<String>,
+/// A struct of arguments, each with its declaration and how it is read. Without clap's derive, which would have to be
+/// a dependency of every program: see `options`.
+macro_rules! arguments {
+    ($(#[doc = $about:literal])? $name:ident { $( $field:ident: $type:ty = $read:ident($arg:expr), )* }) => {
+        #[allow(dead_code, reason = "some programs only declare what they take")]
+        struct $name {
+            $( $field: $type, )*
+        }
+
+        impl clap::FromArgMatches for $name {
+            fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+                Ok($name { $( $field: $read(matches, stringify!($field)), )* })
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+                *self = clap::FromArgMatches::from_arg_matches(matches)?;
+                Ok(())
+            }
+        }
+
+        impl clap::Args for $name {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                $( let command = command.about($about.trim()); )?
+                command $( .arg($arg.id(stringify!($field))) )*
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_args(command)
+            }
+        }
+    };
 }
 
-#[derive(clap::Args)]
-struct Short {
-    #[arg(short, long)]
-    port: Option<u16>,
+fn option(long: &'static str) -> Arg {
+    Arg::new(long).long(long).value_name(long.to_uppercase())
 }
 
-/// Prints squares.
-#[derive(clap::Args)]
-struct Squares {
-    /// How many
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    count: u64,
+fn flag(long: &'static str) -> Arg {
+    Arg::new(long).long(long).action(ArgAction::SetTrue)
+}
+
+fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Option<T> {
+    matches.get_one(id).cloned()
+}
+
+fn given<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> T {
+    one(matches, id).expect("it is required, or has a default")
+}
+
+fn all<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, id: &str) -> Vec<T> {
+    matches.get_many(id).into_iter().flatten().cloned().collect()
+}
+
+fn is_set(matches: &ArgMatches, id: &str) -> bool {
+    matches.get_flag(id)
+}
+
+arguments! {
+    Clash {
+        plan: Option<String> = one(option("plan")),
+    }
+}
+
+arguments! {
+    Short {
+        port: Option<u16> = one(option("port").short('p').value_parser(value_parser!(u16))),
+    }
+}
+
+arguments! {
+    /// Prints squares
+    Squares {
+        count: u64 = given(
+            option("count").value_name("N").help("How many").default_value("10").value_parser(value_parser!(u64))
+        ),
+    }
 }
 
 #[derive(serde::Deserialize)]
@@ -153,22 +213,20 @@ fn squares(args: Squares, own: Own) -> comporta_model::error::Result<App> {
     Ok(app)
 }
 
-#[derive(clap::Args)]
-struct Needy {
-    /// What to read
-    file: std::path::PathBuf,
-    /// How long to wait for it
-    #[arg(long, value_parser = humantime_of)]
-    wait: Duration,
-    /// Whose it is
-    #[arg(long)]
-    owner: String,
-    /// Read it before anything is built
-    #[arg(long)]
-    early: bool,
+arguments! {
+    Needy {
+        file: PathBuf = given(
+            Arg::new("file").value_name("FILE").help("What to read").required(true).value_parser(value_parser!(PathBuf))
+        ),
+        wait: Duration = given(
+            option("wait").help("How long to wait for it").required(true).value_parser(seconds)
+        ),
+        owner: String = given(option("owner").help("Whose it is").required(true)),
+        early: bool = is_set(flag("early").help("Read it before anything is built")),
+    }
 }
 
-fn humantime_of(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.strip_suffix('s').and_then(|n| n.parse().ok());
     seconds.map(Duration::from_secs).ok_or_else(|| "seconds, as in `3s`".to_owned())
 }
@@ -188,11 +246,10 @@ fn needy(args: Needy) -> comporta_model::error::Result<App> {
     Ok(app)
 }
 
-#[derive(clap::Args)]
-struct Picky {
-    /// Fail nothing
-    #[arg(long)]
-    mild: bool,
+arguments! {
+    Picky {
+        mild: bool = is_set(flag("mild").help("Fail nothing")),
+    }
 }
 
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
@@ -248,21 +305,22 @@ fn picky(args: Picky) -> App {
     app
 }
 
-#[derive(clap::Args)]
-struct Compared {
-    /// Events; without end if there is none
-    #[arg(long)]
-    count: Option<u64>,
-    /// Crash under this policy, and fail an event under that
-    #[arg(long)]
-    crash: Option<String>,
-    #[arg(long)]
-    fail: Option<String>,
-    /// Write the number of the process there
-    #[arg(long)]
-    pid: Option<std::path::PathBuf>,
-    /// What each run is to print before its report
-    words: Vec<String>,
+arguments! {
+    Compared {
+        count: Option<u64> = one(
+            option("count").help("Events; without end if there is none").value_parser(value_parser!(u64))
+        ),
+        crash: Option<String> = one(
+            option("crash").help("Crash under this policy, and fail an event under that")
+        ),
+        fail: Option<String> = one(option("fail")),
+        pid: Option<PathBuf> = one(
+            option("pid").help("Write the number of the process there").value_parser(value_parser!(PathBuf))
+        ),
+        words: Vec<String> = all(
+            Arg::new("words").value_name("WORDS").help("What each run is to print before its report").num_args(0..)
+        ),
+    }
 }
 
 /// `numbers -> work -> save`, the last with effects. No program knows its policy; this one looks at

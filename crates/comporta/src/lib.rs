@@ -384,6 +384,7 @@
 //!
 //! [`testing`] runs one stage ([`StageTester`](testing::StageTester)) or a whole graph
 //! ([`TestRuntime`](testing::TestRuntime)) on the thread of the test, step by step, on virtual time.
+//! [`service_time`](testing::TestRuntime::service_time) gives handlers some of it, so that queues grow and policies act.
 //!
 //! ```
 //! use std::time::Duration;
@@ -418,7 +419,7 @@ pub use comporta_model::error::{Advice, Error, Outcome, Result};
 pub use comporta_model::event::{Ev, Event, Held, Time};
 pub use comporta_model::failed::Failed;
 pub use comporta_model::graph::{self, GraphFault, GraphWarning};
-pub use comporta_model::keyed::{EventTime, KeyedCx, KeyedStage};
+pub use comporta_model::keyed::{EventTime, KeyedCx, KeyedStage, Prepared};
 pub use comporta_model::plan::{
     Choice, ClusterPlan, ConnectorPlan, OnFailure, OnPanic, Plan, PlanFault, Retry, SetFault,
     StagePlan, StageSet, WhenFull,
@@ -431,10 +432,10 @@ pub use comporta_model::window as windows;
 pub use comporta_runtime::ReplayError;
 pub use comporta_runtime::{
     AdmissionSnapshot, App, Client, Control, ControlError, Counts, Decision, Ended,
-    EventTimeSnapshot, FailedEvent, Failure, Gateway, GatewaySnapshot, Latency, Opened,
-    PolicyWarning, PoolSnapshot, Reason, Refusal, Resource, Running, SendError, Sender, Shed,
-    Snapshot, StageFailures, StageOf, StageRef, StageSnapshot, StartError, Summary, sources,
-    testing,
+    EventTimeSnapshot, FailedEvent, Failure, Gateway, GatewaySnapshot, KeySnapshot, Latency,
+    Opened, PolicyWarning, PoolSnapshot, PreparedRef, Reason, Refusal, Resource, Running,
+    SendError, Sender, Shed, Snapshot, StageFailures, StageOf, StageRef, StageSnapshot, StartError,
+    Summary, sources, testing,
 };
 
 pub use comporta_policy as policy;

@@ -74,6 +74,8 @@ pub struct StageSpec {
     pub gateway: bool,
     /// Its handler may wait for long: it runs on threads of its own.
     pub blocking: bool,
+    /// How many instances it has, unless the plan says otherwise.
+    pub instances: usize,
 }
 
 impl StageSpec {
@@ -102,6 +104,7 @@ impl StageSpec {
             flushes: false,
             gateway: false,
             blocking: false,
+            instances: 1,
         }
     }
 
@@ -162,57 +165,45 @@ pub struct Graph {
 }
 
 /// A mistake in a graph.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphFault {
     /// The graph has no stage at all.
-    #[error("the program `{app}` has no stages")]
     Empty {
         /// The program.
         app: Arc<str>,
     },
     /// The name of the program contains a control character.
-    #[error("{name:?} cannot be the name of a program: it contains a control character")]
     BadAppName {
         /// The name.
         name: Arc<str>,
     },
     /// Nothing starts the program.
-    #[error(
-        "nothing starts the program `{app}`: it has no source, no input and no autostart stage"
-    )]
     NoStart {
         /// The program.
         app: Arc<str>,
     },
     /// Two stages have the same name.
-    #[error("two stages are called `{name}`: every name is used once")]
     SameName {
         /// The name.
         name: Arc<str>,
     },
     /// An ordered stage sends when an event's turn has come, and not before.
-    #[error("`{name}` is ordered and cannot flush: what its events send leaves in their order")]
     OrderedFlushes {
         /// The stage.
         name: Arc<str>,
     },
     /// Two resources of one name.
-    #[error("two resources are called `{name}`: every name is used once")]
     SameResource {
         /// The name.
         name: Arc<str>,
     },
     /// A name has characters that are not allowed.
-    #[error(
-        "`{name}` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one"
-    )]
     BadName {
         /// The name.
         name: Arc<str>,
     },
     /// A name is too long.
-    #[error("the name `{begin}...` has {length} characters: use at most {NAME_MAX}")]
     LongName {
         /// How it begins.
         begin: String,
@@ -220,29 +211,21 @@ pub enum GraphFault {
         length: usize,
     },
     /// A name is reserved in the sets of stages of a plan.
-    #[error(
-        "`{name}` cannot be the name of a stage: in plans it stands for {}", reserved(name).unwrap_or_default()
-    )]
     ReservedName {
         /// The name.
         name: Arc<str>,
     },
     /// A stage without producers.
-    #[error("nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`")]
     Unfed {
         /// The stage.
         name: Arc<str>,
     },
     /// A connector without an end.
-    #[error("a connector from `{from}` has no end: give it at least one stage")]
     NoEnd {
         /// The port, as `stage.port`.
         from: String,
     },
     /// A port is connected to a stage twice.
-    #[error(
-        "`{from}` is connected to `{to}` twice, so that every event would arrive there twice: connect it once, or use `connect_again` if that is meant"
-    )]
     ConnectedTwice {
         /// The port, as `stage.port`.
         from: String,
@@ -250,23 +233,16 @@ pub enum GraphFault {
         to: Arc<str>,
     },
     /// An output port has the name of the error port, which is connected.
-    #[error(
-        "`{stage}.errors` would name two ports: a stage whose error port is connected cannot have a port of its own called `errors`"
-    )]
     ErrorsTwice {
         /// The stage.
         stage: Arc<str>,
     },
     /// A handle of another app was used.
-    #[error("a handle of another app was used in `{app}`: connect only stages of one app")]
     Foreign {
         /// The program.
         app: Arc<str>,
     },
     /// Events would have to be copied that cannot be.
-    #[error(
-        "`{from}` is connected {times} times, so its events are copied, but all its connectors are local and none says how: use `connect` for one of them, or one connector with several ends"
-    )]
     NotCloned {
         /// The port, as `stage.port`.
         from: String,
@@ -274,7 +250,6 @@ pub enum GraphFault {
         times: usize,
     },
     /// Two properties of a stage contradict each other.
-    #[error("the stage `{name}` is {a} and {b}: {why}")]
     Contradiction {
         /// The stage.
         name: Arc<str>,
@@ -286,12 +261,81 @@ pub enum GraphFault {
         why: &'static str,
     },
     /// A batch has no events.
-    #[error("the stage `{name}` is batched by 0 events: use at least 1")]
     EmptyBatch {
         /// The stage.
         name: Arc<str>,
     },
 }
+
+impl fmt::Display for GraphFault {
+    // Long because each fault has its sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GraphFault::Empty { app } => write!(f, "the program `{app}` has no stages"),
+            GraphFault::BadAppName { name } => write!(
+                f,
+                "{name:?} cannot be the name of a program: it contains a control character"
+            ),
+            GraphFault::NoStart { app } => write!(
+                f,
+                "nothing starts the program `{app}`: it has no source, no input and no autostart stage"
+            ),
+            GraphFault::SameName { name } => {
+                write!(f, "two stages are called `{name}`: every name is used once")
+            }
+            GraphFault::OrderedFlushes { name } => write!(
+                f,
+                "`{name}` is ordered and cannot flush: what its events send leaves in their order"
+            ),
+            GraphFault::SameResource { name } => {
+                write!(f, "two resources are called `{name}`: every name is used once")
+            }
+            GraphFault::BadName { name } => write!(
+                f,
+                "`{name}` cannot be the name of a stage: use letters, digits, `_`, `-` and `.`, at least one"
+            ),
+            GraphFault::LongName { begin, length } => {
+                write!(f, "the name `{begin}...` has {length} characters: use at most {NAME_MAX}")
+            }
+            GraphFault::ReservedName { name } => write!(
+                f,
+                "`{name}` cannot be the name of a stage: in plans it stands for {}",
+                reserved(name).unwrap_or_default()
+            ),
+            GraphFault::Unfed { name } => write!(
+                f,
+                "nothing sends to the stage `{name}`: connect a port to it, or make it `autostart`"
+            ),
+            GraphFault::NoEnd { from } => {
+                write!(f, "a connector from `{from}` has no end: give it at least one stage")
+            }
+            GraphFault::ConnectedTwice { from, to } => write!(
+                f,
+                "`{from}` is connected to `{to}` twice, so that every event would arrive there twice: connect it once, or use `connect_again` if that is meant"
+            ),
+            GraphFault::ErrorsTwice { stage } => write!(
+                f,
+                "`{stage}.errors` would name two ports: a stage whose error port is connected cannot have a port of its own called `errors`"
+            ),
+            GraphFault::Foreign { app } => write!(
+                f,
+                "a handle of another app was used in `{app}`: connect only stages of one app"
+            ),
+            GraphFault::NotCloned { from, times } => write!(
+                f,
+                "`{from}` is connected {times} times, so its events are copied, but all its connectors are local and none says how: use `connect` for one of them, or one connector with several ends"
+            ),
+            GraphFault::Contradiction { name, a, b, why } => {
+                write!(f, "the stage `{name}` is {a} and {b}: {why}")
+            }
+            GraphFault::EmptyBatch { name } => {
+                write!(f, "the stage `{name}` is batched by 0 events: use at least 1")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GraphFault {}
 
 /// A part of a graph that works but may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]

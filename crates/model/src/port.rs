@@ -285,7 +285,9 @@ impl<T> Out<T> {
     /// What is sent from now on is for an event that owes this, and not what its visit says.
     pub fn set_duty(&mut self, duty: &Duty) {
         if self.duties.last().is_none_or(|(_, last)| last != duty) {
-            self.duties.push((self.len(), duty.clone()));
+            let from = self.len();
+            let _ = self.duties.pop_if(|(last, _)| *last == from); // nothing was sent for it
+            self.duties.push((from, duty.clone()));
         }
     }
 

@@ -206,7 +206,6 @@ impl Lister<'_> {
         let top = fields(schema::PLAN, self.settings, |field| {
             if (field.said)(self.plan) { self.origin(field.key) } else { DEFAULT.to_owned() }
         });
-        let top = top.into_iter().filter(|row| !row.value.is_empty()).collect();
         let mut sections = vec![Section { header: String::new(), rows: top, note: None }];
         let clusters = (0..self.settings.clusters.len()).map(|number| self.cluster(number));
         sections.extend(clusters);
@@ -374,13 +373,14 @@ fn overridden(
         && plan.every.instances.is_some_and(|every| every != validated.instances)
 }
 
+/// The settings of these fields that there are.
 fn fields<P, S>(
     fields: &[Field<P, S>],
     validated: &S,
     origin: impl Fn(&Field<P, S>) -> String,
 ) -> Vec<Row> {
     let row = |field: &Field<P, S>| Row::new(field.key, (field.show)(validated), origin(field));
-    fields.iter().map(row).collect()
+    fields.iter().map(row).filter(|row| !row.value.is_empty()).collect()
 }
 
 /// Whether it is a variable and nothing else: no text around it, and no default that could be the

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta_model::plan::{
     Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnFailure, OnPanic, Param, Plan, SetFault,
-    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest,
+    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest, parse_duration, show_duration,
 };
 
 use crate::report::Span;
@@ -175,7 +175,7 @@ impl Setting for Duration {
     fn read(node: &Node, _: &str) -> Result<Self, Wrong> {
         let wrong = || Wrong::kind(node, "a duration such as \"50ms\", \"10s\" or \"1h 30m\"");
         match &node.value {
-            Value::Text(text, _) => humantime::parse_duration(text.trim()).map_err(|_| wrong()),
+            Value::Text(text, _) => parse_duration(text).ok_or_else(wrong),
             Value::Integer(n) => {
                 let help = Some(format!("say in which unit: \"{n}s\" or \"{n}ms\""));
                 Err(Wrong { help, ..wrong() })
@@ -185,7 +185,7 @@ impl Setting for Duration {
     }
 
     fn show(&self) -> String {
-        quoted(&humantime::format_duration(*self).to_string())
+        quoted(&show_duration(*self))
     }
 }
 
@@ -242,34 +242,39 @@ impl Setting for Choice {
     }
 
     fn show(&self) -> String {
-        if self.params.is_empty() {
-            return quoted(&self.name);
-        }
-        let params = self.params.iter().map(|(key, value)| {
-            let value = match value {
-                // Beyond the integers of TOML it reads back only as a float.
-                Param::Number(number) if number.abs() >= i64::MAX as f64 => format!("{number:e}"),
-                Param::Number(_) | Param::Flag(_) => value.to_string(),
-                Param::Stages(stages) => {
-                    let one = |(stage, n): (&String, &i64)| format!("{} = {n}", bare(stage));
-                    let all: Vec<_> = stages.iter().map(one).collect();
-                    if all.is_empty() {
-                        "{}".to_owned()
-                    } else {
-                        format!("{{ {} }}", all.join(", "))
-                    }
-                }
-                _ => quoted(&value.to_string()),
-            };
-            format!("{} = {value}", bare(key))
-        });
-        let name = format!("name = {}", quoted(&self.name));
-        format!("{{ {} }}", [name].into_iter().chain(params).collect::<Vec<_>>().join(", "))
+        show_choice(self, "name")
     }
 }
 
-fn with_params(mut choice: Choice, entries: &[Entry]) -> Result<Choice, Wrong> {
-    for entry in entries.iter().filter(|entry| entry.key != "name") {
+/// A choice whose name stands under this key.
+fn show_choice(choice: &Choice, name: &str) -> String {
+    if choice.params.is_empty() {
+        return quoted(&choice.name);
+    }
+    let params = choice.params.iter().map(|(key, value)| {
+        let value = match value {
+            // Beyond the integers of TOML it reads back only as a float.
+            Param::Number(number) if number.abs() >= i64::MAX as f64 => format!("{number:e}"),
+            Param::Number(_) | Param::Flag(_) => value.to_string(),
+            Param::Stages(stages) => {
+                let one = |(stage, n): (&String, &i64)| format!("{} = {n}", bare(stage));
+                let all: Vec<_> = stages.iter().map(one).collect();
+                if all.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", all.join(", ")) }
+            }
+            _ => quoted(&value.to_string()),
+        };
+        format!("{} = {value}", bare(key))
+    });
+    let name = format!("{name} = {}", quoted(&choice.name));
+    format!("{{ {} }}", [name].into_iter().chain(params).collect::<Vec<_>>().join(", "))
+}
+
+fn with_params(choice: Choice, entries: &[Entry]) -> Result<Choice, Wrong> {
+    with_params_but(choice, entries, "name")
+}
+
+fn with_params_but(mut choice: Choice, entries: &[Entry], name: &str) -> Result<Choice, Wrong> {
+    for entry in entries.iter().filter(|entry| entry.key != name) {
         choice = choice.with(entry.key.as_str(), param(&entry.node)?);
     }
     Ok(choice)
@@ -286,6 +291,27 @@ fn choose(before: &mut Option<Choice>, node: &Node, text: &str) -> Result<(), Wr
     *before = Some(choice);
     Ok(())
 }
+
+/// Reads the controller of an elastic stage over what was said before: its name stands under `controller`, and parameters
+/// without it are of what was said, or of the default.
+fn control(before: &mut Option<Choice>, node: &Node, text: &str) -> Result<(), Wrong> {
+    let Value::Table(entries) = &node.value else {
+        *before = Some(Setting::read(node, text)?);
+        return Ok(());
+    };
+    let choice = match entries.iter().find(|entry| entry.key == CONTROLLER) {
+        None => before.take().unwrap_or_else(|| Choice::new("elastic")),
+        Some(Entry { node, .. }) => match &node.value {
+            Value::Text(name, _) => Choice::new(name.trim()),
+            _ => return Err(Wrong::kind(node, "the name of a controller").at(&node.span)),
+        },
+    };
+    *before = Some(with_params_but(choice, entries, CONTROLLER)?);
+    Ok(())
+}
+
+/// Under which the name of a controller stands, beside its parameters.
+const CONTROLLER: &str = "controller";
 
 /// A parameter of a choice, as it is written; what it may be is looked at later.
 fn param(node: &Node) -> Result<Param, Wrong> {
@@ -426,6 +452,18 @@ pub(crate) const CLUSTER: &[Field<ClusterPlan, ClusterSettings>] = &[
         said: |part| part.policy.is_some(),
         show: |validated| validated.policy.show(),
     },
+    Field {
+        key: "elastic_threads",
+        about: "the most threads that its elastic stages have together",
+        set: |part, node, text| {
+            part.elastic_threads = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.elastic_threads.is_some(),
+        show: |validated| {
+            validated.elastic_threads.map(|most| most.get().show()).unwrap_or_default()
+        },
+    },
 ];
 
 /// Which stages a cluster has; validated with all clusters together.
@@ -553,6 +591,16 @@ pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
         set: |part, node, text| choose(&mut part.admission, node, text),
         said: |part| part.admission.is_some(),
         show: |validated| validated.admission.as_ref().map(Setting::show).unwrap_or_default(),
+    },
+    Field {
+        key: "elastic",
+        about: "threads that follow the load: a controller, \"elastic\" or \"ds2\", or { controller = \"...\", parameters }",
+        set: |part, node, text| control(&mut part.elastic, node, text),
+        said: |part| part.elastic.is_some(),
+        show: |validated| {
+            let shown = |choice| show_choice(choice, CONTROLLER);
+            validated.elastic.as_ref().map(shown).unwrap_or_default()
+        },
     },
     field!("rate", rate from rate, "of a source: the most events that it sends per second"),
     field!("stub", stub from stub, "whether the stage is replaced by a stub, which drops its events"),

@@ -365,7 +365,11 @@ fn is_masked(text: &str) -> bool {
 
 /// What could have been chosen.
 fn there_are(what: &str, catalogue: &Catalogue) -> String {
-    let offers = if what == "policy" { &catalogue.policies } else { &catalogue.admissions };
+    let offers = match what {
+        "policy" => &catalogue.policies,
+        "controller of threads" => &catalogue.controllers,
+        _ => &catalogue.admissions,
+    };
     let names: Vec<&str> = offers.iter().map(|offer| offer.name).collect();
     format!("there are {}", listed(&names))
 }
@@ -374,7 +378,11 @@ fn there_are(what: &str, catalogue: &Catalogue) -> String {
 fn parameters(owner: &str, key: &str, catalogue: &Catalogue) -> String {
     // A policy and an admission controller may have the same name.
     let of_a_stage = key.starts_with("stage.") || key.starts_with("every.");
-    let offers = if of_a_stage { &catalogue.admissions } else { &catalogue.policies };
+    let offers = match of_a_stage {
+        true if key.contains(".elastic.") => &catalogue.controllers,
+        true => &catalogue.admissions,
+        false => &catalogue.policies,
+    };
     let params =
         offers.iter().find(|offer| offer.name == owner).map_or(&[][..], |offer| offer.params);
     let names: Vec<&str> = params.iter().map(|param| param.name).collect();

@@ -3,6 +3,7 @@
 //! call is checked at once, and changes nothing if it is refused.
 //! Long because each method documents its meaning, when it takes effect and what it refuses.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -44,6 +45,10 @@ pub struct StageInfo {
     pub stateful: bool,
     /// Whether its results leave in the order in which its events arrived.
     pub ordered: bool,
+    /// Whether its events have keys, and those of one key are handled in order, one at a time.
+    pub keyed: bool,
+    /// Whether its handlers wait without a thread: its instances are events in flight.
+    pub waits: bool,
     /// Whether the number of its instances is fixed: by the plan, by `Control` since, or because it is
     /// stateful.
     pub instances_said: bool,
@@ -64,6 +69,8 @@ impl StageInfo {
             depth,
             stateful: false,
             ordered: false,
+            keyed: false,
+            waits: false,
             instances_said: false,
             capacity_said: false,
             capacity_min: 1,
@@ -77,12 +84,43 @@ impl StageInfo {
     }
 }
 
+/// What a stage has done since the program began, all of it at one moment. See
+/// [`sample`](PolicyControl::sample).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageSample {
+    /// Events that came, as [`input_count`](PolicyControl::input_count) counts them.
+    pub arrived: u64,
+    /// Events that were handled or failed.
+    pub processed: u64,
+    /// Events that wait for an instance, as [`queue_size`](PolicyControl::queue_size) counts them.
+    pub queued: usize,
+    /// Instances; 0 of a stage that has ended.
+    pub instances: usize,
+    /// Instances that are not paired with an event.
+    pub free: usize,
+    /// Time spent in its visits that have ended, by all threads together.
+    pub busy: Duration,
+    /// CPU time of these visits; `None` where the system does not report it.
+    pub cpu: Option<Duration>,
+}
+
+/// What one key of a keyed stage did. See [`key_loads`](PolicyControl::key_loads).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLoad {
+    /// A number of the key, the same in every reading while the key has events.
+    pub key: u64,
+    /// Events of it that came.
+    pub arrived: u64,
+    /// Events of it that were handled or failed.
+    pub handled: u64,
+}
+
 /// The reason why a call was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
     /// The stage belongs to another cluster or does not exist.
-    #[error("stage {stage} is not in the cluster `{cluster}`")]
     NotInCluster {
         /// The stage: its name, or its number if it has none.
         stage: String,
@@ -90,22 +128,16 @@ pub enum Refused {
         cluster: String,
     },
     /// The pool belongs to another cluster or does not exist.
-    #[error("there is no pool {0} in this cluster")]
     NoPool(u32),
     /// Sources and inputs have no queue.
-    #[error("`{0}` has no queue")]
     NoQueue(String),
     /// The kind of queues is fixed before events flow.
-    #[error("which queues are used is fixed once, in `start`")]
     Started,
     /// The visit order needs per-stage queues.
-    #[error("`{0}` needs per-stage queues: call `use_per_stage_queues` in `start`")]
     NeedsPerStageQueues(&'static str),
     /// The visit order is empty.
-    #[error("a visit order names at least one stage")]
     EmptyOrder,
     /// The index is past the end of the visit order.
-    #[error("the visit order has {len} places: there is no place {index}")]
     NoPlace {
         /// The index, from 0.
         index: usize,
@@ -113,7 +145,6 @@ pub enum Refused {
         len: usize,
     },
     /// A number is out of range.
-    #[error("{what} is {given}: use {expected}")]
     OutOfRange {
         /// What the number is.
         what: String,
@@ -123,7 +154,6 @@ pub enum Refused {
         expected: String,
     },
     /// A pool with stages keeps a thread.
-    #[error("pool `{pool}` has {threads} threads and stages to run: {less} cannot go")]
     NoThreadLeft {
         /// The name of the pool.
         pool: String,
@@ -133,7 +163,6 @@ pub enum Refused {
         less: usize,
     },
     /// The stage would have too many instances, or none.
-    #[error("`{stage}` has {instances} instances and cannot have {wanted}")]
     Instances {
         /// The stage.
         stage: String,
@@ -143,9 +172,40 @@ pub enum Refused {
         wanted: usize,
     },
     /// The runtime failed, for the given reason.
-    #[error("{0}")]
     Failed(String),
 }
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NotInCluster { stage, cluster } => {
+                write!(f, "stage {stage} is not in the cluster `{cluster}`")
+            }
+            Refused::NoPool(pool) => write!(f, "there is no pool {pool} in this cluster"),
+            Refused::NoQueue(name) => write!(f, "`{name}` has no queue"),
+            Refused::Started => f.write_str("which queues are used is fixed once, in `start`"),
+            Refused::NeedsPerStageQueues(call) => {
+                write!(f, "`{call}` needs per-stage queues: call `use_per_stage_queues` in `start`")
+            }
+            Refused::EmptyOrder => f.write_str("a visit order names at least one stage"),
+            Refused::NoPlace { index, len } => {
+                write!(f, "the visit order has {len} places: there is no place {index}")
+            }
+            Refused::OutOfRange { what, given, expected } => {
+                write!(f, "{what} is {given}: use {expected}")
+            }
+            Refused::NoThreadLeft { pool, threads, less } => {
+                write!(f, "pool `{pool}` has {threads} threads and stages to run: {less} cannot go")
+            }
+            Refused::Instances { stage, instances, wanted } => {
+                write!(f, "`{stage}` has {instances} instances and cannot have {wanted}")
+            }
+            Refused::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// Seals [`PolicyControl`], so that methods can be added.
 #[doc(hidden)]
@@ -174,6 +234,8 @@ pub trait PolicyControl: sealed::Sealed {
     fn main_pool(&self) -> PoolId;
     /// Records the reason of the next decision, which is shown with it.
     fn explain(&mut self, why: String);
+    /// Records a decision that changes nothing, such as that no thread is added because none would help.
+    fn record(&mut self, did: String);
 
     // --- 1. queues (leda)
 
@@ -302,6 +364,20 @@ pub trait PolicyControl: sealed::Sealed {
     /// # Errors
     /// Refused for a stage of another cluster.
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused>;
+    /// Not of LEDA: returns what a stage has done since the program began, at one moment, so that its numbers fit
+    /// each other. [`reset_statistics`](Self::reset_statistics) does not change them. CPU time is measured from the first
+    /// call on, on a sample of the visits.
+    ///
+    /// # Errors
+    /// Refused for a stage of another cluster.
+    fn sample(&self, stage: StageId) -> Result<StageSample, Refused>;
+    /// Not of LEDA: returns what the keys of a keyed stage did since this was last asked: those that did most, `most` of them
+    /// at most, the hottest first. Keys are counted from the first call on, of which 64 are followed: those with more than
+    /// one in 64 of all events are among them. Empty for a stage without keys.
+    ///
+    /// # Errors
+    /// Refused for a stage of another cluster.
+    fn key_loads(&mut self, stage: StageId, most: usize) -> Result<Vec<KeyLoad>, Refused>;
     /// `fireLastFocused`, `doNotFireLastFocused`: sets whether
     /// [`on_last_focused`](crate::Policy::on_last_focused) is called. It is called when the first thread
     /// reaches the last place of the visit order, and again after as many further arrivals there as there

@@ -10,8 +10,9 @@
 //! 4. `policy`: the trait of policies.
 //! 5. `registry`: policies by name.
 //! 6. `policies`: a file for each.
-//! 7. `mock`: a cluster for tests of policies.
-//! 8. `admission`: a smaller interface for the queue of one stage, and its controllers.
+//! 7. `elastic`: threads that follow the load of single stages.
+//! 8. `mock`: a cluster for tests of policies.
+//! 9. `admission`: a smaller interface for the queue of one stage, and its controllers.
 
 mod control;
 pub mod limits;
@@ -19,12 +20,15 @@ mod steal_queue;
 mod policy;
 mod registry;
 pub mod policies;
+pub mod elastic;
 pub mod mock;
 pub mod admission;
 
 #[doc(hidden)]
 pub use control::sealed;
-pub use control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId};
+pub use control::{
+    Focus, KeyLoad, PolicyControl, PoolId, Refused, StageInfo, StageSample, TimerId,
+};
 pub use policy::Policy;
 pub use registry::{Entry, Named, Names, Registry};
 pub use steal_queue::{StealQueue, Stolen};

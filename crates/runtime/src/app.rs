@@ -221,6 +221,11 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self.set_keys(keys)
     }
 
+    /// It has so many instances, unless the plan says otherwise.
+    pub(crate) fn with_instances(self, instances: usize) -> Self {
+        self.say(|spec| spec.instances = instances)
+    }
+
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
         let keys: Box<dyn Any + Send> = Box::new(keys);
         let at = self.key.stage.index();
@@ -615,6 +620,7 @@ impl App {
         let mut catalogue = Catalogue::default();
         catalogue.policies = self.inner.borrow().registry.offers();
         catalogue.admissions = self.inner.borrow().admissions.offers();
+        catalogue.controllers = comporta_policy::elastic::offers();
         catalogue
     }
 

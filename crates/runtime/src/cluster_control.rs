@@ -9,7 +9,8 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
 use comporta_policy::{
-    Focus, PolicyControl, PoolId, Refused, StageInfo, Stolen, TimerId, limits, sealed,
+    Focus, KeyLoad, PolicyControl, PoolId, Refused, StageInfo, StageSample, Stolen, TimerId,
+    limits, sealed,
 };
 
 use crate::cluster_state::{Act, ClusterState, Since};
@@ -185,7 +186,7 @@ impl<'a> ClusterControl<'a> {
         }
         limits::instances(info, instances, wanted)?;
         let in_order = self.core.assignments[stage.index()].base.lock().instances == 1;
-        let gives_up_order = wanted > 1 && in_order && !info.ordered;
+        let gives_up_order = wanted > 1 && in_order && !info.ordered && !info.keyed;
         let mut effects = Effects::default();
         let set = node.set_instances(self.core, wanted, &mut effects);
         self.core.dispatch(effects);
@@ -218,6 +219,10 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn explain(&mut self, why: String) {
         self.why = Some(why);
+    }
+
+    fn record(&mut self, did: String) {
+        self.did(|_| did);
     }
 
     // --- 1. queues
@@ -358,12 +363,12 @@ impl PolicyControl for ClusterControl<'_> {
     }
 
     fn cpus(&self) -> usize {
-        self.state.cpu.processors()
+        self.core.cpus_said().unwrap_or_else(|| self.state.cpu.processors())
     }
 
     fn cpu_usage(&mut self) -> u32 {
-        match self.core.cpu_said() {
-            Some(said) => said,
+        match self.core.cpu_ticks() {
+            Some(ticks) => (self.core.cpu_said() + self.state.cpu.usage_at(ticks)).min(100),
             None => self.state.cpu.usage(),
         }
     }
@@ -386,6 +391,23 @@ impl PolicyControl for ClusterControl<'_> {
         let since = Since::now(self.reading(stage)?);
         self.state.since.insert(stage.0, since);
         Ok(())
+    }
+
+    fn sample(&self, stage: StageId) -> Result<StageSample, Refused> {
+        let reading = self.reading(stage)?;
+        self.core.worker_groups[self.cluster].set_measures_cpu(true);
+        let mut sample = StageSample::default();
+        (sample.arrived, sample.processed) = (reading.arrived, reading.processed);
+        (sample.queued, sample.instances, sample.free) =
+            (reading.queued, reading.instances, reading.free);
+        sample.busy = reading.busy;
+        sample.cpu = self.core.cpu_shares[stage.index()].of(reading.busy);
+        Ok(sample)
+    }
+
+    fn key_loads(&mut self, stage: StageId, most: usize) -> Result<Vec<KeyLoad>, Refused> {
+        self.stage(stage)?;
+        Ok(self.core.node(stage.0).key_loads(most))
     }
 
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {

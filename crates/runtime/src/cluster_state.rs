@@ -74,7 +74,7 @@ impl ClusterState {
         self.timers.clear();
         core.timers.forget(cluster);
         self.since.clear();
-        self.cpu = CpuMeter::begin();
+        self.cpu = core.cpu_ticks().map_or_else(CpuMeter::begin, CpuMeter::begin_at);
         self.acts.clear();
         self.per_stage = false;
         self.visit_order = VisitOrder::default();
@@ -91,6 +91,7 @@ impl ClusterState {
         let workers = &core.worker_groups[cluster];
         workers.set_per_worker_queues(false);
         workers.set_pooled(false);
+        workers.set_measures_cpu(false);
         workers.shared.set_visit_order(None, |stage| core.priorities.of(stage));
         let mut effects = Effects::default();
         for StageInfo { id, kind, name, .. } in &self.stages {
@@ -169,6 +170,7 @@ pub(crate) fn stage_infos(
             let mut info = StageInfo::new(StageId(id), &*spec.name, spec.kind, *depth as usize);
             info.stateful = spec.stateful || spec.kind != Kind::Stage;
             info.ordered = spec.ordered;
+            (info.keyed, info.waits) = (spec.keyed, spec.waits);
             info.capacity_min = spec.batched.map_or(1, |(events, _)| events);
             info
         })

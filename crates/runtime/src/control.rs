@@ -70,6 +70,11 @@ pub enum ControlError {
         /// The type of its state.
         state: &'static str,
     },
+    /// The stage is not keyed.
+    NoKeys {
+        /// The stage.
+        stage: String,
+    },
     /// The program's code panicked that hashes, compares or copies.
     KeyFailed {
         /// The stage.
@@ -105,6 +110,7 @@ impl fmt::Display for ControlError {
             ControlError::NotKeyed { stage, key, state } => {
                 write!(f, "`{stage}` has no keys of type `{key}` with state of type `{state}`")
             }
+            ControlError::NoKeys { stage } => write!(f, "`{stage}` is not keyed"),
             ControlError::KeyFailed { stage, reason } => {
                 write!(f, "the state of a key of `{stage}` cannot be had: {reason}")
             }

@@ -1,7 +1,6 @@
 //! What all parts of a running program share: its nodes, pools, clock and timers; and how tokens are made
 //! ready. How stages are joined is in `wiring`, how a run ends in `run_state`, its threads in `threads`.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::task::Waker;
@@ -13,8 +12,9 @@ use comporta_model::plan::{Settings, StageSettings, WhenFull};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::color::Colors;
+use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
-use crate::env::{Clock, cpus};
+use crate::env::{self, Clock};
 use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
@@ -26,9 +26,13 @@ use crate::resource::Resources;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, Relaxed, SeqCst};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, AtomicUsize, CachePadded, Condvar, Mutex, Relaxed, SeqCst,
+};
+use crate::testing::Hooks;
 use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
+use crate::user;
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
 use crate::workers::WorkerGroup;
@@ -109,16 +113,13 @@ pub(crate) struct Core {
     pub(crate) depths: Vec<u32>,
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) priorities: Priorities,
+    /// For each stage, how much of its visits is CPU time.
+    pub(crate) cpu_shares: Vec<CachePadded<CpuShare>>,
     pub(crate) wiring: Wiring,
     pub(crate) resources: Resources,
     nodes: OnceLock<Vec<Arc<dyn Node>>>,
     tested: bool,
-    /// What a test says of the machine's CPUs.
-    pub(crate) cpu_usage: AtomicU32,
-    /// Stages that are held back, and their tokens.
-    held: Mutex<HashMap<u32, Vec<Token>>>,
-    /// Some stage was ever held back: most programs never look.
-    holds: AtomicBool,
+    pub(crate) hooks: Hooks,
     pub(crate) stopped: AtomicBool,
     pub(crate) run: Mutex<RunState>,
     pub(crate) changed: Condvar,
@@ -146,7 +147,7 @@ impl Core {
         }
         let timers = Arc::<Timers>::default();
         // Models explore what happens when everybody is woken who can be.
-        let cpus = if cfg!(shuttle) { usize::MAX } else { cpus() };
+        let cpus = if cfg!(shuttle) { usize::MAX } else { env::cpus() };
         let awake = Arc::new(Awake::new(cpus, timers.clone()));
         let worker_groups = settings.clusters.iter().enumerate();
         let worker_groups = worker_groups
@@ -157,6 +158,7 @@ impl Core {
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
             assignments,
+            cpu_shares: graph.stages.iter().map(|_| CachePadded::default()).collect(),
             worker_groups,
             pools,
             policy_hosts: policy_hosts.map(|(i, cluster)| PolicyHost::new(i, cluster)).collect(),
@@ -177,9 +179,7 @@ impl Core {
             resources: Resources::default(),
             nodes: OnceLock::new(),
             tested,
-            cpu_usage: AtomicU32::new(0),
-            held: Mutex::default(),
-            holds: AtomicBool::new(false),
+            hooks: Hooks::new(),
             stopped: AtomicBool::new(false),
             changed: Condvar::new(),
         }
@@ -198,34 +198,10 @@ impl Core {
         &self.nodes()[stage as usize]
     }
 
-    /// How busy CPUs are, if this is a test: what it says.
-    pub(crate) fn cpu_said(&self) -> Option<u32> {
-        self.tested.then(|| self.cpu_usage.load(Relaxed))
-    }
-
     /// Whether this is a test that may inject faults.
     #[inline]
     pub(crate) fn is_tested(&self) -> bool {
         self.tested
-    }
-
-    /// A held stage's tokens are set aside until it is let go: it is not visited. For tests.
-    pub(crate) fn hold(&self, stage: u32, hold: bool) {
-        let mut held = self.held.lock();
-        if hold {
-            self.holds.store(true, SeqCst);
-            held.entry(stage).or_default();
-        } else if let Some(tokens) = held.remove(&stage) {
-            drop(held);
-            tokens.into_iter().for_each(|token| self.make_ready(token));
-        }
-    }
-
-    /// Whether a token belongs to a held stage, which then keeps it.
-    #[inline]
-    pub(crate) fn is_held(&self, token: Token) -> bool {
-        self.holds.load(Relaxed)
-            && self.held.lock().get_mut(&token.stage).map(|kept| kept.push(token)).is_some()
     }
 
     pub(crate) fn inlet<T: 'static>(&self, stage: StageId) -> Arc<dyn Inlet<T>> {
@@ -478,6 +454,13 @@ impl Core {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Drop for Core {
+    /// What stages were made of is the program's, and is dropped last, on whichever thread lets go of the run last.
+    fn drop(&mut self) {
+        self.nodes.take().into_iter().flatten().for_each(user::discard);
     }
 }
 

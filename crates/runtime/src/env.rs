@@ -1,8 +1,9 @@
 //! Where time comes from: the machine's clock, or a virtual one that a test moves. And what the
 //! machine has of processors.
 
-use crate::sync::{AtomicU64, Relaxed};
+use crate::sync::{AtomicU64, Relaxed, thread_local};
 use comporta_model::event::Time;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Processors that this process may use.
@@ -16,6 +17,27 @@ pub(crate) fn processor() -> Option<usize> {
     return Some(rustix::thread::sched_getcpu());
     #[cfg(not(all(target_os = "linux", not(shuttle))))]
     None
+}
+
+/// The CPU time that this thread has used, where the system reports it and it is not a model's. A system call.
+fn thread_cpu_time() -> Option<Duration> {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let (secs, nanos) = (u64::try_from(used.tv_sec).ok()?, u32::try_from(used.tv_nsec).ok()?);
+        Some(Duration::new(secs, nanos))
+    }
+    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    None
+}
+
+thread_local! {
+    static VIRTUAL_CPU: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// A handler that a test gives time to has used so much CPU time, on this thread.
+pub(crate) fn add_virtual_cpu_time(spent: Duration) {
+    VIRTUAL_CPU.with(|used| used.set(used.get() + spent));
 }
 
 /// The clock of one program.
@@ -53,6 +75,15 @@ impl Clock {
                 )
             }
             Clock::Virtual(now) => Time::from_nanos(now.load(Relaxed)),
+        }
+    }
+
+    /// The CPU time that this thread has used, where that is known: of the machine, or of handlers that a test gives
+    /// time to. A system call, if the clock is real.
+    pub(crate) fn thread_cpu_time(&self) -> Option<Duration> {
+        match self {
+            Clock::Real(_) => thread_cpu_time(),
+            Clock::Virtual(_) => Some(VIRTUAL_CPU.with(Cell::get)),
         }
     }
 
@@ -94,6 +125,11 @@ impl CpuMeter {
         meter
     }
 
+    /// One for a test, whose processors have been used so much by now.
+    pub(crate) fn begin_at(ticks: Ticks) -> Self {
+        CpuMeter { busy: ticks.busy, all: ticks.all, ..CpuMeter::default() }
+    }
+
     /// How many processors it is about.
     pub(crate) fn processors(&self) -> usize {
         if self.on.is_empty() { cpus() } else { self.on.len() }
@@ -107,12 +143,19 @@ impl CpuMeter {
     }
 
     fn look(&mut self, stat: &str) {
-        let Some(Ticks { busy, all }) = parse_stat(stat, &self.on) else { return };
+        if let Some(ticks) = parse_stat(stat, &self.on) {
+            self.usage_at(ticks);
+        }
+    }
+
+    /// As [`usage`](Self::usage), of processors that have been used so much by now.
+    pub(crate) fn usage_at(&mut self, Ticks { busy, all }: Ticks) -> u32 {
         let (used, passed) = (busy.saturating_sub(self.busy), all.saturating_sub(self.all));
         if let Some(share) = (used * 100).checked_div(passed) {
             self.said = share.min(100) as u32;
             (self.busy, self.all) = (busy, all);
         }
+        self.said
     }
 }
 
@@ -121,11 +164,11 @@ fn stat() -> String {
     std::fs::read_to_string("/proc/stat").unwrap_or_default()
 }
 
-/// Ticks of some processors: in which they were busy, and in all.
+/// Ticks of some processors, of whatever length: in which they were busy, and in all.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Ticks {
-    busy: u64,
-    all: u64,
+pub(crate) struct Ticks {
+    pub(crate) busy: u64,
+    pub(crate) all: u64,
 }
 
 /// What `/proc/stat` says of these processors; of all, if none is named.

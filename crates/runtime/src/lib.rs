@@ -15,7 +15,7 @@
 //! | a program that runs, and the end | [`Running`], `running` |
 //! | live change | [`Control`], `control` |
 //! | threads, and how many each pool has | `threads`, `workers`, `pool` |
-//! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `color`; tried beforehand in `rehearse` |
+//! | the policy of a cluster, and what it may do | `policy_host`, `cluster_control`, `cluster_state`, `cpu_share`, `color`; tried beforehand in `rehearse` |
 //! | what it has done | [`Snapshot`], `snapshot`; failed events in `failure`, reported by `failed_event`, fed back by `replay` |
 //! | time, locks and threads, replaceable; logging | `env`, `sync`, `log` |
 //! | ready-made sources | [`sources`] |
@@ -27,6 +27,7 @@ mod env;
 mod log;
 mod app;
 mod verbs;
+mod prepared;
 mod gateway;
 mod resource;
 mod start_error;
@@ -60,6 +61,7 @@ mod pool;
 mod policy_host;
 mod cluster_control;
 mod cluster_state;
+mod cpu_share;
 mod rehearse;
 mod color;
 #[cfg(feature = "scheduler")]
@@ -78,14 +80,15 @@ pub use gateway::{Client, Gateway, Refusal};
 pub use latency::Latency;
 pub use path::sender::{SendError, Sender};
 pub use policy_host::Decision;
+pub use prepared::PreparedRef;
 pub use rehearse::PolicyWarning;
 #[cfg(feature = "json")]
 pub use replay::ReplayError;
 pub use resource::{Opened, Resource};
 pub use running::{Ended, Running, StageFailures, Summary};
 pub use snapshot::{
-    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, PoolSnapshot, Snapshot,
-    StageSnapshot,
+    AdmissionSnapshot, Counts, EventTimeSnapshot, GatewaySnapshot, KeySnapshot, PoolSnapshot,
+    Snapshot, StageSnapshot,
 };
 pub use stage::permits::Shed;
 pub use start_error::StartError;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
+use comporta_policy::KeyLoad;
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -69,6 +70,14 @@ pub(crate) trait Node: Send + Sync {
     fn keys(&self) -> Option<&dyn AnyKeys> {
         None
     }
+    /// Has its busiest keys counted from now on. Returns `false` if it is not keyed.
+    fn count_keys(&self) -> bool {
+        false
+    }
+    /// What its busiest keys did since this was last asked, the busiest first; they are counted from the first time on.
+    fn key_loads(&self, _most: usize) -> Vec<KeyLoad> {
+        Vec::new()
+    }
     /// Calls `call`, which is the program's, with a lane that no visit has meanwhile, and lets go of it. Returns
     /// `false` if a visit has it.
     fn with_lane(
@@ -125,4 +134,6 @@ pub(crate) struct Reading {
     pub(crate) free: usize,
     pub(crate) capacity: usize,
     pub(crate) enabled: bool,
+    /// Time spent in visits that have ended.
+    pub(crate) busy: Duration,
 }

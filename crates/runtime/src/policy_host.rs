@@ -6,15 +6,20 @@
 //! first. Only people who change something wait, and go before further calls. A policy is user code: it
 //! is taken out while it is called, and no lock is held. A new one begins with the cluster as the plan,
 //! and people since, have it. One that panics is replaced by the default.
+//!
+//! The stages that the plan makes elastic are beside every policy that is installed (`comporta_policy::elastic::Beside`), but not
+//! beside the default that replaces one that panicked, which may have been theirs.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 
 use comporta_model::event::Time;
-use comporta_model::plan::{Choice, ClusterSettings, defaults};
+use comporta_model::graph::Graph;
+use comporta_model::plan::{Choice, ClusterSettings, Settings, defaults};
+use comporta_policy::elastic::{Beside, ElasticChoice};
 use comporta_policy::policies::Stealing;
-use comporta_policy::{Policy, TimerId};
+use comporta_policy::{Entry, Policy, TimerId};
 
 use crate::cluster_control::ClusterControl;
 use crate::cluster_state::{Act, ClusterState};
@@ -194,7 +199,8 @@ impl PolicyHost {
         let entry = core.registry.find(&choice.name);
         let refuse = |message: String| InstallError::Policy(message);
         let entry = entry.ok_or_else(|| refuse(format!("there is no policy `{}`", choice.name)))?;
-        let made = user::call(|| entry.make(&choice)).map_err(|panic| refuse(panic.to_string()))?;
+        let made = user::call(|| make(entry, &choice, &core.graph, &core.settings, self.cluster));
+        let made = made.map_err(|panic| refuse(panic.to_string()))?;
         let mut taken = self.take();
         let before = std::mem::replace(&mut taken.policy, made);
         let started = self.begin(core, &mut taken, &choice);
@@ -316,8 +322,10 @@ impl PolicyHost {
     /// The policy is replaced by the default one.
     fn fall_back(&self, core: &Arc<Core>, taken: &mut Installed, what: &str) {
         let name = self.choice().name;
+        let elastic = core.settings.stages.iter().any(|stage| stage.elastic.is_some());
+        let without = if elastic { ", without elastic stages" } else { "" };
         core.report(format!(
-            "the policy `{name}` of `{}` {what}; `{}` goes on",
+            "the policy `{name}` of `{}` {what}; `{}` goes on{without}",
             self.name,
             defaults::POLICY
         ));
@@ -435,6 +443,23 @@ impl PolicyHost {
         }
         self.decisions.lock().extend(decided);
     }
+}
+
+/// Makes the policy of a cluster, with the elastic stages of the plan beside it: those that it comes to have.
+pub(crate) fn make(
+    entry: &Entry,
+    choice: &Choice,
+    graph: &Graph,
+    settings: &Settings,
+    cluster: usize,
+) -> Box<dyn Policy> {
+    let stages = graph.stages.iter().zip(&settings.stages);
+    let elastic = stages.filter_map(|(spec, stage)| {
+        let controller = stage.elastic.clone()?;
+        Some(ElasticChoice { stage: spec.name.to_string(), controller })
+    });
+    let threads_max = settings.clusters.get(cluster).and_then(|cluster| cluster.elastic_threads);
+    Beside::wrap(entry.make(choice), elastic.collect(), threads_max)
 }
 
 thread_local! {

@@ -4,16 +4,17 @@
 use std::fmt;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{ClusterSettings, Settings};
+use comporta_model::plan::Settings;
 use comporta_policy::mock::Mock;
 use comporta_policy::{PolicyControl, Registry, StageInfo};
 
 use crate::cluster_state::stage_infos;
 use crate::env::CpuMeter;
+use crate::policy_host;
 use crate::start_error::StartError;
 use crate::user;
 
-/// What a policy does that works, but may surprise.
+/// What a plan, or a policy of it, leads to that works, but may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyWarning {
@@ -25,6 +26,14 @@ pub enum PolicyWarning {
         /// The policy.
         policy: String,
         /// Instances it has under the policy.
+        instances: usize,
+    },
+    /// A stage that the plan makes elastic, and that is neither keyed nor ordered, may have several instances, and so
+    /// handle events out of the order they came.
+    ElasticOrder {
+        /// The stage.
+        stage: String,
+        /// Instances it has.
         instances: usize,
     },
     /// A stage has a pool to itself with more threads than it has instances, of which it could have more
@@ -39,6 +48,15 @@ pub enum PolicyWarning {
         /// Instances that it has all the same.
         instances: usize,
     },
+    /// A keyed stage keeps the order in which events come to it, but a stage before it lets them overtake each other.
+    OrderLostBefore {
+        /// The keyed stage.
+        keyed: String,
+        /// The stage before it.
+        stage: String,
+        /// Instances that that has.
+        instances: usize,
+    },
 }
 
 impl fmt::Display for PolicyWarning {
@@ -48,6 +66,17 @@ impl fmt::Display for PolicyWarning {
                 f,
                 "the policy `{policy}` gives `{stage}` {instances} instances, so its events may \
                  overtake each other: `stage.{stage}.instances=1` keeps them in order"
+            ),
+            PolicyWarning::ElasticOrder { stage, instances } => write!(
+                f,
+                "`{stage}` is elastic and has {instances} instances, so its events may overtake each other: \
+                 a stage that is keyed or ordered keeps them in order"
+            ),
+            PolicyWarning::OrderLostBefore { keyed, stage, instances } => write!(
+                f,
+                "events of one key may overtake each other in `{stage}`, which has {instances} \
+                 instances, before `{keyed}` can keep them in order: declare `{stage}` as `ordered`, or \
+                 set `stage.{stage}.instances=1`"
             ),
             PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
                 let s = if *instances == 1 { "" } else { "s" };
@@ -70,15 +99,20 @@ pub(crate) fn rehearse(
 ) -> Result<Vec<PolicyWarning>, Vec<StartError>> {
     let mut refused = Vec::new();
     let mut warnings = Vec::new();
+    let mut instances = vec![1; graph.stages.len()];
     for (number, cluster) in settings.clusters.iter().enumerate() {
         let mut mock = cluster_of(graph, depths, settings, number);
-        if let Err(message) = start(registry, cluster, &mut mock) {
+        if let Err(message) = start(registry, graph, settings, number, &mut mock) {
             let (cluster, policy) = (cluster.name.clone(), cluster.policy.to_string());
             refused.push(StartError::Policy { cluster, policy, message });
         }
         warnings.extend(given_up(graph, settings, number, &mock));
         warnings.extend(idle_threads(&cluster.policy.name, &mock));
+        for info in mock.stages() {
+            instances[info.id.index()] = mock.at(&info.name).instances;
+        }
     }
+    warnings.extend(order_lost(graph, &instances));
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
 
@@ -91,13 +125,50 @@ fn given_up(
 ) -> impl Iterator<Item = PolicyWarning> {
     let stages = graph.stages.iter().zip(&settings.stages);
     let in_order = stages.filter(move |(spec, stage_settings)| {
-        stage_settings.cluster == number && stage_settings.instances == 1 && !spec.ordered
+        let one = stage_settings.cluster == number && stage_settings.instances == 1;
+        one && !spec.ordered && !spec.keyed // keyed: in the order of each key, with any number
     });
-    in_order.filter_map(move |(spec, _)| {
+    in_order.filter_map(move |(spec, stage_settings)| {
         let instances = mock.at(&spec.name).instances;
         let policy = settings.clusters[number].policy.name.clone();
         let stage = spec.name.to_string();
-        (instances > 1).then_some(PolicyWarning::OrderGivenUp { stage, policy, instances })
+        let warning = match stage_settings.elastic {
+            Some(_) => PolicyWarning::ElasticOrder { stage, instances },
+            None => PolicyWarning::OrderGivenUp { stage, policy, instances },
+        };
+        (instances > 1).then_some(warning)
+    })
+}
+
+/// The stages in which events overtake each other on their way to a keyed stage.
+fn order_lost(graph: &Graph, instances: &[usize]) -> impl Iterator<Item = PolicyWarning> {
+    let overtake = |id: usize| instances[id] > 1 && !graph.stages[id].ordered;
+    let mut senders = vec![Vec::new(); graph.stages.len()];
+    for connector in &graph.connectors {
+        connector.to.iter().for_each(|to| senders[to.index()].push(connector.from.index()));
+    }
+    let mut lost = Vec::new();
+    for keyed in (0..graph.stages.len()).filter(|id| graph.stages[*id].keyed) {
+        let (mut seen, mut next) = (vec![false; graph.stages.len()], vec![keyed]);
+        while let Some(to) = next.pop() {
+            for &from in &senders[to] {
+                // What a keyed stage before this one keeps in order is said of that.
+                if std::mem::replace(&mut seen[from], true) || graph.stages[from].keyed {
+                    continue;
+                }
+                if overtake(from) {
+                    lost.push((keyed, from));
+                } else {
+                    next.push(from);
+                }
+            }
+        }
+    }
+    let name = |id: usize| graph.stages[id].name.to_string();
+    lost.into_iter().map(move |(keyed, from)| PolicyWarning::OrderLostBefore {
+        keyed: name(keyed),
+        stage: name(from),
+        instances: instances[from],
     })
 }
 
@@ -144,10 +215,17 @@ fn cluster_of(graph: &Graph, depths: &[u32], settings: &Settings, number: usize)
     mock
 }
 
-fn start(registry: &Registry, cluster: &ClusterSettings, mock: &mut Mock) -> Result<(), String> {
-    let entry = registry.find(&cluster.policy.name);
-    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", cluster.policy.name))?;
-    let made = user::call(|| entry.make(&cluster.policy));
+fn start(
+    registry: &Registry,
+    graph: &Graph,
+    settings: &Settings,
+    number: usize,
+    mock: &mut Mock,
+) -> Result<(), String> {
+    let choice = &settings.clusters[number].policy;
+    let entry = registry.find(&choice.name);
+    let entry = entry.ok_or_else(|| format!("there is no policy `{}`", choice.name))?;
+    let made = user::call(|| policy_host::make(entry, choice, graph, settings, number));
     let mut policy = made.map_err(|panic| panic.to_string())?;
     let started = user::call(|| mock.start(&mut *policy));
     user::discard(policy);

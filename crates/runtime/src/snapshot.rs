@@ -112,6 +112,10 @@ pub struct StageSnapshot {
     pub waited: Duration,
     /// How far event time has come, and how many events were late, if the stage has event time.
     pub event_time: Option<EventTimeSnapshot>,
+    /// Its busiest keys, if it is keyed and they are counted (`Control::count_keys`): the first five by events that wait,
+    /// by events handled and by time, those with most waiting first. A key that more than one in 64 of all events
+    /// belong to is found, however many keys there are.
+    pub top_keys: Vec<KeySnapshot>,
     /// Time spent in its handler, by all instances together; for a source, in its pulls.
     pub busy: Duration,
     /// How long the events that it handled had been in the program, if the stage leads nowhere; empty
@@ -137,6 +141,28 @@ pub struct EventTimeSnapshot {
     pub late: u64,
 }
 
+/// A busy key of a keyed stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeySnapshot {
+    /// What people call it ([`KeyedStage::key_name`](comporta_model::keyed::KeyedStage::key_name)), or a number.
+    pub key: String,
+    /// Its events that wait in the queue.
+    pub queued: usize,
+    /// Events of it that were sent to the stage since keys are counted, at most; the number is too high by
+    /// `error` at most, which is no more than one in 64 of all events.
+    pub arrived: u64,
+    /// By how much `arrived` may be too high.
+    pub error: u64,
+    /// Since when it has been among the busiest.
+    pub since: Time,
+    /// Its events that were handled, or failed, since then.
+    pub handled: u64,
+    /// Time spent on these. Events that are handled in one visit share its time; handlers that take longer than 20 µs
+    /// have a visit for each event. Zero where handlers wait.
+    pub busy: Duration,
+}
+
 impl StageSnapshot {
     /// Of a stage without a queue.
     pub(crate) fn blank(name: &str, priority: i32) -> Self {
@@ -155,6 +181,7 @@ impl StageSnapshot {
             waited: Duration::ZERO,
             gateway: None,
             event_time: None,
+            top_keys: Vec::new(),
             busy: Duration::ZERO,
             latency: Latency::default(),
             failures_kept: 0,

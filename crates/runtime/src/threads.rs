@@ -124,7 +124,7 @@ impl Core {
     pub(crate) fn keep_time(self: &Arc<Self>) {
         let mut due = Vec::new();
         let (mut watched, mut looked) = (Time::ZERO, Time::ZERO);
-        let beat = (self.settings.stuck_after / 4).max(Duration::from_millis(1));
+        let beat = self.watch_beat();
         loop {
             self.timers.due(self.clock.now(), &mut due);
             for alarm in due.drain(..) {
@@ -146,6 +146,11 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// How often handlers that are stuck are looked for.
+    pub(crate) fn watch_beat(&self) -> Duration {
+        (self.settings.stuck_after / 4).max(Duration::from_millis(1))
     }
 
     /// Policies are user code, and may not return: their timers have a thread of their own, which is
@@ -173,7 +178,8 @@ impl Core {
     }
 
     /// Calls wakers of the program's futures: on a thread of their own, which is started with the first. A waker
-    /// is user code, and one that does not return must hold up neither the clock nor a worker.
+    /// is user code, and one that does not return must hold up neither the clock nor a worker; nor others, for whom
+    /// another thread comes ([`watch`](Self::watch)).
     pub(crate) fn call_wakers(self: &Arc<Self>, wakers: Vec<Waker>) {
         if wakers.is_empty() {
             return;
@@ -186,20 +192,20 @@ impl Core {
         let left = match callers {
             Callers::Thread => return,
             Callers::Nobody => wakers.into_iter().flatten().collect(),
-            Callers::NewThread => {
-                let name = format!("{}-wakers", self.graph.name);
-                let body = |core: &Arc<Core>| {
-                    while let Some(waker) = core.waker_calls.next() {
-                        call_waker(waker);
-                    }
-                };
-                match self.spawn(name, body) {
-                    Ok(()) => return,
-                    Err(_) => self.waker_calls.forget_thread(), // there is none: they are called here
-                }
-            }
+            Callers::NewThread => match self.spawn_waker_thread() {
+                Ok(()) => return,
+                Err(_) => self.waker_calls.forget_thread(), // there is none: they are called here
+            },
         };
         left.into_iter().for_each(call_waker);
+    }
+
+    fn spawn_waker_thread(self: &Arc<Self>) -> io::Result<()> {
+        self.spawn(format!("{}-wakers", self.graph.name), |core| {
+            while let Some(waker) = core.waker_calls.next() {
+                call_waker(waker);
+            }
+        })
     }
 
     /// What a visit has not begun can be taken back if its handler does not return.
@@ -249,8 +255,11 @@ impl Core {
         self.dispatch(effects);
     }
 
-    /// Stands in for workers that have been in one visit for too long.
+    /// Stands in for workers that have been in one visit for too long, and for a waker that does not return.
     pub(crate) fn watch(self: &Arc<Self>, now: Time) {
+        if self.waker_calls.are_held_up() {
+            let _ = self.spawn_waker_thread(); // if the system has none, it is asked again
+        }
         let bound = match self.run.lock().left {
             0 => self.settings.stuck_after,
             _ => self.settings.stuck_after.min(PATIENCE / 2), // what is left is needed to end

@@ -42,13 +42,24 @@ pub(crate) struct Calls<T> {
 struct CallsState<T> {
     due: VecDeque<T>,
     has_thread: bool,
+    /// Threads that wait for a call to be due.
+    waiting: usize,
+    /// Calls ever begun, and how many they were when it was last asked whether they are held up.
+    begun: u64,
+    begun_before: u64,
     stopped: bool,
+}
+
+impl<T> Default for CallsState<T> {
+    fn default() -> Self {
+        let (due, has_thread, stopped) = (VecDeque::new(), false, false);
+        CallsState { due, has_thread, waiting: 0, begun: 0, begun_before: 0, stopped }
+    }
 }
 
 impl<T> Default for Calls<T> {
     fn default() -> Self {
-        let state = CallsState { due: VecDeque::new(), has_thread: false, stopped: false };
-        Calls { state: Mutex::new(state), changed: Condvar::new() }
+        Calls { state: Mutex::default(), changed: Condvar::new() }
     }
 }
 
@@ -85,17 +96,30 @@ impl<T> Calls<T> {
         std::mem::take(&mut state.due)
     }
 
-    /// Waits for the next; none once the program has stopped, and all are made that were due.
+    /// Whether calls are due and none was begun since this was last asked: whoever makes them does not return, and
+    /// another thread is to.
+    pub(crate) fn are_held_up(&self) -> bool {
+        let mut state = self.state.lock();
+        let begun = state.begun;
+        let before = std::mem::replace(&mut state.begun_before, begun);
+        state.has_thread && !state.due.is_empty() && before == begun && !state.stopped
+    }
+
+    /// Waits for the next; none once the program has stopped, and all are made that were due, or if another thread
+    /// waits already.
     pub(crate) fn next(&self) -> Option<T> {
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.due.pop_front() {
+                state.begun += 1;
                 return Some(call);
             }
-            if state.stopped {
+            if state.stopped || state.waiting > 0 {
                 return None;
             }
+            state.waiting += 1;
             state = wait(&self.changed, state, None);
+            state.waiting -= 1;
         }
     }
 
@@ -238,6 +262,11 @@ impl Timers {
             drop(self.state.lock()); // who waits has looked at this before, or will be notified
             self.changed.notify_one();
         }
+    }
+
+    /// Whether it was asked to hurry, and [`was_hurried`](Self::was_hurried) has not been asked since.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried.load(SeqCst)
     }
 
     /// Whether it was asked to hurry since this was last asked.

@@ -24,6 +24,8 @@ pub(crate) struct WorkerGroup {
     per_worker_queues: AtomicBool,
     /// There are several pools, which have to be entered and left.
     pooled: AtomicBool,
+    /// The policy asks for the CPU time of visits.
+    measures_cpu: AtomicBool,
     roster: CachePadded<Mutex<Roster>>,
     /// Rises with every change of the workers; workers compare it once per visit.
     epoch: AtomicU64,
@@ -110,6 +112,7 @@ impl WorkerGroup {
             sleep: CachePadded::new(Sleep::new(awake)),
             per_worker_queues: AtomicBool::new(false),
             pooled: AtomicBool::new(false),
+            measures_cpu: AtomicBool::new(false),
             roster: CachePadded::default(),
             epoch: AtomicU64::new(1),
         }
@@ -132,6 +135,16 @@ impl WorkerGroup {
 
     pub(crate) fn set_pooled(&self, pooled: bool) {
         self.pooled.store(pooled, SeqCst);
+    }
+
+    /// Whether the CPU time of visits is measured.
+    #[inline]
+    pub(crate) fn measures_cpu(&self) -> bool {
+        self.measures_cpu.load(Relaxed)
+    }
+
+    pub(crate) fn set_measures_cpu(&self, measures: bool) {
+        self.measures_cpu.store(measures, Relaxed);
     }
 
     pub(crate) fn members(&self) -> Arc<Vec<Arc<WorkerHandle>>> {

@@ -289,22 +289,21 @@ impl Core {
         }
     }
 
-    /// Resumes a handler until it suspends or ends. Returns its failure if it ended with one
-    /// that is unobserved.
+    /// Resumes a handler until it suspends or ends. Returns its stack if it has ended: [`Core::remove`] is next.
     #[inline(always)]
-    pub(crate) fn resume(&self, handler: Rc<Handler>) -> Option<Box<Failure>> {
+    pub(crate) fn resume(&self, handler: &Rc<Handler>) -> Option<Stack> {
         self.budget.set(BUDGET);
         self.activity.set(Activity::Ran);
         let before = self.running.replace(Some(handler.clone()));
         debug_assert!(before.is_none(), "one handler runs at a time");
         mem::forget(before);
         // A handler that suspends has taken itself out of `running`.
-        handler.resume().and_then(|stack| self.remove(&handler, stack))
+        handler.resume()
     }
 
-    /// Takes out a handler that ended, and calls `on_failure` with an unobserved failure.
+    /// Takes out a handler that ended, and calls `on_failure` with an unobserved failure, which it returns.
     #[cold]
-    fn remove(&self, handler: &Handler, stack: Stack) -> Option<Box<Failure>> {
+    pub(crate) fn remove(&self, handler: &Handler, stack: Stack) -> Option<Box<Failure>> {
         self.running.set(None);
         self.repository.remove(handler);
         if self.handlers() == 0 {
@@ -424,7 +423,7 @@ impl Core {
         }
         // A handler may wake others while it unwinds, but none begins, and none suspends again.
         while let Some(handler) = self.repository.pop_ready() {
-            discard(self.resume(handler));
+            discard(self.resume(&handler).and_then(|stack| self.remove(&handler, stack)));
         }
         if let Some(threads) = self.threads.get() {
             threads.close();

@@ -29,15 +29,15 @@ thread_local! {
     static RUNNING: Cell<*const Link> = const { Cell::new(ptr::null()) };
 }
 
-/// Room for the frames between the local that marks a suspension and the switch itself: those of
-/// `Yielder::suspend`, which are some hundred bytes without optimisation.
+/// Room for the frames between the one that suspends and the switch itself: those of `Yielder::suspend`, which
+/// are some hundred bytes without optimisation.
 #[cfg(target_os = "linux")]
 const MARGIN: usize = 4096;
 
 /// What `suspend` needs of the coroutine it suspends.
 struct Link {
     yielder: Cell<*const Yielder<Cause, ()>>,
-    /// An address in the frame that suspended it.
+    /// An address below the frame that suspended it, by less than a call of a small function takes.
     suspended_at: Cell<usize>,
 }
 
@@ -82,7 +82,8 @@ impl Coroutine {
         // Elsewhere if it was suspended from inside a foreign coroutine that it resumed.
         if (self.limit..self.base).contains(&at) && !self.raw.done() {
             // SAFETY: the coroutine is suspended (`self` is borrowed, and it is not running), its
-            // stack pointer is less than `MARGIN` below `at`, and nothing lives below that.
+            // stack pointer is less than `MARGIN` below the frame that suspended it, which is above `at`, and
+            // nothing lives below that.
             #[cfg(target_os = "linux")]
             unsafe {
                 give_back(self.limit, at.saturating_sub(MARGIN));
@@ -117,22 +118,28 @@ impl Drop for AbortOnDrop {
 
 /// Suspends the innermost coroutine that runs on this thread; returns why it was resumed.
 ///
-/// Never inlined, so that its frame is small and stands right above the switch (see `trim`).
-///
 /// # Panics
 /// Panics outside a coroutine.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn suspend() -> Cause {
     let link = RUNNING.get();
     assert!(!link.is_null(), "only a coroutine can be suspended");
-    let marker = 0_u8;
     // SAFETY: by the invariant of `RUNNING` the coroutine is being resumed by this thread right now:
     // its link is alive, and so is the yielder, which lives as long as its body runs. The body
     // runs, because user code that gets here is called by it.
     unsafe {
-        (*link).suspended_at.set((&raw const marker).addr());
+        mark(&*link);
         (*(*link).yielder.get()).suspend(())
     }
+}
+
+/// Notes where the frame ends that calls this, and suspends next, however large it is.
+///
+/// Never inlined: so its own frame, in which the local is, stands right below that one (see `trim`).
+#[inline(never)]
+fn mark(link: &Link) {
+    let marker = 0_u8;
+    link.suspended_at.set((&raw const marker).addr());
 }
 
 /// A stack that no coroutine uses.
@@ -288,6 +295,18 @@ mod tests {
             assert!(!coroutine.resume(Cause::Event));
             coroutine.trim();
         }
+        assert!(coroutine.resume(Cause::Event));
+    }
+
+    #[test]
+    fn trimming_leaves_a_large_frame_that_suspends() {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), || {
+            let kept = std::hint::black_box([1_u8; 64 * 1024]);
+            assert_eq!(suspend(), Cause::Event);
+            assert!(std::hint::black_box(&kept).iter().all(|byte| *byte == 1));
+        });
+        assert!(!coroutine.resume(Cause::Event));
+        coroutine.trim();
         assert!(coroutine.resume(Cause::Event));
     }
 

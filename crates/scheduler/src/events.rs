@@ -103,34 +103,49 @@ impl<E> Events<E> {
 
     #[inline]
     fn next_before(&self, deadline: Option<Instant>) -> io::Result<Option<E>> {
-        if !self.is_empty() {
+        match &self.waiting {
+            Waiting::Here(mailbox) => {
+                let is_empty = mailbox.is_empty();
+                self.next_of(is_empty, mailbox.waiting(), deadline, || mailbox.take())
+            }
+            // Whether it is empty is seen by taking from it.
+            Waiting::Shared(notified) => {
+                self.next_of(false, notified.waiting(), deadline, || notified.take())
+            }
+        }
+    }
+
+    /// What `take` returns, as soon as it returns something. Inlined, so that each kind has code of its own.
+    #[inline(always)]
+    fn next_of(
+        &self,
+        is_empty: bool,
+        waiting: &WaitList,
+        deadline: Option<Instant>,
+        take: impl Fn() -> Option<io::Result<Option<E>>>,
+    ) -> io::Result<Option<E>> {
+        if !is_empty {
             if self.core.runs_here() {
                 self.core.spend();
             }
-            if let Some(taken) = self.take() {
+            if let Some(taken) = take() {
                 return taken;
             }
         }
         loop {
             let here = self.core.runs_here();
             assert!(here, "`Events::next` would wait outside of a coroutine of its scheduler");
-            let parked = self.waiting().park(&self.core, deadline);
+            let parked = waiting.park(&self.core, deadline);
             if parked == Parked::Unwinding {
                 return Err(unwinding());
             }
-            if let Some(taken) = self.take() {
+            if let Some(taken) = take() {
                 return taken;
             }
             if parked == Parked::TimedOut {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-    }
-
-    /// Whether there is only to wait, where that is seen without taking anything.
-    #[inline]
-    fn is_empty(&self) -> bool {
-        matches!(&self.waiting, Waiting::Here(mailbox) if mailbox.is_empty())
     }
 
     /// Takes what is there: an event, the source's error, or its end. `None` if there is only to wait.

@@ -4,6 +4,7 @@
 use crate::Failure;
 use crate::clock::Clock;
 use crate::core::{Core, Limits};
+use crate::coroutine::Stack;
 use crate::events::Events;
 use crate::failure::{FailureHook, Outcome};
 use crate::observer::Inbox;
@@ -167,9 +168,14 @@ impl Scheduler {
     /// Returns an error if the system call for events fails, or if the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
         let entered = self.core.enter();
-        let step = self.step_entered(None);
-        entered.leave();
-        step
+        if let Some(handler) = self.take_next() {
+            if let Some(stack) = self.core.resume(&handler) {
+                return Ok(self.end(&handler, stack));
+            }
+            entered.leave();
+            return Ok(Step::Resumed);
+        }
+        self.wait_and_step(None)
     }
 
     /// Like [`Scheduler::step`], but waits no longer than `limit`; [`Duration::ZERO`] does not wait.
@@ -178,32 +184,45 @@ impl Scheduler {
     /// Like [`Scheduler::step`].
     pub fn step_within(&mut self, limit: Duration) -> io::Result<Step> {
         let _entered = self.core.enter();
-        self.step_entered(Some(limit))
+        self.wait_and_step(Some(limit))
+    }
+
+    /// A step without a limit, in a scheduler that was entered.
+    #[inline(always)]
+    fn step_entered(&self) -> io::Result<Step> {
+        match self.take_next() {
+            Some(handler) => Ok(self.resume(&handler)),
+            None => self.wait_and_step(None),
+        }
+    }
+
+    /// The next handler, on the shortest way: see [`Core::take_next`].
+    #[inline(always)]
+    fn take_next(&self) -> Option<Rc<Handler>> {
+        if thread::panicking() { None } else { self.core.take_next() }
     }
 
     #[inline(always)]
-    fn step_entered(&self, limit: Option<Duration>) -> io::Result<Step> {
-        if thread::panicking() {
-            return panicking();
-        }
-        if limit.is_none()
-            && let Some(handler) = self.core.take_next()
-        {
-            return Ok(self.resume(handler));
-        }
-        self.wait_and_step(limit)
-    }
-
-    #[inline(always)]
-    fn resume(&self, handler: Rc<Handler>) -> Step {
+    fn resume(&self, handler: &Rc<Handler>) -> Step {
         match self.core.resume(handler) {
             None => Step::Resumed,
-            Some(failure) => Step::Failed(failure),
+            Some(stack) => self.end(handler, stack),
         }
+    }
+
+    /// A handler has ended.
+    #[cold]
+    fn end(&self, handler: &Handler, stack: Stack) -> Step {
+        self.core.remove(handler, stack).map_or(Step::Resumed, Step::Failed)
     }
 
     #[inline(never)]
     fn wait_and_step(&self, limit: Option<Duration>) -> io::Result<Step> {
+        if thread::panicking() {
+            // No handler could be suspended: see `Core::park`.
+            let refused = "the thread is panicking, so no coroutine can be resumed";
+            return Err(io::Error::other(refused));
+        }
         let core = &self.core;
         let deadline = match limit {
             None | Some(Duration::ZERO) => None,
@@ -218,7 +237,7 @@ impl Scheduler {
                 return Ok(Step::Complete);
             }
             if let Some(handler) = core.get_ready_object(wait)? {
-                return Ok(self.resume(handler));
+                return Ok(self.resume(&handler));
             }
             if wait == Some(Duration::ZERO) {
                 return Ok(Step::Idle);
@@ -238,7 +257,7 @@ impl Scheduler {
         let _entered = self.core.enter();
         let mut summary = Summary { stopped: false, failed: 0, failures: Vec::new() };
         loop {
-            match self.step_entered(None)? {
+            match self.step_entered()? {
                 Step::Resumed | Step::Idle => {}
                 Step::Failed(failure) => summary.add(*failure),
                 Step::Stopped => {
@@ -261,7 +280,7 @@ impl Scheduler {
         let handle = self.spawn(f).map_err(error)?;
         let _entered = self.core.enter();
         while !handle.is_finished() {
-            match self.step_entered(None).map_err(error)? {
+            match self.step_entered().map_err(error)? {
                 Step::Stopped => {
                     handle.cancel();
                     return Err(Failure::Cancelled);
@@ -307,12 +326,6 @@ impl Summary {
             crate::failure::discard(failure);
         }
     }
-}
-
-/// No handler could be suspended: see `Core::park`.
-#[cold]
-fn panicking() -> io::Result<Step> {
-    Err(io::Error::other("the thread is panicking, so no coroutine can be resumed"))
 }
 
 /// Registers a source with the current scheduler: see [`Scheduler::register_source`]. A handler may

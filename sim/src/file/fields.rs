@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use comporta_model::plan::nearest;
+use comporta_model::plan::{nearest, parse_duration};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -230,7 +230,7 @@ fn number(value: &Value<'_>) -> Option<f64> {
     (number.is_finite() && number >= 0.0).then_some(number)
 }
 
-/// Seconds of a duration. A fraction of one unit, such as `1.5ms`, is read besides what humantime reads.
+/// Seconds of a duration. A fraction of one unit, such as `1.5ms`, is read without rounding it to nanoseconds.
 fn duration_s(text: &str) -> Option<f64> {
     let text = text.trim();
     // How many of a unit a second has: dividing keeps 200us at 0.0002.
@@ -241,7 +241,7 @@ fn duration_s(text: &str) -> Option<f64> {
         let number: f64 = text[..split].parse().ok()?;
         return Some(number / of_a_second).filter(|time| time.is_finite());
     }
-    humantime::parse_duration(text).ok().map(|time| time.as_secs_f64())
+    parse_duration(text).map(|time| time.as_secs_f64())
 }
 
 fn bytes(text: &str) -> Option<f64> {

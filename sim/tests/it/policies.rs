@@ -74,7 +74,7 @@ fn every_policy_runs_a_node_or_is_refused_with_the_reason() {
         }
     }
     refused.sort_unstable();
-    assert_eq!(refused, ["color", "seda", "seda-dynamic", "thread-stealing"]);
+    assert_eq!(refused, ["color", "ds2", "elastic", "seda", "seda-dynamic", "thread-stealing"]);
 }
 
 #[test]

@@ -1,13 +1,17 @@
-//! Ours: each query as a user writes it. Stages that look at one event have as many instances as threads, those with
-//! state are keyed; nothing else is said of how they run.
+//! Ours: each query as a user writes it. Stages with state are keyed, and windows are keyed windows of event time; nothing
+//! is said of how they run but the number of threads.
 
 use super::Query;
-use crate::nexmark::events::{Bid, Event, Log};
+use crate::nexmark::events::{Bid, Event, Log, Person};
 use crate::nexmark::steps::Winning;
-use crate::nexmark::steps::{self, Average, Counts, Found, Local, Lot, New, Newcomer, Seller};
-use comporta::{App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result, Stage};
+use crate::nexmark::steps::{self, Average, Found, Local, Lot, New, Seller};
+use comporta::windows::{self, Aggregate, Count, Windowed, Windows};
+use comporta::{App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result, Stage, Time};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 // Long because the queries are written out one after the other, as a user would.
 pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
@@ -58,33 +62,59 @@ pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
         }
         Query::HotItems => {
             let bids = app.filter_map("bids", steps::bid);
-            let (counts, most) = (app.stage("counts", CountBids), app.stage("most", Most));
+            let every = 2 * SECOND;
+            let counts = app.window(
+                "counts",
+                |bid: &Bid| bid.auction,
+                |bid: &Bid| Time::from_millis(bid.time_ms),
+                Windows::sliding(10 * SECOND, every),
+                Count,
+            );
+            // A result is of the last moment of its window: those of one window are in one of these.
+            let most = app.window(
+                "most",
+                |_: &Windowed<u64, u64>| (),
+                Windowed::time,
+                Windows::tumbling(every),
+                windows::max(|count: &Windowed<u64, u64>| count.value),
+            );
             app.connect(events, bids);
             app.connect(bids, counts);
-            app.connect(counts, most);
-            gather(&app, *most, &found, |(window, most), found| found.add([window, most]));
+            app.connect(counts.windows, most);
+            gather(&app, most.windows, &found, |most: Windowed<(), u64>, found| {
+                found.add([(most.end - 10 * SECOND).as_millis(), most.value]);
+            });
         }
         Query::HighestBid => {
-            let bids = app.filter_map("bids", |event: Event| {
-                steps::bid(event).map(|bid| (steps::window(bid.time_ms), bid.price))
-            });
-            let highest = app.stage("highest", Most);
+            let bids = app.filter_map("bids", steps::bid);
+            let highest = app.window(
+                "highest",
+                |_: &Bid| (),
+                |bid: &Bid| Time::from_millis(bid.time_ms),
+                Windows::tumbling(10 * SECOND),
+                windows::max(|bid: &Bid| bid.price),
+            );
             app.connect(events, bids);
             app.connect(bids, highest);
-            gather(&app, *highest, &found, |(window, price), found| found.add([window, price]));
+            gather(&app, highest.windows, &found, |highest: Windowed<(), u64>, found| {
+                found.add([highest.start.as_millis(), highest.value]);
+            });
         }
         Query::NewUsers => {
+            // People and auctions, in windows of one stage.
             let new = app.filter_map("new", steps::newcomer);
-            let join = app.keyed(
+            let join = app.window(
                 "join",
                 |(person, _, _): &(u64, u64, New)| *person,
-                |kept: &mut Newcomer, (_, window, new), out: &mut Out<[u64; 3]>| {
-                    kept.take(window, new, |pair| out.send(pair));
-                },
+                |(_, window, _): &(u64, u64, New)| Time::from_millis(*window),
+                Windows::tumbling(10 * SECOND),
+                Pairs,
             );
             app.connect(events, new);
             app.connect(new, join);
-            gather(&app, *join, &found, |pair, found| found.add(pair));
+            gather(&app, join.windows, &found, |of: Windowed<u64, Vec<[u64; 3]>>, found| {
+                of.value.into_iter().for_each(|pair| found.add(pair));
+            });
         }
     }
     let plan = Plan::new().threads(threads).every(|stage| stage.emit_max(usize::MAX));
@@ -196,64 +226,32 @@ impl KeyedStage for Averages {
     }
 }
 
-/// Query 5: how many bids each auction had in each window.
+/// Query 8: a new person with everything that the person offers in the same window.
 #[derive(Clone)]
-struct CountBids;
+struct Pairs;
 
-impl KeyedStage for CountBids {
-    type In = Bid;
-    type Key = u64;
-    type State = Counts;
-    type Ports = Out<(u64, u64)>;
+impl Aggregate<(u64, u64, New)> for Pairs {
+    type Acc = (Option<Box<Person>>, Vec<u64>);
+    type Out = Vec<[u64; 3]>;
 
-    fn key(&self, bid: &Bid) -> u64 {
-        bid.auction
+    fn init(&self) -> Self::Acc {
+        (None, Vec::new())
     }
 
-    fn handle(
-        &mut self,
-        counts: &mut Counts,
-        bid: Ev<'_, Bid>,
-        out: &mut Self::Ports,
-        _: &KeyedCx<'_, u64>,
-    ) -> Result {
-        counts.take(bid.time_ms, |window, count| out.send((window, count)));
-        Ok(())
+    fn add(&self, (person, reserves): &mut Self::Acc, (_, _, new): &(u64, u64, New)) {
+        match new {
+            New::Person(new) => *person = Some(new.clone()),
+            New::Reserve(reserve) => reserves.push(*reserve),
+        }
     }
 
-    fn finish(&mut self, counts: Counts, out: &mut Self::Ports, _: &KeyedCx<'_, u64>) -> Result {
-        counts.end().for_each(|window| out.send(window));
-        Ok(())
-    }
-}
-
-/// Queries 5 and 7: the greatest value of each window.
-#[derive(Clone)]
-struct Most;
-
-impl KeyedStage for Most {
-    type In = (u64, u64);
-    type Key = u64;
-    type State = u64;
-    type Ports = Out<(u64, u64)>;
-
-    fn key(&self, (window, _): &(u64, u64)) -> u64 {
-        *window
+    fn merge(&self, (person, reserves): &mut Self::Acc, (other, more): &Self::Acc) {
+        *person = person.take().or_else(|| other.clone());
+        reserves.extend(more);
     }
 
-    fn handle(
-        &mut self,
-        most: &mut u64,
-        value: Ev<'_, (u64, u64)>,
-        _: &mut Self::Ports,
-        _: &KeyedCx<'_, u64>,
-    ) -> Result {
-        *most = value.1.max(*most);
-        Ok(())
-    }
-
-    fn finish(&mut self, most: u64, out: &mut Self::Ports, cx: &KeyedCx<'_, u64>) -> Result {
-        out.send((*cx.key(), most));
-        Ok(())
+    fn result(&self, (person, reserves): &Self::Acc) -> Vec<[u64; 3]> {
+        let pairs = |person| reserves.iter().map(move |reserve| steps::monitored(person, *reserve));
+        person.as_deref().into_iter().flat_map(pairs).collect()
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use clap::{Arg, Command};
+use comporta_model::plan::show_duration;
 use comporta_plan::bare;
 
 use super::runs::{Combination, Load};
@@ -62,7 +63,7 @@ impl Line {
         rates(of.load, sources).iter().for_each(|said| say("comporta-set", Some(said.as_ref())));
         base.stub.iter().for_each(|stage| say("comporta-stub", Some(stage.as_ref())));
         if let Some(limit) = limit {
-            let limit = humantime::format_duration(*limit).to_string();
+            let limit = show_duration(*limit);
             say("comporta-for", Some(limit.as_ref()));
         }
         say("comporta-json", None);

@@ -8,6 +8,8 @@
 //! median of these ratios, at 95 %, lies on the worse side, and a tie if it does not. Where there are
 //! too few rounds to know, nothing is proven. A combination that failed in any round comes last.
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use comporta_stats::{median, sure_interval};
 
 use super::child::Numbers;
@@ -17,7 +19,7 @@ use super::runs::Load;
 pub(super) const ROUNDS_MIN: usize = 6;
 
 /// What rows are ranked by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum By {
     #[default]
     Throughput,
@@ -25,6 +27,16 @@ pub(crate) enum By {
     Mean,
     P99,
     Cpu,
+}
+
+impl ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[By::Throughput, By::Input, By::Mean, By::P99, By::Cpu]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.word()))
+    }
 }
 
 impl By {
@@ -39,7 +51,7 @@ impl By {
     }
 
     /// As on the command line.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             By::Throughput => "throughput",
             By::Input => "input",
@@ -99,7 +111,7 @@ pub(super) enum Standing {
 
 impl Standing {
     /// As table, chart and JSON call it.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Standing::Best => "best",
             Standing::NotProven(_) => "not proven",

@@ -2,7 +2,7 @@
 //! names do not change, new ones may be added. Times are in seconds.
 
 use comporta_runtime::{
-    Counts, Ended, GatewaySnapshot, Latency, PoolSnapshot, Shed, StageSnapshot,
+    Counts, Ended, GatewaySnapshot, KeySnapshot, Latency, PoolSnapshot, Shed, StageSnapshot,
 };
 use serde::{Serialize, Serializer};
 
@@ -127,9 +127,23 @@ struct Stage<'a> {
     failures_kept: usize,
     failures_forgotten: u64,
     finished: bool,
+    /// With `--keys`, of a keyed stage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    top_keys: Vec<Key<'a>>,
     /// Of a gateway only.
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway: Option<Gateway>,
+}
+
+/// A busy key. `arrived` is too high by `error` at most; `handled` and `busy_s` are since it was among the busiest.
+#[derive(Serialize)]
+struct Key<'a> {
+    key: &'a str,
+    queued: usize,
+    arrived: u64,
+    error: u64,
+    handled: u64,
+    busy_s: f64,
 }
 
 /// `requests = replied + expired + failed + shed + no_reply + cancelled + abandoned + in_flight`.
@@ -298,7 +312,19 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
         failures_kept: stage.failures_kept,
         failures_forgotten: stage.failures_forgotten,
         finished: stage.ended,
+        top_keys: stage.top_keys.iter().map(key).collect(),
         gateway: super::report::gateway(stage).map(gateway),
+    }
+}
+
+fn key(key: &KeySnapshot) -> Key<'_> {
+    Key {
+        key: &key.key,
+        queued: key.queued,
+        arrived: key.arrived,
+        error: key.error,
+        handled: key.handled,
+        busy_s: key.busy.as_secs_f64(),
     }
 }
 

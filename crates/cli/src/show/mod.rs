@@ -45,6 +45,8 @@ pub struct Options {
     pub json: bool,
     /// Whether the decisions of policies are printed after the summary, with their reasons.
     pub explain: bool,
+    /// Whether the busiest keys of keyed stages are counted, and reported at the end.
+    pub keys: bool,
     /// Whether only problems are printed.
     pub quiet: bool,
     /// The file to which failed events are written, a line of JSON each.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use comporta_model::plan::{Plan, defaults};
-use comporta_runtime::{App, Running, StartError, Summary};
+use comporta_runtime::{App, Control, Running, Snapshot, StartError, Summary};
 
 use super::exit::Exit;
 use super::failures::FailureFile;
@@ -71,9 +71,9 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         let _ = tell.send(Word::Ended);
     });
 
-    let control = running.control();
-    let start = now();
+    let (control, start) = (running.control(), now());
     let first = running.snapshot();
+    count_keys(&control, &first, options);
     let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
     let mut life = Life {
         told,
@@ -120,6 +120,13 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         stuck: summary.stuck,
     };
     tell_end(&report, options)
+}
+
+/// Has the keys of all keyed stages counted, if it is asked for.
+fn count_keys(control: &Control, first: &Snapshot, options: &Options) {
+    for stage in first.stages.iter().filter(|_| options.keys) {
+        let _ = control.count_keys(&stage.name); // others are refused
+    }
 }
 
 /// Opens the file of `--failures`, if it is asked for.

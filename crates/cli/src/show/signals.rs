@@ -187,10 +187,13 @@ mod unix {
     /// Nothing is polled: the thread sleeps until that happens, or the process ends.
     pub(in super::super) fn watch_reader(tell: Sender<Word>) {
         use rustix::event::{PollFd, PollFlags, poll};
-        use rustix::fs::{FileType, fstat};
+        use std::fs::File;
+        use std::os::fd::AsFd;
+        use std::os::unix::fs::FileTypeExt;
         let stdout = std::io::stdout();
-        let is_pipe = fstat(&stdout)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        let copy = stdout.as_fd().try_clone_to_owned().map(File::from);
+        let is_pipe =
+            copy.and_then(|copy| copy.metadata()).is_ok_and(|file| file.file_type().is_fifo());
         if !is_pipe {
             return;
         }

@@ -11,6 +11,9 @@ use super::units::{amount, events, span, thousands};
 /// Reasons told per stage; the rest is counted.
 const REASONS_MAX: usize = 3;
 
+/// The most characters of a key.
+const KEY_MAX: usize = 24;
+
 /// The whole summary, a line each.
 pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     let style = |style: Style| if colour { style } else { Style::new() };
@@ -20,6 +23,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     let rows: Vec<_> = report.snapshot.stages.iter().map(|stage| row(stage, &style)).collect();
     lines.extend(table(&columns(), &rows, style(Style::new().dimmed()), wide));
     lines.extend(gateways(report));
+    lines.extend(busiest_keys(report, wide));
     lines.extend(unrouted(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
@@ -156,6 +160,43 @@ fn gateways(report: &Report) -> impl Iterator<Item = String> {
         let n = thousands(of.requests);
         Some(format!("gateway `{}`: {n} requests{outcomes}{others}", stage.name))
     })
+}
+
+/// The busiest keys of each keyed stage, if they were counted.
+fn busiest_keys(report: &Report, wide: usize) -> impl Iterator<Item = String> {
+    let stages = report.snapshot.stages.iter().filter(|stage| !stage.top_keys.is_empty());
+    stages.map(move |stage| {
+        let mut keys: Vec<_> = stage.top_keys.iter().collect();
+        keys.sort_by_key(|key| std::cmp::Reverse(key.handled));
+        let keys = keys.into_iter().map(|key| (&*key.key, key.handled, key.queued));
+        keys_line(&stage.name, keys, wide)
+    })
+}
+
+/// Keys with what was handled and what waits, as many as a line holds; the first in any case.
+fn keys_line<'a>(
+    stage: &str,
+    keys: impl Iterator<Item = (&'a str, u64, usize)>,
+    wide: usize,
+) -> String {
+    let mut line = format!("busiest keys of `{stage}`:");
+    for (place, (key, handled, queued)) in keys.enumerate() {
+        let mut name: String = key.chars().take(KEY_MAX).flat_map(char::escape_debug).collect();
+        if key.chars().count() > KEY_MAX {
+            name.push_str("...");
+        }
+        let waits = match queued {
+            0 => String::new(),
+            n => format!(" ({} waiting)", thousands(n as u64)),
+        };
+        let comma = if place == 0 { " " } else { ", " };
+        let more = format!("{comma}{name} {}{waits}", thousands(handled));
+        if place > 0 && line.chars().count() + more.chars().count() > wide {
+            break;
+        }
+        line.push_str(&more);
+    }
+    line
 }
 
 /// What was sent through ports that lead nowhere.
@@ -335,6 +376,18 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
         let text = summary(&samples::report(), 40, false);
         let heads: Vec<_> = text.lines().nth(2).unwrap().split_whitespace().collect();
         assert_eq!(heads, ["stage", "handled", "shed", "failed", "left"]);
+    }
+
+    #[test]
+    fn the_busiest_keys_fit_a_line() {
+        let keys = [("ann", 12_345, 7), ("a\nb", 99, 0)];
+        assert_eq!(
+            keys_line("count", keys.into_iter(), 80),
+            "busiest keys of `count`: ann 12,345 (7 waiting), a\\nb 99"
+        );
+        let long = "x".repeat(1_000);
+        let line = keys_line("count", (0..9).map(|n| (&*long, n, 0)), 80);
+        assert!(line.len() <= 80 && line.contains("xxx... 0, "), "{line}");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn is_dumb() -> bool {
 
 #[cfg(unix)]
 fn size() -> Option<Size> {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
     let size = Size { wide: size.ws_col.into(), high: size.ws_row.into() };
     (size.wide > 0 && size.high > 0).then_some(size)
 }
@@ -96,7 +96,7 @@ fn size() -> Option<Size> {
 /// Whether the terminal is ours: a program sent to the background does not draw into its shell.
 #[cfg(unix)]
 fn in_foreground() -> bool {
-    let owner = rustix::termios::tcgetpgrp(rustix::stdio::stderr());
+    let owner = rustix::termios::tcgetpgrp(std::io::stderr());
     // Not the controlling terminal: nobody else's either.
     owner.map_or(true, |owner| owner == rustix::process::getpgrp())
 }

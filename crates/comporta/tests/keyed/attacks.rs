@@ -10,7 +10,7 @@ use comporta::{App, Error, Ev, KeyedCx, KeyedStage, OnFailure, Plan, Result, Whe
 
 use crate::bounded::{BOUND, run};
 
-fn eventually(mut is: impl FnMut() -> bool, what: &str) {
+pub(crate) fn eventually(mut is: impl FnMut() -> bool, what: &str) {
     let look = Duration::from_millis(1);
     for _ in 0..BOUND.as_millis() {
         if is() {

@@ -95,3 +95,38 @@ fn a_replayed_event_is_handled_before_those_that_waited_for_it() {
     assert_eq!(seen, [1, 4, 7, 10, 1]);
     drop(sender);
 }
+
+#[test]
+fn a_drain_gives_up_held_keys_that_fill_their_queue() {
+    let seen = Seen::default();
+    let into = seen.clone();
+    let app = App::new("crowded");
+    let numbers = app.source("numbers", || 0..600_u64);
+    let pass = app.map("pass", |n: u64| n);
+    let work = app.sink("work", move |n: u64| -> Result {
+        if n == 4 {
+            return Err(Error::msg("bad"));
+        }
+        into.lock().unwrap().push(n);
+        Ok(())
+    });
+    app.connect(numbers, pass);
+    app.connect(pass, work.retain().keyed(|n| n % 3));
+    let plan = held().threads(2).stage("pass", |pass| pass.capacity(4));
+    let plan = plan.stage("work", |work| work.capacity(8));
+    let running = app.start(&plan).unwrap();
+    let full = || {
+        // A single place that is free is not granted: senders are woken for a quarter of the queue.
+        let snapshot = running.snapshot();
+        let work = snapshot.stage("work").unwrap();
+        work.queued >= 7 && work.outboxed > 0
+    };
+    crate::attacks::eventually(full, "held events fill the queue");
+    let summary = running.drain_within(std::time::Duration::from_secs(10));
+    assert_eq!(summary.ended, comporta::Ended::Drained, "{summary}");
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let own: Vec<u64> = seen.lock().unwrap().iter().copied().filter(|n| n % 3 == 1).collect();
+    assert_eq!(own, [1], "nothing overtakes the event that failed");
+    let counts = summary.snapshot.stage("work").unwrap().counts;
+    assert_eq!(counts.failed + counts.handled, counts.arrived, "{summary}");
+}

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, AsyncCx, AsyncKeyedStage, Emissions, Error, Ev, KeyedCx, KeyedStage, OnFailure, Out, Plan,
-    Result, WhenFull,
+    App, AsyncCx, AsyncKeyedStage, Emissions, Error, Ev, EventTime, KeyedCx, KeyedStage, OnFailure,
+    Out, Plan, Result, Time, WhenFull,
 };
 
 use crate::bounded::complete;
@@ -236,4 +236,101 @@ fn a_lane_that_waits_to_try_again_keeps_its_cycle_from_being_stuck() {
     assert!(runtime.run());
     let snapshot = runtime.snapshot();
     assert_eq!(snapshot.stage("work").unwrap().counts.handled, 11, "{snapshot}");
+}
+
+#[test]
+fn a_stage_that_lets_events_overtake_each_other_before_a_keyed_one_is_named() {
+    let warnings = |plan: &Plan, ordered: bool| -> Vec<String> {
+        let app = App::new("overtaken");
+        let numbers = app.source("numbers", || 0..9_u64);
+        let parse = app.map("parse", |n: u64| n);
+        let parse = if ordered { parse.ordered() } else { parse };
+        let pass = app.map("pass", |n: u64| n);
+        let first = app.map("first", |n: u64| n).keyed(|n| n % 3);
+        let second = app.sink("second", |_: u64| ()).keyed(|n| n % 3);
+        app.connect(numbers, parse);
+        app.connect(parse, pass);
+        app.connect(pass, first);
+        app.connect(first, second);
+        let warnings = app.rehearse(plan).unwrap();
+        warnings.iter().map(ToString::to_string).collect()
+    };
+    let keyed = Plan::new().stage("first", |s| s.instances(4)).stage("second", |s| s.instances(4));
+    assert_eq!(warnings(&keyed, false), [""; 0], "keyed stages keep the order of each key");
+    let four = keyed.clone().stage("parse", |parse| parse.instances(4));
+    assert_eq!(
+        warnings(&four, false),
+        [
+            "events of one key may overtake each other in `parse`, which has 4 instances, before `first` \
+          can keep them in order: declare `parse` as `ordered`, or set `stage.parse.instances=1`"
+        ]
+    );
+    assert_eq!(warnings(&four, true), [""; 0]);
+    // A policy may say how many instances there are.
+    let seda = Plan::new().policy("seda");
+    let lost = |warning: &String| warning.contains("before `first`");
+    assert!(warnings(&seda, false).iter().any(lost), "{:?}", warnings(&seda, false));
+    let overtake = |warning: &String| warning.contains("gives `first`");
+    assert!(!warnings(&seda, false).iter().any(overtake), "its keys are in order");
+}
+
+/// Sets a timer of each clock, or takes them back. There is no state.
+#[derive(Clone)]
+struct Alarmed(Arc<()>);
+
+impl KeyedStage for Alarmed {
+    type In = (u64, Option<u64>);
+    type Key = Counted;
+    type State = ();
+    type Ports = ();
+
+    fn key(&self, (key, _): &Self::In) -> Counted {
+        Counted(*key, self.0.clone())
+    }
+
+    fn event_time(&self) -> Option<EventTime> {
+        Some(EventTime::new())
+    }
+
+    fn handle(
+        &mut self,
+        (): &mut (),
+        event: Ev<'_, Self::In>,
+        (): &mut (),
+        cx: &KeyedCx<'_, Counted>,
+    ) -> Result {
+        if let Some(ms) = event.1 {
+            cx.set_timer(Time::from_millis(ms));
+            cx.set_event_timer(Time::from_millis(ms));
+        } else {
+            for ms in [500_000, 700_000] {
+                cx.clear_timer(Time::from_millis(ms));
+                cx.clear_event_timer(Time::from_millis(ms));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_key_whose_timers_were_taken_back_is_forgotten_at_once() {
+    let there = Arc::new(());
+    let app = App::new("taken-back");
+    let (sender, numbers) = app.input::<(u64, Option<u64>)>("numbers");
+    app.connect(numbers, app.stage("work", Alarmed(there.clone())));
+    let mut runtime = TestRuntime::new(app, &Plan::new()).unwrap();
+    let before = Arc::strong_count(&there);
+    for n in 0..100 {
+        // The second is earlier: the alarm of the first is not needed any more.
+        for ask in [Some(700_000), Some(500_000)] {
+            sender.try_send((n, ask)).unwrap();
+            runtime.run_until_idle();
+        }
+    }
+    assert_eq!(Arc::strong_count(&there), before + 100, "a key with timers is kept");
+    for n in 0..100 {
+        sender.try_send((n, None)).unwrap();
+    }
+    runtime.run_until_idle();
+    assert_eq!(Arc::strong_count(&there), before, "keys are left");
 }

@@ -199,3 +199,73 @@ fn threads_that_change_all_the_time_break_neither_order_nor_exclusion() {
     let _ = complete(running);
     watch.assert_in_order(N, 100);
 }
+
+#[test]
+fn stuck_and_poisoned_keys_hold_up_no_healthy_one_while_threads_change_under_every_policy() {
+    const KEYS: u64 = 1_000;
+    const STUCK: u64 = 16;
+    const EACH: u64 = 5;
+    let policies: Vec<_> =
+        App::new("none").catalogue().policies.iter().map(|offer| offer.name).collect();
+    assert!(policies.len() > 5, "{policies:?}");
+    for policy in policies {
+        let (open, shut) = std::sync::mpsc::channel::<()>();
+        let shut = Arc::new(Mutex::new(shut));
+        let (done, healthy) = std::sync::mpsc::channel();
+        let watch = Watch::default();
+        let of = watch.clone();
+        let keys = KEYS + STUCK + 1;
+        let app = App::new("sick");
+        let numbers = app.source("numbers", move || 0..EACH * keys);
+        let work = app.sink("work", move |n: u64| -> Result {
+            let key = n % keys;
+            match key {
+                0..STUCK => drop(shut.lock().unwrap().recv()), // until the test is over
+                STUCK => return Err(Error::msg("poisoned")),
+                _ => {
+                    of.enter(key);
+                    std::thread::yield_now();
+                    of.leave(key, Some(n));
+                    let _ = done.send(n);
+                }
+            }
+            Ok(())
+        });
+        app.connect(numbers, work.keyed(move |n| n % keys));
+        let plan = Plan::new().threads(STUCK as usize).policy(policy);
+        let plan = plan.stuck_after(Duration::from_millis(20)).stage("work", |work| {
+            let work = work.instances(2 * STUCK as usize).capacity((EACH * keys) as usize);
+            work.tries(1_000).backoff(Duration::from_millis(5))
+        });
+        let running = app.start(&plan).unwrap();
+        let control = running.control();
+        let (mut seen, mut silent) = (0, 0);
+        let mut threads = [1, 16, 3, 8].into_iter().cycle();
+        while seen < EACH * KEYS {
+            match healthy.recv_timeout(Duration::from_millis(10)) {
+                Ok(_) if seen % 100 != 0 => seen += 1,
+                Ok(_) => {
+                    seen += 1;
+                    let _ = control.set_threads("main", threads.next().unwrap());
+                }
+                Err(_) => {
+                    silent += 1;
+                    let _ = control.set_threads("main", threads.next().unwrap());
+                }
+            }
+            assert!(
+                silent < 3_000,
+                "{policy}: {seen} of {} healthy events: {running:?}",
+                EACH * KEYS
+            );
+        }
+        drop(open);
+        let summary = running.stop();
+        assert!(summary.snapshot.adds_up(), "{policy}: {summary}");
+        let seen = watch.seen.lock().unwrap();
+        for key in STUCK + 1..keys {
+            let own = (0..EACH).map(|n| n * keys + key);
+            assert!(seen[&key].iter().copied().eq(own), "{policy}, key {key}: {:?}", seen[&key]);
+        }
+    }
+}

@@ -8,9 +8,11 @@
 //! | `failures` | keys that are held by an event that failed |
 //! | `bounds` | fair rounds, `lane_max`, state that expires, keys that leave nothing behind |
 //! | `waiting` | handlers that wait, in the lanes of their keys |
+//! | `prepare` | steps before the turn of an event |
 //! | `state` | what is kept for each key, and when it goes |
 //! | `timers` | timers on the program's clock |
 //! | `event_time` | watermarks, event timers, late events, idle inputs |
+//! | `busiest` | the busiest keys in the snapshot |
 //! | `windows` | keyed windows against a plain computation |
 //! | `attacks` | programs that broke one of these promises once |
 
@@ -22,8 +24,10 @@ mod found;
 mod failures;
 mod bounds;
 mod waiting;
+mod prepare;
 mod state;
 mod timers;
 mod event_time;
+mod busiest;
 mod windows;
 mod attacks;

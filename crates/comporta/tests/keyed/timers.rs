@@ -276,3 +276,21 @@ fn a_program_with_timers_to_come_ends_when_its_events_do() {
     let summary = run(app, &Plan::new().threads(2));
     assert_eq!(summary.snapshot.stage("end").unwrap().counts.handled, 100);
 }
+
+#[test]
+fn a_timer_is_no_use_of_a_key_that_is_idle() {
+    let (mut runtime, sender, fired) =
+        start(&Plan::new().stage("timers", |timers| timers.idle(millis(10_000))));
+    sender.try_send((1, Ask::Every(1_000, 1_000))).unwrap();
+    sender.try_send((2, Ask::Every(1_700, 700))).unwrap();
+    runtime.run_until_idle();
+    for _ in 0..300 {
+        runtime.advance(millis(100));
+        runtime.run_until_idle();
+    }
+    let fired = ms(&fired);
+    for key in [1, 2] {
+        let last = fired.iter().filter(|(of, _)| *of == key).map(|(_, ms)| *ms).max();
+        assert!(last >= Some(9_000) && last <= Some(10_000), "key {key}: {fired:?}");
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use comporta::testing::TestRuntime;
 use comporta::{App, AsyncCx, AsyncKeyedStage, AsyncStage, Emissions, Error, Out, Plan, Result};
 
 use crate::bounded::run;
@@ -172,5 +173,59 @@ fn a_handler_that_waits_has_the_state_of_its_key_to_itself() {
         assert_eq!(summary.snapshot.stage("count").unwrap().counts.handled, N, "{summary}");
         assert_eq!(*last.lock().unwrap(), [N / KEYS; KEYS as usize]);
         watch.assert_in_order(N, KEYS);
+    }
+}
+
+/// Fails on the first key: at once on even numbers, and after a wait on odd ones.
+struct Failing(Arc<Mutex<Vec<u64>>>);
+
+impl AsyncKeyedStage for Failing {
+    type In = u64;
+    type Key = u64;
+    type State = ();
+    type Ports = ();
+
+    fn key(&self, n: &u64) -> u64 {
+        n / 10
+    }
+
+    async fn handle(&self, (): &mut (), n: u64, _: &mut Emissions<()>, cx: &AsyncCx) -> Result {
+        if n % 2 == 1 {
+            cx.sleep(Duration::from_millis(1)).await;
+        }
+        if n < 10 && cx.attempt() == 1 {
+            return Err(Error::msg("not yet"));
+        }
+        self.0.lock().unwrap().push(n);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_key_that_waits_to_try_again_holds_up_no_other_where_one_event_is_in_flight_at_a_time() {
+    for first in [0, 1] {
+        let seen = Arc::<Mutex<Vec<u64>>>::default();
+        let app = App::new("backoff");
+        let (sender, numbers) = app.input::<u64>("numbers");
+        let work = app.stage("work", Failing(seen.clone()));
+        app.connect(numbers, work.retain());
+        let hour = Duration::from_secs(3_600);
+        let plan = Plan::new().stage("work", |work| work.instances(1).tries(2).backoff(hour));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        for n in [first, 4, 20, 30, 21] {
+            sender.try_send(n).unwrap();
+        }
+        for _ in 0..10 {
+            runtime.run_until_idle();
+            runtime.advance(Duration::from_millis(1));
+        }
+        assert_eq!(*seen.lock().unwrap(), [20, 30, 21], "the others wait for the first key");
+        for _ in 0..3 {
+            runtime.advance(hour);
+            runtime.run_until_idle();
+        }
+        assert_eq!(*seen.lock().unwrap(), [20, 30, 21, first, 4]);
+        let counts = runtime.snapshot().stage("work").unwrap().counts;
+        assert_eq!((counts.handled, counts.retried, counts.failed), (5, 2, 0));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Chooser {
 }
 
 const FIRST: [&str; 3] = ["stealing", "single", "srpt"];
-const ALL: [&str; 13] = [
+const ALL: [&str; 15] = [
     "stealing",
     "single",
     "srpt",
@@ -28,6 +28,8 @@ const ALL: [&str; 13] = [
     "lrb",
     "dbr",
     "srpt-private",
+    "elastic",
+    "ds2",
 ];
 /// The queues of stages under `seda` hold so many at most.
 pub(crate) const SEDA_CAPACITY: usize = 100;
@@ -57,6 +59,7 @@ impl Chooser {
             "thread-stealing" => &[("threads", &[1, 2, 3])],
             "cohort-bounded" => &[("events", &[1, 2, 7])],
             "srpt-private" => &[("events", &[0, 1, 3])],
+            "elastic" | "ds2" => &[("threads_min", &[1, 2]), ("threads_max", &[2, 3])],
             "lrb" => &[("slots_per_stage", &[2, 5])],
             _ => &[],
         };
@@ -68,6 +71,10 @@ impl Chooser {
         }
         if matches!(name, "seda-dynamic" | "thread-stealing") {
             choice = choice.with("every", dice.pick(&seldom));
+        }
+        if matches!(name, "elastic" | "ds2") {
+            let sample = dice.pick(&seldom);
+            choice = choice.with("sample", sample).with("deadline", sample * 10);
         }
         choice
     }

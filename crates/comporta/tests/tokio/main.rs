@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use comporta::{App, Error, Plan, Result, Running, Summary};
+use comporta::{App, AsyncCx, AsyncStageMut, Cx, Emissions, Error, Plan, Result, Running, Summary};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -290,6 +290,62 @@ fn resources_and_stages_are_made_and_closed_where_tokio_is() {
     assert!(summary.problems.is_empty(), "{summary}");
     assert_eq!(summary.snapshot.stage("wait").unwrap().counts.handled, 10, "{summary}");
     assert_eq!(*found.lock().unwrap(), [true; 3]);
+}
+
+/// Says whether tokio is there when it finishes.
+struct Finishes(mpsc::UnboundedSender<bool>);
+
+impl AsyncStageMut for Finishes {
+    type In = u64;
+    type Ports = ();
+    async fn handle(&mut self, _: u64, _: &mut Emissions<()>, _: &AsyncCx) -> Result {
+        Ok(())
+    }
+    fn finish(&mut self, (): &mut (), _: &Cx) -> Result {
+        self.0.send(Handle::try_current().is_ok())?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stage_that_waits_finishes_where_tokio_is() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let app = App::new("finishing");
+    let numbers = app.source("numbers", || 0..10_u64);
+    app.connect(numbers, app.stage("finishes", Finishes(tell)));
+    let summary = app.run(&Plan::new()).unwrap();
+    assert_eq!(told.try_recv(), Ok(true), "{summary}");
+}
+
+/// Where a program's own reactor is found, another that is started would use it, and lose it with that program's end.
+#[test]
+fn a_program_that_another_one_starts_outlives_it() {
+    let inner = Arc::new(Mutex::new(Vec::new()));
+    let started = inner.clone();
+    let (_, outer) = through(2, move |n| {
+        let started = started.clone();
+        async move {
+            let start = move || {
+                let app = App::new("inner");
+                let numbers = app.source("numbers", || 0..10_u64);
+                let wait = app.sink_async("wait", |_: u64| sleep(20 * MS));
+                app.connect(numbers, wait);
+                started.lock().unwrap().push(app.start(&Plan::new()).unwrap());
+            };
+            // On a worker, and on a thread of the reactor.
+            if n == 0 {
+                start();
+            } else {
+                spawn(async move { start() }).await?;
+            }
+            Ok(n)
+        }
+    });
+    assert!(outer.failures.is_empty(), "{outer}");
+    for running in std::mem::take(&mut *inner.lock().unwrap()) {
+        let Ok(summary) = running.wait_for(BOUND) else { panic!("no end after {BOUND:?}") };
+        assert_eq!(summary.snapshot.stage("wait").unwrap().counts.handled, 10, "{summary}");
+    }
 }
 
 // --- what does not work costs the event, with a reason

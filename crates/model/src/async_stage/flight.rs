@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::{AsyncCx, AsyncStage, AsyncStageMut, Emissions, Exchange};
+use super::{Allow, AsyncCx, AsyncStage, AsyncStageMut, Emissions, Exchange};
 use crate::error::Result;
 use crate::keyed::{Keys, LaneRef};
 use crate::port::Ports;
@@ -72,6 +72,7 @@ where
     fn take_flushed(&mut self, out: &mut P) -> bool {
         let flushed = self.exchange.lock().ports.take();
         flushed.is_some_and(|mut flushed| {
+            out.each(&mut Allow(usize::MAX)); // it was found not to be too much when it was flushed
             out.append(&mut flushed);
             true
         })

@@ -185,6 +185,9 @@ impl AsyncCx {
 
     /// Waits, on the program's clock: virtual under test. It needs no tokio. Tokio's own timers pass in real time
     /// under test, too: its clock can be paused only by a runtime of one thread that it drives itself.
+    ///
+    /// The program's clock stands still when the program has ended: a task that a handler spawned, and that may outlive
+    /// the program, sleeps by tokio's timers.
     pub async fn sleep(&self, wait: Duration) {
         /// Takes the timer back if the sleep is dropped.
         struct Set<'a> {
@@ -303,11 +306,16 @@ impl<P: Ports> Emissions<P> {
             }
             let mut flooded = Flooded(false);
             ports.each(&mut flooded);
-            if flooded.0 {
+            // What a flush before this left that was not waited for counts, too.
+            let mut sent = Sent::default();
+            flushed.ports.iter_mut().for_each(|before| before.each(&mut sent));
+            if !sent.0.is_empty() {
+                ports.each(&mut sent);
+            }
+            if flooded.0 || sent.0.iter().any(|n| n > emit_max) {
                 return Err(crate::error::Error::msg("emitted more than `emit_max` events"));
             }
             match &mut flushed.ports {
-                // Of a flush before this that was not waited for.
                 Some(before) => before.append(ports),
                 None => {
                     let mut fresh = P::new();
@@ -316,10 +324,11 @@ impl<P: Ports> Emissions<P> {
                 }
             }
         }
-        // The runtime polls the handler again when all of it has found room, and not before.
-        let mut polled = false;
+        // The runtime takes it when the handler waits, and polls that again when all of it has found room, not before.
+        // Whoever polls this again within the handler has it wait on.
+        let exchange = &self.0.exchange;
         poll_fn(|cx| {
-            if std::mem::replace(&mut polled, true) {
+            if exchange.lock().ports.is_none() {
                 return Poll::Ready(());
             }
             cx.waker().wake_by_ref();
@@ -335,6 +344,18 @@ struct Flooded(bool);
 impl PortVisitor for Flooded {
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
+    }
+}
+
+/// How many each port was sent.
+#[derive(Default)]
+struct Sent(Vec<usize>);
+impl PortVisitor for Sent {
+    fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
+        if self.0.len() <= index {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] += out.len();
     }
 }
 

@@ -58,6 +58,8 @@ impl<S: KeyedStage> Keyed<S> {
             let times = stage.clone();
             Times { rules, of: Box::new(move |event: &S::In| times.time(event)) }
         });
+        let names = stage.clone();
+        by.name = Box::new(move |key| names.key_name(key));
         Keyed { stage, keys: Arc::new(by) }
     }
 

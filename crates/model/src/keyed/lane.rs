@@ -36,7 +36,11 @@ trait AnyOwn: Any + Send + Sync {
     fn next_alarm(&self) -> Option<Time>;
     fn event_alarm(&self, watermark: Time) -> EventAlarm;
     fn first_timer(&self, of: Clock) -> Option<Time>;
+    fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId>;
 }
+
+/// An alarm that the runtime keeps for a lane: when it is due, and a number.
+pub type AlarmId = (Time, u64);
 
 /// What time a timer goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +126,12 @@ impl LaneRef {
         own.downcast_ref().map(|own| Typed { common: &self.0.common, own })
     }
 
+    /// A number of it, the same as long as somebody holds it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        Arc::as_ptr(&self.0).cast::<()>().addr() as u64
+    }
+
     /// How many hold it.
     pub(super) fn count(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -167,12 +177,15 @@ impl LaneRef {
         Time::from_nanos(self.0.common.used.load(Relaxed))
     }
 
-    /// A visit to it is over. Returns when the runtime is to look at its timers, if it has not been asked to yet.
+    /// A visit to it is over, for events of it if `used`. Returns when the runtime is to look at its timers, if it has not
+    /// been asked to yet.
     #[inline]
     #[must_use]
-    pub fn visited(&self, now: Time) -> Option<Time> {
+    pub fn visited(&self, now: Time, used: bool) -> Option<Time> {
         let common = &self.0.common;
-        common.used.store(now.as_nanos(), Relaxed);
+        if used {
+            common.used.store(now.as_nanos(), Relaxed);
+        }
         if common.timed.load(Relaxed) { self.0.own.next_alarm() } else { None }
     }
 
@@ -218,6 +231,12 @@ impl LaneRef {
         }
     }
 
+    /// The runtime looks at its timers then, or not at all; it was asked to. Returns the alarm before, which is not needed
+    /// any more.
+    pub fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId> {
+        if self.0.common.timed.load(Relaxed) { self.0.own.set_alarm(of, alarm) } else { None }
+    }
+
     /// Its first timer.
     #[must_use]
     pub fn first_timer(&self, of: Clock) -> Option<Time> {
@@ -260,22 +279,20 @@ struct Timers {
 #[derive(Default)]
 struct Alarms {
     due: BTreeSet<Time>,
-    /// The runtime has been asked to look then.
-    armed: Option<Time>,
+    /// The runtime looks then.
+    armed: Option<AlarmId>,
 }
 
 impl Alarms {
-    /// The first, if the runtime has not been asked to look then, or before.
-    fn arm(&mut self) -> Option<Time> {
+    /// The first, unless the runtime looks then, or before.
+    fn arm(&self) -> Option<Time> {
         let first = *self.due.first()?;
-        let asked = self.armed.is_some_and(|armed| armed <= first);
-        self.armed = Some(first).filter(|_| !asked).or(self.armed);
-        (!asked).then_some(first)
+        self.armed.is_none_or(|(armed, _)| armed > first).then_some(first)
     }
 
     /// The time has come to `now`.
     fn ring(&mut self, now: Time) {
-        self.armed = self.armed.filter(|armed| *armed > now);
+        self.armed = self.armed.filter(|(armed, _)| *armed > now);
     }
 
     /// Takes out the first, if it is due.
@@ -315,6 +332,12 @@ impl<K: Send + Sync + 'static, S: Send + 'static> AnyOwn for Own<K, S> {
 
     fn first_timer(&self, of: Clock) -> Option<Time> {
         self.timers().as_mut()?.of(of).due.first().copied()
+    }
+
+    fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId> {
+        let mut timers = self.timers();
+        let armed = &mut timers.as_mut()?.of(of).armed;
+        std::mem::replace(armed, alarm)
     }
 }
 

@@ -4,13 +4,17 @@
 //! 2. `directory`: which lane a key has;
 //! 3. `lane`: one key, with its state and timers;
 //! 4. `time`: how event time goes on;
-//! 5. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
+//! 5. `names`: what people call keys;
+//! 6. `prepare`: a step for each event that needs no order;
+//! 7. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: keys are computed, hashed and compared off every lock, since all three are the program's code.
 
 mod directory;
 mod lane;
 mod time;
+mod names;
+mod prepare;
 mod handler;
 
 use std::any::{Any, TypeId};
@@ -22,7 +26,8 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::{Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use lane::{AlarmId, Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use prepare::{Ahead, Prepared, Preparing};
 pub use time::EventTime;
 
 use crate::column::Columns;
@@ -99,6 +104,12 @@ pub trait KeyedStage: Clone + Send + Sync + 'static {
     fn weight(&self, key: &Self::Key) -> NonZeroU32 {
         let _ = key;
         NonZeroU32::MIN
+    }
+
+    /// Returns what people call a key, for snapshots: by default the key itself if it is a number or a text, and nothing
+    /// otherwise. It is called when somebody looks at the busiest keys of the stage.
+    fn key_name(&self, key: &Self::Key) -> Option<String> {
+        names::usual(key)
     }
 
     /// Returns how event time goes on, if the stage has event time. It is called once, when the stage is added to a
@@ -309,6 +320,9 @@ pub trait AnyKeys: Send + Sync {
 
     /// The number of keys that have events or state.
     fn count(&self) -> usize;
+
+    /// What people call the key of a lane, if it has a name. It calls the program's code.
+    fn name(&self, lane: &LaneRef) -> Option<String>;
 }
 
 /// The keys of a stage that takes `T`, without their types.
@@ -362,8 +376,11 @@ pub struct KeysBy<T, K, S, F, W> {
     directory: Directory<K, S>,
     keyless: LaneRef,
     times: Option<Times<T>>,
+    name: NameFn<K>,
     of: PhantomData<fn(T)>,
 }
+
+type NameFn<K> = Box<dyn Fn(&K) -> Option<String> + Send + Sync>;
 
 /// When events happened, and how event time goes on.
 struct Times<T> {
@@ -373,10 +390,11 @@ struct Times<T> {
 
 type TimeFn<T> = Box<dyn Fn(&T) -> Option<Time> + Send + Sync>;
 
-impl<T, K: Hash + Eq, S, F, W> KeysBy<T, K, S, F, W> {
+impl<T, K: Hash + Eq + 'static, S, F, W> KeysBy<T, K, S, F, W> {
     pub(crate) fn new(key: F, weight: W) -> Self {
         let (directory, keyless) = (Directory::new(), LaneRef::keyless());
-        KeysBy { key, weight, directory, keyless, times: None, of: PhantomData }
+        let name: NameFn<K> = Box::new(|key| names::usual(key));
+        KeysBy { key, weight, directory, keyless, times: None, name, of: PhantomData }
     }
 }
 
@@ -441,6 +459,10 @@ where
 
     fn count(&self) -> usize {
         self.directory.len()
+    }
+
+    fn name(&self, lane: &LaneRef) -> Option<String> {
+        lane.typed::<K, S>().and_then(|lane| (self.name)(lane.key()))
     }
 }
 

@@ -1,11 +1,13 @@
 //! A choice by name, with parameters: of a policy or an admission controller. `Offer`s describe what can be
 //! chosen; they check a choice and fill in its defaults. The code behind an offer is elsewhere.
+//! Long because each kind of parameter is read, checked, shown and tested here.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::plan::duration::{parse_duration, show_duration};
 use crate::plan::fault::{PlanFault, nearest};
 
 /// A policy or an admission controller, by name, with its parameters.
@@ -106,6 +108,18 @@ impl Choice {
         }
     }
 
+    /// Returns a parameter that is one of several words.
+    ///
+    /// # Panics
+    /// Like [`count`](Self::count).
+    #[must_use]
+    pub fn word(&self, name: &str) -> &str {
+        match self.param(name) {
+            Param::Text(word) => word,
+            _ => self.misread(name, "a word"),
+        }
+    }
+
     /// Returns a parameter that is a number for each of several stages, by name.
     ///
     /// # Panics
@@ -180,7 +194,7 @@ impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Param::Number(n) => write!(f, "{n}"),
-            Param::Span(span) => write!(f, "{}", humantime::format_duration(*span)),
+            Param::Span(span) => f.write_str(&show_duration(*span)),
             Param::Flag(flag) => write!(f, "{flag}"),
             Param::Text(text) => f.write_str(text),
             Param::Stages(stages) => {
@@ -230,11 +244,11 @@ impl FromStr for Choice {
 
 /// What a text without quotes most likely is.
 fn read(text: &str) -> Param {
-    match (text.replace('_', "").parse::<f64>(), text, humantime::parse_duration(text)) {
+    match (text.replace('_', "").parse::<f64>(), text, parse_duration(text)) {
         (Ok(n), ..) => Param::Number(n),
         (_, "true", _) => Param::Flag(true),
         (_, "false", _) => Param::Flag(false),
-        (.., Ok(span)) => Param::Span(span),
+        (.., Some(span)) => Param::Span(span),
         _ => Param::Text(text.to_owned()),
     }
 }
@@ -279,6 +293,8 @@ pub enum ParamKind {
     Span,
     /// A boolean.
     Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
     /// A whole number for each of several stages, by name.
     Stages,
 }
@@ -294,6 +310,7 @@ impl ParamKind {
             ParamKind::Number(min, max) => format!("a number from {min} to {max}"),
             ParamKind::Span => "a duration such as \"50ms\" or \"2s\"".to_owned(),
             ParamKind::Flag => "true or false".to_owned(),
+            ParamKind::Word(words) => format!("one of {}", words.join(", ")),
             ParamKind::Stages => "a table of stages and whole numbers".to_owned(),
         }
     }
@@ -310,6 +327,10 @@ impl ParamKind {
             }
             (ParamKind::Span, Param::Span(span)) => (!span.is_zero()).then_some(Param::Span(*span)),
             (ParamKind::Flag, Param::Flag(flag)) => Some(Param::Flag(*flag)),
+            (ParamKind::Word(words), Param::Text(text)) => {
+                let word = words.iter().find(|word| **word == text.trim())?;
+                Some(Param::Text((*word).to_owned()))
+            }
             (ParamKind::Stages, Param::Stages(stages)) => Some(Param::Stages(stages.clone())),
             (ParamKind::Stages, Param::Text(text)) => {
                 let pairs = text.split_whitespace().map(|pair| {
@@ -385,6 +406,8 @@ pub struct Catalogue {
     pub policies: Vec<Offer>,
     /// Admission controllers.
     pub admissions: Vec<Offer>,
+    /// Controllers of the threads of elastic stages. The first is the default.
+    pub controllers: Vec<Offer>,
 }
 
 /// Finds the offer that a choice names, and validates the choice.

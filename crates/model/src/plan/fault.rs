@@ -1,15 +1,16 @@
 //! Mistakes in a plan. Each knows its key, so that a report can point at it, and the nearest valid name if a
 //! name was not found.
 
+use std::fmt;
+
 use crate::graph::Graph;
 use crate::plan::defaults::BLOCKING;
 
 /// A mistake in a plan.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanFault {
     /// A stage does not exist.
-    #[error("the program has no stage `{name}`{}", hint(near))]
     NoStage {
         /// The name.
         name: String,
@@ -19,7 +20,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A handler that waits is shared by its events, and cannot be made anew for one that panicked.
-    #[error("`{name}` cannot be reset after a panic: other events wait in its handler")]
     NoReset {
         /// The stage.
         name: String,
@@ -27,7 +27,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A setting of keyed stages for one that is not.
-    #[error("`{name}` is not keyed, and so has no `{what}`")]
     NotKeyed {
         /// The stage.
         name: String,
@@ -36,10 +35,16 @@ pub enum PlanFault {
         /// The key that says it.
         key: String,
     },
+    /// Threads that follow the load of a stage that cannot use them.
+    NotElastic {
+        /// The stage.
+        name: String,
+        /// Why not.
+        why: &'static str,
+        /// The key that says it.
+        key: String,
+    },
     /// A time limit for a handler that cannot be interrupted.
-    #[error(
-        "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"
-    )]
     NoTimeout {
         /// The stage.
         name: String,
@@ -47,7 +52,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A policy or an admission controller does not exist.
-    #[error("there is no {what} `{name}`{}", hint(near))]
     NoChoice {
         /// What was to be chosen: a policy or an admission controller.
         what: &'static str,
@@ -59,7 +63,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A parameter does not exist.
-    #[error("`{owner}` has no parameter `{name}`{}", hint(near))]
     NoParam {
         /// What was chosen.
         owner: String,
@@ -71,7 +74,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A parameter has a wrong value.
-    #[error("`{name}` of `{owner}` is {value}: use {expected}")]
     BadParam {
         /// What was chosen.
         owner: String,
@@ -85,13 +87,11 @@ pub enum PlanFault {
         key: String,
     },
     /// A text is not a name with parameters.
-    #[error("`{text}` is no choice: use a name, or `name(key=value, key=value)`")]
     NotAChoice {
         /// The text.
         text: String,
     },
     /// A cluster does not exist.
-    #[error("the program has no cluster `{name}`{}", hint(near))]
     UnknownCluster {
         /// The name.
         name: String,
@@ -99,7 +99,6 @@ pub enum PlanFault {
         near: Option<String>,
     },
     /// A connector does not exist.
-    #[error("the program has no connector `{name}`{}", hint(near))]
     NoConnector {
         /// Its name, as `from -> to`.
         name: String,
@@ -107,7 +106,6 @@ pub enum PlanFault {
         near: Option<String>,
     },
     /// A number is out of range.
-    #[error("{what} is {value}: use {expected}")]
     OutOfRange {
         /// What.
         what: String,
@@ -119,9 +117,6 @@ pub enum PlanFault {
         key: String,
     },
     /// The first wait before a retry is longer than the longest.
-    #[error(
-        "the first wait {of}, {backoff}, is longer than the longest, `backoff_max`, {backoff_max}"
-    )]
     BackoffOverMax {
         /// Whose.
         of: String,
@@ -133,7 +128,6 @@ pub enum PlanFault {
         key: String,
     },
     /// A stateful stage would have several instances.
-    #[error("the stage `{name}` is stateful and has one instance: it cannot have {instances}")]
     Stateful {
         /// The stage.
         name: String,
@@ -141,7 +135,6 @@ pub enum PlanFault {
         instances: usize,
     },
     /// A stage is in two clusters.
-    #[error("the stage `{name}` is in the clusters `{a}` and `{b}`: a stage is in one cluster")]
     TwoClusters {
         /// The stage.
         name: String,
@@ -151,9 +144,6 @@ pub enum PlanFault {
         b: String,
     },
     /// Two clusters name no stages.
-    #[error(
-        "the clusters `{a}` and `{b}` both name no stages: only one cluster may leave them out"
-    )]
     TwoRests {
         /// One cluster.
         a: String,
@@ -161,7 +151,6 @@ pub enum PlanFault {
         b: String,
     },
     /// A stage is in no cluster.
-    #[error("the stage `{name}` is in no cluster, and no cluster takes the rest")]
     NoCluster {
         /// The stage.
         name: String,
@@ -169,33 +158,20 @@ pub enum PlanFault {
         key: String,
     },
     /// A cluster has no stages.
-    #[error("the cluster `{name}` has no stages: the others leave none")]
     EmptyCluster {
         /// The cluster.
         name: String,
     },
     /// A cluster called like that of blocking stages.
-    #[error(
-        "the cluster `blocking` holds the stages that the program declares blocking: set `blocking.threads`, or call this cluster something else"
-    )]
     BlockingCluster,
     /// Threads for blocking stages, of which there are none.
-    #[error(
-        "`blocking.threads` is of no use: the program declares no stage blocking that is in no other cluster"
-    )]
     NoBlocking,
     /// The name of a cluster is empty or contains control characters.
-    #[error(
-        "{name:?} cannot be the name of a cluster: use at least one character, and no control characters"
-    )]
     BadClusterName {
         /// The name.
         name: String,
     },
     /// A local connector joins two clusters.
-    #[error(
-        "`{from}` and `{to}` are joined by a local connector, and must be in one cluster: they are in `{a}` and `{b}`"
-    )]
     LocalApart {
         /// The sending port.
         from: String,
@@ -207,7 +183,6 @@ pub enum PlanFault {
         b: String,
     },
     /// A setting does not apply to this kind of stage.
-    #[error("`{name}` is {kind} and has no {what}")]
     NotForKind {
         /// The stage.
         name: String,
@@ -217,7 +192,6 @@ pub enum PlanFault {
         what: &'static str,
     },
     /// The groups of a stage do not fit into its queue.
-    #[error("the stage `{name}` is handed {batch} events at once, but its queue holds {capacity}")]
     BatchOverCapacity {
         /// The stage.
         name: String,
@@ -228,6 +202,40 @@ pub enum PlanFault {
     },
 }
 
+impl fmt::Display for PlanFault {
+    // Long because each fault has its sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanFault::NoStage { name, near, .. } => write!(f, "the program has no stage `{name}`{}", hint(near)),
+            PlanFault::NoReset { name, .. } => write!(f, "`{name}` cannot be reset after a panic: other events wait in its handler"),
+            PlanFault::NotKeyed { name, what, .. } => write!(f, "`{name}` is not keyed, and so has no `{what}`"),
+            PlanFault::NotElastic { name, why, .. } => write!(f, "`{name}` cannot be elastic: {why}"),
+            PlanFault::NoTimeout { name, .. } => write!(f, "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"),
+            PlanFault::NoChoice { what, name, near, .. } => write!(f, "there is no {what} `{name}`{}", hint(near)),
+            PlanFault::NoParam { owner, name, near, .. } => write!(f, "`{owner}` has no parameter `{name}`{}", hint(near)),
+            PlanFault::BadParam { owner, name, value, expected, .. } => write!(f, "`{name}` of `{owner}` is {value}: use {expected}"),
+            PlanFault::NotAChoice { text } => write!(f, "`{text}` is no choice: use a name, or `name(key=value, key=value)`"),
+            PlanFault::UnknownCluster { name, near } => write!(f, "the program has no cluster `{name}`{}", hint(near)),
+            PlanFault::NoConnector { name, near } => write!(f, "the program has no connector `{name}`{}", hint(near)),
+            PlanFault::OutOfRange { what, value, expected, .. } => write!(f, "{what} is {value}: use {expected}"),
+            PlanFault::BackoffOverMax { of, backoff, backoff_max, .. } => write!(f, "the first wait {of}, {backoff}, is longer than the longest, `backoff_max`, {backoff_max}"),
+            PlanFault::Stateful { name, instances } => write!(f, "the stage `{name}` is stateful and has one instance: it cannot have {instances}"),
+            PlanFault::TwoClusters { name, a, b } => write!(f, "the stage `{name}` is in the clusters `{a}` and `{b}`: a stage is in one cluster"),
+            PlanFault::TwoRests { a, b } => write!(f, "the clusters `{a}` and `{b}` both name no stages: only one cluster may leave them out"),
+            PlanFault::NoCluster { name, .. } => write!(f, "the stage `{name}` is in no cluster, and no cluster takes the rest"),
+            PlanFault::EmptyCluster { name } => write!(f, "the cluster `{name}` has no stages: the others leave none"),
+            PlanFault::BlockingCluster => f.write_str("the cluster `blocking` holds the stages that the program declares blocking: set `blocking.threads`, or call this cluster something else"),
+            PlanFault::NoBlocking => f.write_str("`blocking.threads` is of no use: the program declares no stage blocking that is in no other cluster"),
+            PlanFault::BadClusterName { name } => write!(f, "{name:?} cannot be the name of a cluster: use at least one character, and no control characters"),
+            PlanFault::LocalApart { from, to, a, b } => write!(f, "`{from}` and `{to}` are joined by a local connector, and must be in one cluster: they are in `{a}` and `{b}`"),
+            PlanFault::NotForKind { name, kind, what } => write!(f, "`{name}` is {kind} and has no {what}"),
+            PlanFault::BatchOverCapacity { name, batch, capacity } => write!(f, "the stage `{name}` is handed {batch} events at once, but its queue holds {capacity}"),
+        }
+    }
+}
+
+impl std::error::Error for PlanFault {}
+
 impl PlanFault {
     /// Returns the key of the setting that it is about, as in a plan file: `stage.split.instances`.
     #[must_use]
@@ -237,6 +245,7 @@ impl PlanFault {
             | PlanFault::NoTimeout { key, .. }
             | PlanFault::NotKeyed { key, .. }
             | PlanFault::NoReset { key, .. }
+            | PlanFault::NotElastic { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }

@@ -2,21 +2,25 @@
 //!
 //! 1. `words`: the types of settings.
 //! 2. `set`: sets of stages.
-//! 3. `choice`: choices by name, with parameters: policies, admission controllers.
-//! 4. here: `Plan`, as a program or a file gives it.
-//! 5. `defaults`: the value of every setting that is not given.
-//! 6. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
-//!    nothing is left to interpret.
-//! 7. `fault`: the mistakes of a plan.
+//! 3. `duration`: durations, read and shown.
+//! 4. `choice`: choices by name, with parameters: policies, admission controllers.
+//! 5. here: `Plan`, as a program or a file gives it.
+//! 6. `defaults`: the value of every setting that is not given.
+//! 7. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
+//!    nothing is left to interpret; `elastic`: what it may say of elastic stages.
+//! 8. `fault`: the mistakes of a plan.
 
 mod words;
 mod set;
+mod duration;
 mod choice;
 pub mod defaults;
 mod validate;
+mod elastic;
 mod fault;
 
 pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate_choice};
+pub use duration::{parse_duration, show_duration};
 pub use fault::{PlanFault, in_range, nearest, no_stage};
 pub use set::{SetFault, StageSet};
 pub use validate::{
@@ -28,14 +32,14 @@ pub use words::{OnFailure, OnPanic, Retry, WhenFull};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A part of a plan: a struct of optional settings, with a setter for each. The last one is a choice by
-/// name, whose setter also takes the name alone.
+/// A part of a plan: a struct of optional settings, with a setter for each. The last ones are choices by
+/// name, whose setters also take the name alone.
 macro_rules! part {
     (
         $(#[$about:meta])* $part:ident {
             $( $(#[$doc:meta])* $name:ident: $type:ty, )*
         }
-        $( chosen { $(#[$choice_doc:meta])* $choice:ident } )?
+        $( chosen { $( $(#[$choice_doc:meta])* $choice:ident, )* } )?
     ) => {
         $(#[$about])*
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,7 +47,7 @@ macro_rules! part {
         #[must_use]
         pub struct $part {
             $( $(#[$doc])* pub $name: Option<$type>, )*
-            $( $(#[$choice_doc])* pub $choice: Option<Choice>, )?
+            $( $( $(#[$choice_doc])* pub $choice: Option<Choice>, )* )?
         }
 
         impl $part {
@@ -54,19 +58,19 @@ macro_rules! part {
                     self
                 }
             )*
-            $(
+            $( $(
                 $(#[$choice_doc])*
                 pub fn $choice(mut self, $choice: impl Into<Choice>) -> Self {
                     self.$choice = Some($choice.into());
                     self
                 }
-            )?
+            )* )?
 
             /// Fills in the settings that are not given from `base`.
             pub fn over(self, base: &Self) -> Self {
                 $part {
                     $( $name: self.$name.or_else(|| base.$name.clone()), )*
-                    $( $choice: self.$choice.or_else(|| base.$choice.clone()), )?
+                    $( $( $choice: self.$choice.or_else(|| base.$choice.clone()), )* )?
                 }
             }
         }
@@ -137,7 +141,10 @@ part! {
     }
     chosen {
         /// The admission controller of the queue; none by default.
-        admission
+        admission,
+        /// The controller of its threads, `elastic` or `ds2`: the stage has a pool of its own, whose threads follow
+        /// its load; none by default.
+        elastic,
     }
 }
 
@@ -156,10 +163,12 @@ part! {
         threads: usize,
         /// Its stages. One cluster may omit them: it has every stage that no other cluster names.
         stages: StageSet,
+        /// The most threads that its elastic stages have together; by default each has its own bound only.
+        elastic_threads: usize,
     }
     chosen {
         /// The policy of the cluster.
-        policy
+        policy,
     }
 }
 

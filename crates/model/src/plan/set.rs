@@ -137,8 +137,7 @@ impl fmt::Display for StageSet {
 }
 
 /// A mistake in the text of a set.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetFault {
     /// The message.
@@ -146,6 +145,14 @@ pub struct SetFault {
     /// The bytes of the text that it is about.
     pub at: Range<usize>,
 }
+
+impl fmt::Display for SetFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SetFault {}
 
 /// How deep parentheses may nest: far above any use, and no danger to the stack.
 const DEPTH_MAX: usize = 100;

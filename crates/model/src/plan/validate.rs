@@ -7,6 +7,8 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::graph::{Graph, Kind, StageSpec};
+use crate::plan::duration::show_duration;
+use crate::plan::elastic;
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnFailure, OnPanic, Param, Plan, Retry, StagePlan,
@@ -57,6 +59,8 @@ pub struct StageSettings {
     pub in_flight: usize,
     /// The admission controller of its queue, if it has one.
     pub admission: Option<Choice>,
+    /// The controller of its threads, if it is elastic.
+    pub elastic: Option<Choice>,
     /// The most events per second of a source; infinite if there is no bound.
     pub rate: f64,
     /// Whether it is replaced by a stub.
@@ -75,6 +79,8 @@ pub struct ClusterSettings {
     pub threads: usize,
     /// Its policy.
     pub policy: Choice,
+    /// The most threads of its elastic stages together.
+    pub elastic_threads: Option<NonZeroUsize>,
     /// It is that of blocking stages, whose handlers may wait.
     pub blocking: bool,
 }
@@ -254,7 +260,7 @@ fn backoff_max(said: &StagePlan) -> Duration {
 }
 
 fn backoff_over_max(of: &str, retry: Retry, key: String) -> PlanFault {
-    let told = |time| humantime::format_duration(time).to_string();
+    let told = |time| show_duration(time);
     PlanFault::BackoffOverMax {
         of: of.to_owned(),
         backoff: told(retry.backoff),
@@ -289,7 +295,7 @@ impl Plan {
             self.validate_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
-        let stages = graph
+        let stages: Vec<StageSettings> = graph
             .stages
             .iter()
             .zip(cluster_of)
@@ -297,6 +303,7 @@ impl Plan {
                 self.validate_stage(graph, spec, &every, catalogue, cluster, &mut faults)
             })
             .collect();
+        elastic::bounds_refused(&clusters, &stages, &mut faults);
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -331,7 +338,13 @@ impl Plan {
             let offers = &catalogue.policies;
             let policy = chosen("policy", offers, &said, &key, graph, faults);
             let name = name.to_owned();
-            clusters.push(ClusterSettings { name, threads, policy, blocking: false });
+            let elastic_threads = plan.elastic_threads.and_then(|most| {
+                let allowed =
+                    elastic::threads_allowed(&name, most).map_err(|fault| faults.push(fault));
+                allowed.ok().and_then(NonZeroUsize::new)
+            });
+            let blocking = false;
+            clusters.push(ClusterSettings { name, threads, policy, elastic_threads, blocking });
         };
         let none = ClusterPlan::default();
         let default = (defaults::CLUSTER, &none);
@@ -410,7 +423,8 @@ impl Plan {
         let said = Choice::new(defaults::POLICY);
         let policy = chosen("policy", &catalogue.policies, &said, "", graph, faults);
         let name = defaults::BLOCKING.to_owned();
-        clusters.push(ClusterSettings { name, threads, policy, blocking: true });
+        let (elastic_threads, blocking) = (None, true);
+        clusters.push(ClusterSettings { name, threads, policy, elastic_threads, blocking });
     }
 
     /// The one cluster that names no stages.
@@ -532,6 +546,7 @@ impl Plan {
                 (None, None, None, None);
         }
         every.in_flight = every.in_flight.filter(|_| spec.gateway);
+        every.elastic = every.elastic.filter(|_| elastic::why_not(spec, own).is_none());
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let said = own.clone().over(&every);
@@ -546,7 +561,7 @@ impl Plan {
             let key = || format!("stage.{}.{key}", spec.name);
             in_range((what, key), value, usize::MAX, "at least 1")
         };
-        let instances = note(instances_allowed(spec, said.instances.unwrap_or(1)));
+        let instances = note(instances_allowed(spec, said.instances.unwrap_or(spec.instances)));
         let capacity = said.capacity.map_or(defaults::CAPACITY, unlimited);
         let capacity = note(capacity_allowed(spec, capacity));
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
@@ -607,6 +622,7 @@ impl Plan {
             let key = format!("stage.{}.admission", spec.name);
             chosen("admission controller", &catalogue.admissions, said, &key, graph, faults)
         });
+        let elastic = elastic::validate(spec, own, &said, catalogue, faults);
         let stub = said.stub.unwrap_or(false);
         if stub && spec.kind != Kind::Stage {
             faults.push(not_for_kind(spec, "stub"));
@@ -633,6 +649,7 @@ impl Plan {
             deadline: said.deadline,
             in_flight,
             admission,
+            elastic,
             rate: rate.unwrap_or_else(|fault| {
                 faults.push(fault);
                 f64::INFINITY

@@ -93,6 +93,43 @@ fn everything_a_plan_may_say_is_obeyed() {
 }
 
 #[test]
+fn an_elastic_stage_has_a_controller_with_every_parameter() {
+    let text = r#"
+        [cluster.main]
+        elastic_threads = 24
+        [every]
+        elastic = "ds2"
+        [stage.show]
+        elastic = { deadline = "80s", threads_max = 16 }
+        [stage.log]
+        elastic = { controller = "ds2", threads_min = 2, priority = 5 }
+    "#;
+    let effective =
+        validate(&[("a.toml", text), ("--set", "stage.log.elastic.threads_max=4")]).unwrap();
+    let settings = effective.settings();
+    let elastic = |at: usize| settings.stages[at].elastic.as_ref().map(ToString::to_string);
+    let show = "elastic(average=mean, cpu_max=100, deadline=1m 20s, energy=false, priority=0, sample=1s, skew=output, \
+                threads_max=16, threads_min=1)";
+    assert_eq!(elastic(4).as_deref(), Some(show));
+    assert!(
+        elastic(5).unwrap().starts_with("ds2(")
+            && elastic(5).unwrap().contains("threads_max=4, threads_min=2")
+    );
+    // What is said of every stage does not hold for those that cannot be elastic: a source, an input, a stateful stage.
+    assert_eq!([0, 1, 3].map(elastic), [None, None, None]);
+    assert!(elastic(2).is_some(), "it has two instances");
+    assert_eq!(settings.clusters[0].elastic_threads.map(|most| most.get()), Some(24));
+    // It reads back as itself.
+    let shown = effective.to_string();
+    assert!(
+        shown.contains("elastic           = { controller = \"elastic\", average = \"mean\""),
+        "{shown}"
+    );
+    let again = validate(&[("shown.toml", &shown)]).unwrap();
+    assert!(effective.differences(&again).is_empty());
+}
+
+#[test]
 fn a_later_text_goes_over_an_earlier_one_setting_by_setting() {
     let effective = validate(&[
         ("a.toml", "[stage.split]\ninstances = 3\nqueue.capacity = 10"),

@@ -52,6 +52,7 @@ pub(crate) fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::default();
     catalogue.policies = comporta_policy::Registry::new().offers();
     catalogue.admissions = comporta_policy::admission::Registry::new().offers();
+    catalogue.controllers = comporta_policy::elastic::offers();
     catalogue
 }
 

@@ -9,7 +9,9 @@ use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::WhenFull;
 
 use super::{Mock, MockStage, Queues};
-use crate::control::{Focus, PolicyControl, PoolId, Refused, StageInfo, TimerId, sealed};
+use crate::control::{
+    Focus, KeyLoad, PolicyControl, PoolId, Refused, StageInfo, StageSample, TimerId, sealed,
+};
 use crate::limits;
 use crate::steal_queue::Stolen;
 
@@ -55,9 +57,18 @@ impl Mock {
         threads.copied().ok_or(Refused::NoPool(pool.0))
     }
 
-    /// Whether the cluster may have so many threads more.
-    fn more_threads(&self, more: usize) -> Result<(), Refused> {
-        limits::more_threads(&self.cluster, self.pools.iter().sum(), more)
+    /// Whether the cluster may have so many threads more, and the system has them.
+    fn more_threads(&mut self, pool: PoolId, more: usize) -> Result<(), Refused> {
+        limits::more_threads(&self.cluster, self.pools.iter().sum(), more)?;
+        let name = self.pool_name(pool);
+        let Some(left) = &mut self.threads_left else { return Ok(()) };
+        if more > *left {
+            return Err(Refused::Failed(format!(
+                "the system gave {left} of {more} threads more to `{name}`: no more threads"
+            )));
+        }
+        *left -= more;
+        Ok(())
     }
 
     /// Whether a pool may lose so many threads.
@@ -123,6 +134,10 @@ impl PolicyControl for Mock {
         self.explained.push(why);
     }
 
+    fn record(&mut self, did: String) {
+        self.recorded.push(did);
+    }
+
     // --- 1. queues
 
     fn use_per_stage_queues(&mut self) -> Result<(), Refused> {
@@ -186,7 +201,7 @@ impl PolicyControl for Mock {
         let pool = PoolId(self.pools.len() as u32);
         self.change(format!("new_pool {threads} -> {}", self.pool_name(pool)), |mock| {
             limits::another_pool(mock.pools.len() - 1, mock.infos.len())?;
-            mock.more_threads(threads)?;
+            mock.more_threads(pool, threads)?;
             mock.pools.push(threads);
             Ok(pool)
         })
@@ -206,7 +221,7 @@ impl PolicyControl for Mock {
     fn add_threads(&mut self, pool: PoolId, n: usize) -> Result<(), Refused> {
         self.change(format!("add_threads {} {n}", self.pool_name(pool)), |mock| {
             mock.pool(pool)?;
-            mock.more_threads(n)?;
+            mock.more_threads(pool, n)?;
             mock.pools[pool.0 as usize] += n;
             mock.serve_steals();
             Ok(())
@@ -262,9 +277,31 @@ impl PolicyControl for Mock {
     fn reset_statistics(&mut self, stage: StageId) -> Result<(), Refused> {
         self.change(format!("reset_statistics {}", self.name(stage)), |mock| {
             let stage = mock.of_mut(stage)?;
+            stage.before.0 = stage.before.0.wrapping_add(stage.arrived);
+            stage.before.1 = stage.before.1.wrapping_add(stage.processed);
             (stage.arrived, stage.processed) = (0, 0);
             Ok(())
         })
+    }
+
+    fn sample(&self, stage: StageId) -> Result<StageSample, Refused> {
+        let stage = self.of(stage)?;
+        Ok(StageSample {
+            arrived: stage.before.0.wrapping_add(stage.arrived),
+            processed: stage.before.1.wrapping_add(stage.processed),
+            queued: stage.queued,
+            instances: stage.instances,
+            free: stage.instances.saturating_sub(stage.busy),
+            busy: stage.busy_time,
+            cpu: stage.cpu_time,
+        })
+    }
+
+    fn key_loads(&mut self, stage: StageId, most: usize) -> Result<Vec<KeyLoad>, Refused> {
+        let mut keys = std::mem::take(&mut self.of_mut(stage)?.keys);
+        keys.sort_by_key(|load| std::cmp::Reverse(load.handled.max(load.arrived)));
+        keys.truncate(most);
+        Ok(keys)
     }
 
     fn set_fire_last_focused(&mut self, fire: bool) -> Result<(), Refused> {

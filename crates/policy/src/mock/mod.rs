@@ -58,7 +58,7 @@ use comporta_model::event::Time;
 use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::{WhenFull, defaults};
 
-use crate::control::{PoolId, Refused, StageInfo, TimerId};
+use crate::control::{KeyLoad, PoolId, Refused, StageInfo, TimerId};
 use crate::policy::Policy;
 use crate::steal_queue::StealQueue;
 
@@ -90,7 +90,10 @@ pub struct Mock {
     visits_max: Option<NonZeroUsize>,
     log: Vec<String>,
     explained: Vec<String>,
+    recorded: Vec<String>,
     refused: Vec<String>,
+    /// How many threads more the system gives.
+    threads_left: Option<usize>,
 }
 
 /// A stage of a [`Mock`]: readings set by a test, and settings made by a policy.
@@ -105,6 +108,14 @@ pub struct MockStage {
     pub processed: u64,
     /// Instances that are paired with an event, and not free. Set by the test.
     pub busy: usize,
+    /// Time spent in its visits so far. Set by the test.
+    pub busy_time: Duration,
+    /// CPU time of its visits so far, if the system reports it. Set by the test.
+    pub cpu_time: Option<Duration>,
+    /// What its keys did since the policy last asked; empty after each reading. Set by the test.
+    pub keys: Vec<KeyLoad>,
+    /// What arrived and was processed before the statistics were reset.
+    before: (u64, u64),
     /// The number of instances.
     pub instances: usize,
     /// The capacity of its queue.
@@ -130,6 +141,10 @@ impl MockStage {
             arrived: 0,
             processed: 0,
             busy: 0,
+            busy_time: Duration::ZERO,
+            cpu_time: None,
+            keys: Vec::new(),
+            before: (0, 0),
             instances: 1,
             capacity: defaults::CAPACITY,
             when_full: WhenFull::default(),
@@ -177,7 +192,9 @@ impl Mock {
             visits_max: None,
             log: Vec::new(),
             explained: Vec::new(),
+            recorded: Vec::new(),
             refused: Vec::new(),
+            threads_left: None,
         }
     }
 
@@ -234,6 +251,17 @@ impl Mock {
     pub fn ordered(mut self, name: &str) -> Self {
         let place = self.place_of(name);
         self.infos[place].ordered = true;
+        self
+    }
+
+    /// Makes a stage keyed: events of one key are handled in order, one at a time.
+    ///
+    /// # Panics
+    /// Panics if there is no stage with this name.
+    #[must_use]
+    pub fn keyed(mut self, name: &str) -> Self {
+        let place = self.place_of(name);
+        self.infos[place].keyed = true;
         self
     }
 
@@ -362,6 +390,11 @@ impl Mock {
         &mut self.stages[place]
     }
 
+    /// Has the system give so many threads more, and refuse what is beyond them; `None` gives all.
+    pub fn set_threads_left(&mut self, threads: Option<usize>) {
+        self.threads_left = threads;
+    }
+
     /// Sets the usage of the CPUs, from 0 to 100.
     pub fn set_cpu_usage(&mut self, percent: u32) {
         self.cpu_usage = percent.min(100);
@@ -400,6 +433,12 @@ impl Mock {
     /// Returns the [reasons](Self::explained) and clears them.
     pub fn take_explained(&mut self) -> Vec<String> {
         std::mem::take(&mut self.explained)
+    }
+
+    /// Returns the decisions that the policy recorded without changing anything.
+    #[must_use]
+    pub fn recorded(&self) -> &[String] {
+        &self.recorded
     }
 
     /// Returns every call that was refused, with the reason.

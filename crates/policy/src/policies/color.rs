@@ -2,7 +2,8 @@
 //! colors side by side, so that those that share something need no lock.
 //!
 //! Zeldovich colors events as the program says; here the plan colors stages. Without colors each
-//! stage has one of its own, as Gordon has it: no stage ever runs twice at once.
+//! stage has one of its own, as Gordon has it: no stage ever runs twice at once. A keyed stage then has
+//! none: its keys are colors of its events already, and a color of the stage would have one key hold up all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ pub(super) fn entry() -> Entry {
                 on stages: Gordon, Stage scheduling for CPU-intensive servers, 2010",
         params: &[ParamSpec {
             name: "colors",
-            about: "the color of each stage, any number; without any, each stage has its own",
+            about: "the color of each stage, any number; without any, each stage without keys has its own",
             kind: ParamKind::Stages,
             default: "",
         }],
@@ -47,9 +48,10 @@ impl Policy for Color {
     fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
         let stages = control.stages().to_vec();
         if self.colors.is_empty() {
-            control.explain("each stage is a color of its own".to_owned());
+            control.explain("each stage without keys is a color of its own".to_owned());
             // A source runs once at a time anyway.
-            for (stage, color) in stages.iter().filter(|stage| stage.has_queue()).zip(0..) {
+            let colored = stages.iter().filter(|stage| stage.has_queue() && !stage.keyed);
+            for (stage, color) in colored.zip(0..) {
                 control.set_color(stage.id, Some(color))?;
             }
             return Ok(());
@@ -86,6 +88,17 @@ mod tests {
         let (_, mut mock) = started("color", shop());
         assert_eq!(mock.take_log(), ["set_color check 0", "set_color book 1", "set_color send 2"]);
         assert_eq!(mock.queues(), Queues::One);
+    }
+
+    #[test]
+    fn a_keyed_stage_has_no_color_unless_the_plan_gives_it_one() {
+        let (_, mock) = started("color", shop().keyed("book"));
+        assert_eq!(
+            ["check", "book", "send"].map(|name| mock.at(name).color),
+            [Some(0), None, Some(1)]
+        );
+        let (_, mock) = started("color(colors=check=7 book=7)", shop().keyed("book"));
+        assert_eq!(mock.at("book").color, Some(0));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! 1. One ready queue, or one for each thread: [`Stealing`], [`Single`], [`Srpt`], [`Color`],
 //!    [`MasterWorker`].
-//! 2. A pool of threads for each stage (`pools`): [`Seda`], [`SedaDynamic`], [`ThreadStealing`].
+//! 2. A pool of threads for each stage (`pools`): [`Seda`], [`SedaDynamic`], [`ThreadStealing`],
+//!    [`Elastic`], which is also `ds2`.
 //! 3. Threads that visit the queues of the stages (`visits`): [`Cohort`], [`Lrb`], [`Dbr`],
 //!    [`SrptPrivate`].
 //!
@@ -17,6 +18,7 @@ mod pools;
 mod seda;
 mod seda_dynamic;
 mod thread_stealing;
+mod elastic;
 mod visits;
 mod cohort;
 mod lrb;
@@ -27,6 +29,7 @@ mod service_rate;
 pub use cohort::Cohort;
 pub use color::Color;
 pub use dbr::Dbr;
+pub use elastic::Elastic;
 pub use lrb::Lrb;
 pub use master_worker::MasterWorker;
 pub use seda::Seda;
@@ -50,6 +53,8 @@ pub(crate) fn all() -> Vec<Entry> {
         seda::entry(),
         seda_dynamic::entry(),
         thread_stealing::entry(),
+        elastic::entry(),
+        elastic::ds2(),
         cohort::entry(),
         cohort::bounded(),
         lrb::entry(),

@@ -1,9 +1,11 @@
 //! Every policy on random clusters with random readings, over many callbacks: none panics, none has
 //! a call refused, and none leaves a cluster that cannot work.
 
+use std::time::Duration;
+
 use comporta_model::plan::defaults::THREADS_MAX;
 use comporta_policy::mock::Mock;
-use comporta_policy::{Choice, Kind, Policy, PolicyControl, Registry, TimerId};
+use comporta_policy::{Choice, KeyLoad, Kind, Policy, PolicyControl, Registry, TimerId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -18,6 +20,11 @@ const CHOICES: &[&str] = &[
     "lrb(slots_per_stage=2)",
     "srpt-private(events=3)",
     "master-worker(masters=4)",
+    "elastic(threads_max=1)",
+    "elastic(threads_max=1024, threads_min=3, average=halving, skew=input, energy=true)",
+    "elastic(deadline=10s, threads=100, priorities=1=2 3=1)",
+    "ds2(threads_max=1024, utilization=0.1)",
+    "ds2(energy=true, threads=40, cpu_max=50)",
 ];
 
 fn choices() -> Vec<Choice> {
@@ -80,10 +87,14 @@ fn step(policy: &mut dyn Policy, mock: &mut Mock, readings: &[[u64; 5]]) -> Resu
         shown.queued = *queued as usize;
         shown.busy = *busy as usize;
         (shown.arrived, shown.processed) = (*arrived, *processed);
+        shown.busy_time = Duration::from_nanos(queued ^ processed);
+        shown.cpu_time = Some(Duration::from_nanos(*queued));
+        shown.keys = vec![KeyLoad { key: *busy, arrived: *arrived, handled: *processed }];
         if stage.has_queue() && !stage.stateful {
             shown.instances = (*instances as usize).clamp(1, 1 << 20);
         }
     }
+    mock.pass(Duration::from_secs(1));
     for timer in 0..mock.timers().len() as u32 {
         mock.fire_timer(policy, TimerId(timer)).map_err(|why| why.to_string())?;
     }

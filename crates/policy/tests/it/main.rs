@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod any_cluster;
+mod elastic;
 mod mock;

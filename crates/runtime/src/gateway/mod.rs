@@ -173,8 +173,11 @@ impl<Q: Send + 'static, R: Send + 'static> Client<Q, R> {
     pub async fn request(&self, request: Q) -> Result<R, Refusal<Q>> {
         let (sending, request) = SendGuard::begin(self.sender.input(), request)?;
         let (asked, waiting) = self.begin(sending, request)?;
-        if let Some(waiting) = waiting {
-            self.wait_for_room(waiting, &asked.slot).await?;
+        if let Some(waiting) = waiting
+            && let Err(stopped) = self.wait_for_room(waiting, &asked.slot).await
+        {
+            asked.cancel();
+            return Err(stopped);
         }
         asked.reply().await
     }

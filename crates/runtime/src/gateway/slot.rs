@@ -239,6 +239,11 @@ impl<R: Send + 'static> Asked<R> {
         });
     }
 
+    /// The program was stopped while the request waited for room.
+    pub(super) fn cancel(self) {
+        self.part(|counts| counts.cancelled += 1);
+    }
+
     /// The client goes; `count` counts it, if the request has not ended.
     fn part(&self, count: impl FnOnce(&mut GatewaySnapshot)) {
         let slot = &self.slot;

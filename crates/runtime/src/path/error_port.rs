@@ -24,6 +24,8 @@ pub(crate) trait HeldErrors: Send {
     /// Another of this type.
     fn fresh(&self) -> Box<dyn HeldErrors>;
     fn is_empty(&self) -> bool;
+    /// Whether it holds more than there seemed to be room for.
+    fn is_over(&self) -> bool;
     /// Notes how much room there seems to be.
     fn look(&mut self, link: &mut dyn Any, bundles: &mut [Box<dyn AnyBundle>], to: (&Core, &Meta));
     fn flush(
@@ -45,6 +47,10 @@ impl<T: Send + 'static> HeldErrors for Out<T> {
 
     fn is_empty(&self) -> bool {
         Out::is_empty(self)
+    }
+
+    fn is_over(&self) -> bool {
+        Out::is_over(self)
     }
 
     fn look(
@@ -110,6 +116,11 @@ impl Links {
 
     pub(crate) fn has_errors(&self) -> bool {
         self.errors.is_some()
+    }
+
+    /// Whether the error port holds more than there seemed to be room for.
+    pub(crate) fn errors_are_over(&self) -> bool {
+        self.errors.as_ref().is_some_and(|errors| errors.held.is_over())
     }
 
     /// What the error port holds, if the sender has one.

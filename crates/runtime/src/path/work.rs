@@ -4,7 +4,10 @@
 
 use std::cell::Cell;
 
+use comporta_model::event::Time;
+
 use crate::core::Core;
+use crate::cpu_share::Measured;
 use crate::effects::Visit;
 use crate::path::ready::{Task, Token, When};
 use crate::path::shared::{Focus, Popped};
@@ -51,6 +54,8 @@ pub(crate) struct Worker {
     fired: Fired,
     yield_timer: YieldTimer,
     visit: Visit,
+    /// When it last measured the CPU time of a visit.
+    cpu_measured: Option<Time>,
 }
 
 /// What a thread is to the runtime.
@@ -109,6 +114,7 @@ impl Worker {
             fired: Fired::default(),
             yield_timer: YieldTimer::default(),
             visit,
+            cpu_measured: None,
         }
     }
 
@@ -236,7 +242,15 @@ impl Worker {
                 workers.sleep.work_left();
             }
         }
+        let measured = if workers.measures_cpu() {
+            Measured::begin(&core.clock, self.visit.start, &mut self.cpu_measured)
+        } else {
+            None
+        };
         core.node(token.stage).visit(core, token.task, &mut self.visit);
+        if let Some(measured) = measured {
+            measured.end(&core.clock, &core.cpu_shares[token.stage as usize]);
+        }
         if focus.is_some() {
             self.cursor.spent += self.visit.done;
         }

@@ -63,6 +63,7 @@ impl<H: Handler> Stage<H> {
         ports.each(&mut Unbounded(self.emit_max()));
         ports.each(&mut Mark);
         visit.effects.hand_over(core);
+        let _reactor = if H::WAITS { core.enter_reactor() } else { None };
         let result = user::try_call(|| handler.map_or(Ok(()), |handler| handler.finish(ports, cx)));
         let mut flooded = Flooded(false);
         ports.each(&mut flooded);

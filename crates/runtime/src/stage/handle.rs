@@ -205,6 +205,7 @@ impl<H: Handler> Instance<H> {
             // The clock is looked at between spans, so that the loop inside stays small.
             let span = check.next().saturating_sub(before).max(*at + 1);
             let mut until = slots.len().min(if H::GROUPED { slots.len() } else { span });
+            until = check.serve(core, *at, until, H::GROUPED);
             if let Some((duty, end)) = duties.and_then(|duties| duties.at(*at, &mut cursor)) {
                 until = until.min(end);
                 self.cx.set_duty(duty);
@@ -376,6 +377,7 @@ impl<H: Handler> Stage<H> {
         }
         let (duty, together) = batch.owed::<H>();
         let mut check = self.prepare(core, &mut instance, &batch, &duty, visit);
+        check.time(core, self.id);
         let failed_before = batch.tally.failed;
         let mut progress = Progress::default();
         let retry_after = loop {
@@ -449,8 +451,9 @@ impl<H: Handler> Stage<H> {
             links.look_for_room(core, ports, meta, self.emit_max());
             return QuantumCheck::new(visit.start, pace);
         }
-        if *duty != Duty::default() {
-            ports.each(&mut Owes(duty)); // its results may leave after another visit
+        // Its results may leave after another visit. Where events wait, the ports may still say what one of them owes.
+        if H::WAITS || *duty != Duty::default() {
+            ports.each(&mut Owes(duty));
         }
         ports.each(&mut Unbounded(self.emit_max()));
         // Its events left the queue in order and must be handled together.

@@ -2,6 +2,7 @@
 //! that are due, full or gone; makes the visits that timers and expired state ask for.
 //! Before: `inlet`, `take`. After: `lanes`, `settle`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use comporta_model::column::{Duties, Lanes};
@@ -19,6 +20,7 @@ use super::ports::{Flooded, Mark, Unbounded, Withdraw};
 use super::queue::Turn;
 use super::settle::Settling;
 use super::take::Batch;
+use super::top_keys::{Known, TopKeys};
 use super::{Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
@@ -26,6 +28,7 @@ use crate::failure::Reason;
 use crate::path::line::Place;
 use crate::path::parcel::Parcel;
 use crate::path::ready::{Task, Token};
+use crate::snapshot::KeySnapshot;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Relaxed, wait};
 use crate::user;
 
@@ -81,6 +84,58 @@ impl<H: Handler> Stage<H> {
                 self.report_keyless(core, &reason);
             }
         }
+        if let Some(top) = self.top_keys.get() {
+            let (now, n) = (core.clock.now(), parcel.len());
+            let lanes = parcel.columns.lanes(n).flatten().filter(|lane| !lane.is_keyless());
+            let mut top = top.lock();
+            let gone = lanes.filter_map(|lane| top.arrived(&lane, 1, now)).collect();
+            drop(top);
+            self.retire_later(gone, &mut visit.effects);
+        }
+    }
+
+    /// Events of these lanes were handled, or failed, which took so long.
+    pub(super) fn count_keys<'a>(
+        &self,
+        lanes: impl ExactSizeIterator<Item = &'a Option<LaneRef>>,
+        busy: Duration,
+    ) {
+        if let Some(top) = self.top_keys.get()
+            && let Ok(n @ 1..) = u32::try_from(lanes.len())
+        {
+            let mut top = top.lock();
+            lanes.flatten().for_each(|lane| top.handled(lane, 1, busy / n));
+        }
+    }
+
+    /// Its busiest keys, if somebody has them counted.
+    pub(super) fn top_keys_snapshot(&self) -> Vec<KeySnapshot> {
+        let (Some(top), Some(keys)) = (self.top_keys.get(), &self.rules.keys) else {
+            return Vec::new();
+        };
+        let lanes = top.lock().lanes();
+        let queued: HashMap<u64, usize> = {
+            let mut state = self.state.lock();
+            let Some(queue) = state.queue.as_lanes() else { return Vec::new() };
+            lanes.iter().map(|lane| (lane.id(), queue.queued_of(lane))).collect()
+        };
+        let shown = top.lock().shown(|lane| queued.get(&lane.id()).copied().unwrap_or(0));
+        let snapshot = |(known, queued): (Known<LaneRef>, usize)| {
+            let name = user::call(|| keys.name(&known.lane)).ok().flatten();
+            let Known { lane, arrived, error, since, handled, busy, .. } = known;
+            let key = name.unwrap_or_else(|| format!("#{:x}", lane.id()));
+            let _ = user::call(|| keys.retire(lane)); // it may have gone meanwhile
+            KeySnapshot { key, queued, arrived, error, since, handled, busy }
+        };
+        let shown = shown.into_iter().map(snapshot).collect();
+        let _ = user::call(|| lanes.into_iter().for_each(|lane| keys.retire(lane)));
+        shown
+    }
+
+    /// Its busiest keys, which are counted from the first time on that this is asked.
+    pub(super) fn counted_keys(&self) -> Option<&Mutex<TopKeys<LaneRef>>> {
+        let counted = || self.top_keys.get_or_init(|| Mutex::new(TopKeys::new()));
+        self.rules.keys.is_some().then(counted)
     }
 
     /// The events that come next to the queue are from there.
@@ -119,7 +174,9 @@ impl<H: Handler> Stage<H> {
     /// After a change of the lanes: those that were full have shed, those that have left are forgotten, and the clock
     /// is asked for the next that is due.
     pub(super) fn note_lanes(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        let rests = state.in_flight == 0 && state.is_last_call();
+        // In a drain, those who wait for room would wait for lanes that are held as long as it lasts.
+        let crowded = state.draining && state.permits.has_waiters();
+        let rests = state.in_flight == 0 && (state.is_last_call() || crowded);
         self.lane_watch.lane_changed();
         let Some(lanes) = state.queue.as_lanes() else { return };
         if rests {
@@ -153,7 +210,7 @@ impl<H: Handler> Stage<H> {
         marks: &mut Vec<Time>,
     ) -> Option<Doom> {
         let lanes = state.queue.as_lanes()?;
-        if H::KEYED || lanes.rules().holds {
+        if H::KEYED || lanes.rules().holds || self.top_keys.get().is_some() {
             lanes.take_lanes(lane_of);
             lanes.marks_of(turn, marks);
         } else {
@@ -254,6 +311,7 @@ impl<H: Handler> Stage<H> {
         first: Call,
         visit: &mut Visit,
     ) {
+        let _reactor = if H::WAITS { core.enter_reactor() } else { None }; // for state that is dropped
         let turn = first.turn;
         let begin = core.clock.now();
         instance.cx.set_origin(begin, u8::MAX);

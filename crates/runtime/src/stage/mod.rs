@@ -25,6 +25,7 @@ mod instances;
 pub(crate) mod groups;
 mod take;
 mod keyed;
+pub(crate) mod top_keys;
 mod tray;
 pub(crate) mod handle;
 pub(crate) mod flight;
@@ -39,7 +40,7 @@ mod node;
 use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
-use comporta_model::keyed::Keys;
+use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler};
@@ -62,6 +63,7 @@ use instances::Instances;
 use order::Order;
 use permits::{Permits, Shed};
 use queue::{EventQueue, Side};
+use top_keys::TopKeys;
 
 /// Makes the handler of an instance.
 pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
@@ -85,6 +87,8 @@ pub(crate) struct Stage<H: Handler> {
     /// Threads that may visit it, of which a keyed stage gives each its share.
     threads: AtomicUsize,
     lane_watch: keyed::LaneWatch,
+    /// Its busiest keys, from when somebody has them counted.
+    top_keys: OnceLock<Mutex<TopKeys<LaneRef>>>,
 }
 
 /// What is fixed about a stage.
@@ -151,6 +155,8 @@ struct State<H: Handler> {
     /// Producers that have not ended; those of a cycle are counted with it.
     producers: usize,
     phase: Phase,
+    /// The program drains: nothing more comes in from outside.
+    draining: bool,
     /// Events whose handlers wait.
     flights: flight::Flights<H>,
     /// Of a keyed stage in a cycle: lanes that wait to try an event again, as its cycle knows.
@@ -246,6 +252,7 @@ impl<H: Handler> Stage<H> {
                 cycle: parts.cycle,
                 producers: parts.producers,
                 phase: Phase::Open,
+                draining: false,
                 flights: flight::Flights::new(parts.instances),
                 lanes_waiting: 0,
             })),
@@ -258,6 +265,7 @@ impl<H: Handler> Stage<H> {
             faults: Mutex::default(),
             threads: AtomicUsize::new(1),
             lane_watch: keyed::LaneWatch::default(),
+            top_keys: OnceLock::new(),
         }
     }
 
@@ -271,16 +279,8 @@ impl<H: Handler> Stage<H> {
             None => state.queue.visits(self.stride(state)),
             Some(size) => state.gathering.visits(state.queue.len(), *size, state.is_last_call()),
         };
-        let visits = match &self.order {
-            Some(_) if H::WAITS => visits.min(state.tickets.allowed(state.flights.most())),
-            Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
-            None => visits,
-        };
-        let visits = if H::WAITS {
-            visits.min(state.flights.room()) + state.flights.woken()
-        } else {
-            visits
-        };
+        let woken = if H::WAITS { state.flights.woken() } else { 0 };
+        let visits = self.may_begin(state, visits) + woken;
         let missing = state.instances.claims_missing(visits);
         if missing == 0 {
             return;
@@ -295,6 +295,18 @@ impl<H: Handler> Stage<H> {
             }
             effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
         }
+    }
+
+    /// Of so many visits for which the queue has events, how many may begin: as many as may be in flight, and have
+    /// places in the order of results. A visit asks, too: its token may have been made for a flight that was woken.
+    #[inline]
+    fn may_begin(&self, state: &State<H>, visits: usize) -> usize {
+        let visits = match &self.order {
+            Some(_) if H::WAITS => visits.min(state.tickets.allowed(state.flights.most())),
+            Some(_) => visits.min(state.tickets.allowed(state.instances.count())),
+            None => visits,
+        };
+        if H::WAITS { visits.min(state.flights.room()) } else { visits }
     }
 
     /// How many events a visit takes. Where a handler may wait and results leave in order, each event has

@@ -9,6 +9,7 @@ use comporta_model::event::Meta;
 use comporta_model::keyed::{AnyKeys, LaneRef};
 use comporta_model::plan::WhenFull;
 use comporta_model::stage::Handler;
+use comporta_policy::KeyLoad;
 
 use super::fail::Fault;
 use super::flight::FlightTray;
@@ -76,6 +77,7 @@ impl<H: Handler> Stage<H> {
             processed: state.counts.handled + state.counts.failed,
             capacity: state.permits.capacity(),
             enabled: !state.permits.is_disabled(),
+            busy: state.pace.busy(),
             ..Reading::default()
         }
     }
@@ -158,6 +160,12 @@ impl<H: Handler> Node for Stage<H> {
             self.reclaim_flights(core, tray, &mut visit);
         }
         effects.take(&mut visit.effects);
+    }
+
+    fn close(&self, core: &Core, effects: &mut Effects) {
+        let mut guard = self.state.lock();
+        guard.draining = true; // keys that are held may be given up
+        self.changed(core, &mut guard, effects);
     }
 
     fn close_edge(&self, core: &Core, from: u32, effects: &mut Effects) {
@@ -254,6 +262,7 @@ impl<H: Handler> Node for Stage<H> {
             (failures.len(), failures.forgotten())
         };
         let admission = self.gate.snapshot();
+        let top_keys = self.top_keys_snapshot();
         let mut state = self.state.lock();
         let event_time = state.queue.as_lanes().and_then(|lanes| lanes.event_time());
         StageSnapshot {
@@ -268,6 +277,7 @@ impl<H: Handler> Node for Stage<H> {
             waited: state.flights.waited(),
             admission,
             event_time,
+            top_keys,
             busy: state.pace.busy(),
             latency: state.latency.clone(),
             failures_kept,
@@ -275,6 +285,14 @@ impl<H: Handler> Node for Stage<H> {
             ended: matches!(state.phase, Phase::Ended | Phase::Cancelled),
             ..StageSnapshot::blank(name, priority)
         }
+    }
+
+    fn count_keys(&self) -> bool {
+        self.counted_keys().is_some()
+    }
+
+    fn key_loads(&self, most: usize) -> Vec<KeyLoad> {
+        self.counted_keys().map_or_else(Vec::new, |top| top.lock().loads(most))
     }
 
     fn with_waiting(&self, tell: &mut dyn FnMut(Vec<u32>)) {

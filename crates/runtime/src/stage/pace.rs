@@ -125,6 +125,8 @@ pub(super) struct QuantumCheck {
     /// Nanoseconds per event as far as known; 0 if not.
     pace_ns: u64,
     pardoned: bool,
+    /// The stage, if a test gives its handlers time.
+    timed: Option<u32>,
 }
 
 impl QuantumCheck {
@@ -132,12 +134,35 @@ impl QuantumCheck {
     pub(super) fn new(start: Time, pace: &Pace) -> Self {
         let early = pace.mean_ns() > CHECK_EARLY_NS || pace.mean_ns() == 0;
         let next = if early { 1 } else { CHECK_LATE };
-        QuantumCheck { next, start, from: 0, pace_ns: pace.usual_ns(), pardoned: false }
+        QuantumCheck {
+            next,
+            start,
+            from: 0,
+            pace_ns: pace.usual_ns(),
+            pardoned: false,
+            timed: None,
+        }
     }
 
     /// Does not look at the clock at all.
     pub(super) fn never(start: Time, pace: &Pace) -> Self {
         QuantumCheck { next: usize::MAX, ..QuantumCheck::new(start, pace) }
+    }
+
+    /// Notes whether a test gives the handlers of this stage time.
+    #[inline]
+    pub(super) fn time(&mut self, core: &Core, stage: u32) {
+        self.timed = core.is_timed(stage).then_some(stage);
+    }
+
+    /// If so, lets the time pass that the next call takes: before the call, so that what the handler does comes at its
+    /// end. Returns the end of what is called next.
+    #[inline]
+    pub(super) fn serve(&self, core: &Core, at: usize, until: usize, grouped: bool) -> usize {
+        let Some(stage) = self.timed else { return until };
+        let until = if grouped { until } else { at + 1 };
+        core.serve(stage, until - at);
+        until
     }
 
     /// After which event of the visit to look next.

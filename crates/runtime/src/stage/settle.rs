@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use comporta_model::ack::Fate;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Duties, Duty};
+use comporta_model::column::{Duties, Duty, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
@@ -62,10 +62,8 @@ impl<H: Handler> Stage<H> {
             None => {}
         }
         let Batch { chunk, ticket, from, spent, slots, turn, lanes, marks, .. } = batch;
-        lanes.clear(); // a lane that nobody holds can be forgotten
-        std::mem::swap(lanes, &mut instance.lanes);
-        marks.clear();
-        std::mem::swap(marks, &mut instance.marks);
+        self.count_keys(lanes.iter().take(done), end.duration_since(visit.start));
+        instance.keep_storage(lanes, marks);
         let left = Left { in_hand: chunk, rest, from: *from, slots: *slots, turn: *turn, retry };
         match ticket {
             None => {
@@ -355,6 +353,14 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> Instance<H> {
+    /// Keeps the storage of what the queue knew of the events of a visit.
+    fn keep_storage(&mut self, lanes: &mut Lanes, marks: &mut Vec<Time>) {
+        lanes.clear(); // a lane that nobody holds can be forgotten
+        std::mem::swap(lanes, &mut self.lanes);
+        marks.clear();
+        std::mem::swap(marks, &mut self.marks);
+    }
+
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
     #[inline]

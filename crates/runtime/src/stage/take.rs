@@ -142,7 +142,7 @@ impl<H: Handler> Stage<H> {
         }
         let queued = state.queue.len();
         let taken = match self.group.get() {
-            _ if H::WAITS && state.flights.room() == 0 => None,
+            _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
             // No more than the queue may hold: what a visit puts back comes on top of what came
             // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {

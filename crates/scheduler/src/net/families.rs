@@ -1,4 +1,4 @@
-//! What the types of each family of sockets have alike: a listener accepts, a stream is read, written and shut
+//! What the types of all families of sockets have in common: a listener accepts, a stream is read, written and shut
 //! down. Each is written once here, for a type that has a `socket`.
 
 /// Accepting, for a listener whose streams are `$stream`.
@@ -36,7 +36,7 @@ macro_rules! listener {
                 Ok(($stream { socket: Socket::new(stream) }, peer))
             }
 
-            /// Where it listens.
+            /// Returns the address at which it listens.
             ///
             /// # Errors
             /// Returns the error of the system.
@@ -79,7 +79,7 @@ macro_rules! stream {
                 self.socket.set_limit(super::socket::Way::Write, limit)
             }
 
-            /// Shuts it down, in one direction or both.
+            /// Shuts the stream down, in one direction or both.
             ///
             /// # Errors
             /// Returns the error of the system.

@@ -194,7 +194,8 @@ fn is_exhaustion(error: &io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
+    // Of these, the one that is not the same on Linux and on BSD and macOS.
+    const ENOBUFS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
     matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
 }
 

@@ -82,7 +82,7 @@ impl TcpStream {
         Ok(TcpStream { socket: Socket::new(net::TcpStream::from_std(stream)) })
     }
 
-    /// Sends small pieces at once rather than gathering them.
+    /// Sets whether small pieces are sent at once, rather than gathered (`TCP_NODELAY`).
     ///
     /// # Errors
     /// Returns the error of the system.
@@ -90,7 +90,7 @@ impl TcpStream {
         self.socket.with(|socket| socket.set_nodelay(nodelay))
     }
 
-    /// This end of it.
+    /// Returns the address of this end.
     ///
     /// # Errors
     /// Returns the error of the system.
@@ -98,7 +98,7 @@ impl TcpStream {
         self.socket.with(net::TcpStream::local_addr)
     }
 
-    /// The other end of it.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     /// Returns the error of the system.

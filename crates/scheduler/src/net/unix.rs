@@ -68,7 +68,7 @@ impl UnixStream {
         }
     }
 
-    /// Two ends that are connected to each other.
+    /// Creates two streams that are connected to each other.
     ///
     /// # Errors
     /// Returns the error of the system.

@@ -133,13 +133,15 @@ impl Observer {
     fn round(&self, limit: Option<Duration>) -> io::Result<bool> {
         let mut found = self.empty_inbox();
         found |= self.expire();
+        let end =
+            limit.filter(|_| self.has_polled()).and_then(|limit| self.now().checked_add(limit));
         let mut wait = if found { NONE } else { self.wait(limit) };
         if wait != NONE && !self.inbox.may_sleep() {
             wait = NONE;
         }
         found |= self.ask_system(wait)?;
         found |= self.empty_inbox();
-        found |= self.ask_polled(found || limit == NONE);
+        found |= self.ask_polled(found || limit == NONE, end);
         found |= self.expire();
         Ok(!found && wait == limit)
     }

@@ -4,7 +4,7 @@
 
 use super::{Observer, Source};
 use crate::table::Key;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a source reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +42,15 @@ impl Observer {
         !self.polled.borrow().is_empty()
     }
 
-    /// Asks each synchronous source. If nothing is ready yet each has a bounded wait; after the first
-    /// report, none.
-    pub(super) fn ask_polled(&self, mut found: bool) -> bool {
+    /// Asks each synchronous source. If nothing is ready yet each has a bounded wait, which does not go on after
+    /// `end`; after the first report, none.
+    pub(super) fn ask_polled(&self, mut found: bool, end: Option<Instant>) -> bool {
         let keys = self.polled.borrow().clone();
         let mut any = false;
         for key in keys {
+            let left = end.map(|end| end.saturating_duration_since(self.now()));
             let wait = if found { Duration::ZERO } else { self.wait_max };
+            let wait = left.map_or(wait, |left| wait.min(left));
             let reported = self.ask_one(key, wait) != Reported::Nothing;
             found |= reported;
             any |= reported;

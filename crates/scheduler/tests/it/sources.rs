@@ -75,6 +75,24 @@ fn a_synchronous_source_with_a_limit_is_asked_for_no_longer_than_the_limit() {
 }
 
 #[test]
+fn a_synchronous_source_is_waited_for_no_longer_than_the_step_may_take() {
+    let mut scheduler = Scheduler::builder().wait_max(Duration::from_secs(30)).build().unwrap();
+    let waits = Rc::new(RefCell::new(Vec::new()));
+    for _ in 0..2 {
+        let asked = waits.clone();
+        let source = sources::polled(move |wait| {
+            asked.borrow_mut().push(wait);
+            Ok(None::<()>)
+        });
+        scheduler.register_source(source, |()| ()).unwrap();
+    }
+    let limit = Duration::from_millis(1);
+    while !matches!(scheduler.step_within(limit).unwrap(), Step::Idle) {}
+    let waits = waits.take();
+    assert!(!waits.is_empty() && waits.iter().all(|wait| *wait <= limit), "{waits:?}");
+}
+
+#[test]
 fn a_synchronous_source_is_not_waited_for_while_another_handler_is_ready() {
     let mut scheduler = scheduler();
     let waits = Rc::new(RefCell::new(Vec::new()));

@@ -48,7 +48,7 @@ fn one(
     let (stage, other) = (some(dice), some(dice));
     let pool = if dice.below(30) == 0 { PoolId(999) } else { dice.pick(pools) };
     let few = dice.pick(&[0, 1, 1, 2, 3, 5, 6, 1_020, usize::MAX]);
-    let which = dice.below(26);
+    let which = dice.below(27);
     let came = match which {
         0 => control.use_per_stage_queues(),
         1 => control.use_per_worker_queues(),
@@ -79,6 +79,7 @@ fn one(
         22 => control.add_instances(stage, few.min(2_000_000)),
         23 => control.kill_instances(stage, few),
         24 => control.set_restart_at(None),
+        25 => control.sample(stage).map(drop).and(control.key_loads(stage, few).map(drop)),
         _ => control.set_fire_last_focused(false),
     };
     let shown = stages.iter().map(|stage| shows(control, *stage, pools)).collect::<Vec<_>>();
@@ -94,7 +95,8 @@ fn shows(control: &dyn PolicyControl, stage: StageId, pools: &[PoolId]) -> Strin
     let instances = (control.instances(stage), control.free_instances(stage));
     let events =
         (control.queue_size(stage), control.input_count(stage), control.processed_count(stage));
-    format!("{pool:?} {queue:?} {priority} {instances:?} {events:?}")
+    let sample = control.sample(stage);
+    format!("{pool:?} {queue:?} {priority} {instances:?} {events:?} {sample:?}")
 }
 
 /// What came of a call, but for the names of pools and the numbers of strangers.

@@ -10,6 +10,7 @@
 //! | `pairs` | from every policy to every other while events flow |
 //! | `attack` | policies that do silly things fast, and persons at the same time |
 //! | `effect` | what each policy is chosen for |
+//! | `elastic` | threads that follow the load of a stage |
 //! | `alike` | the mock answers as the runtime does |
 //! | `broken` | what attacks broke once |
 
@@ -24,6 +25,7 @@ mod threads;
 mod pairs;
 mod attack;
 mod effect;
+mod elastic;
 mod alike;
 mod broken;
 

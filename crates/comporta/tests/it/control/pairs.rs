@@ -13,10 +13,12 @@ use super::settings;
 use crate::seen::{stage, until};
 
 /// Beside each policy with its defaults: some with parameters, and timers that are often due.
-const MORE: [&str; 8] = [
+const MORE: [&str; 10] = [
     "seda(threads=3, capacity=2, instances=4)",
     "seda-dynamic(every=1ms, above=1, threads_min=1, threads_max=3, instances=3)",
     "thread-stealing(threads=2, every=1ms, instances=4)",
+    "elastic(deadline=10ms, sample=1ms, threads_max=3)",
+    "ds2(deadline=10ms, sample=1ms, threads_max=3, energy=true)",
     "cohort-bounded(events=1)",
     "lrb(slots_per_stage=9)",
     "srpt-private(events=2)",

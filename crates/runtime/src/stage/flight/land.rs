@@ -11,6 +11,7 @@ use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Meta;
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
+use std::time::Duration;
 
 use super::InFlight;
 use super::slots::{FlightId, Flying};
@@ -87,6 +88,7 @@ impl<H: Handler> Stage<H> {
     ) {
         instance.kept.drain(..).for_each(user::discard);
         let id = flight.id.expect("a flight that is polled stood in a slot");
+        self.count_keys(flight.batch.lanes.iter(), Duration::ZERO);
         match flight.batch.ticket.take() {
             None => {
                 landing.add(id, &mut flight);
@@ -122,6 +124,30 @@ impl<H: Handler> Stage<H> {
         if leaves {
             self.release_results(core, visit);
         }
+    }
+
+    /// An event in flight is tried again after `wait`. It waits in its lane, and not in a slot.
+    pub(super) fn land_in_lane(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        mut flight: InFlight<H>,
+        wait: Duration,
+        visit: &mut Visit,
+    ) {
+        instance.kept.drain(..).for_each(user::discard);
+        let id = flight.id.expect("a flight that is polled stood in a slot");
+        let event = flight.batch.chunk.split_front(1, Vec::new());
+        let turn = flight.turn.take();
+        flight.batch.lanes.clear(); // before the lane can be forgotten
+        let retry = (core.clock.now() + wait, instance.cx.attempt());
+        instance.keep_spare(flight);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.counts.retried += 1;
+        state.put_in_lane(turn, event, retry, &mut visit.effects);
+        self.note_waiting_lanes(state, &mut visit.effects); // before the flight can act no more
+        self.landed(core, state, &[id], Tally::default(), &mut visit.effects);
     }
 
     /// Sends what the flights sent that have landed, and settles them.

@@ -30,6 +30,7 @@ pub(super) use slots::{FlightTray, Flights, InFlight};
 pub(crate) use wakeup::Wakeup;
 
 use super::handle::{Instance, Progress};
+use super::queue::Turn;
 use super::take::Batch;
 use super::{Phase, Stage, State};
 use crate::core::Core;
@@ -59,6 +60,26 @@ impl<H: Handler> State<H> {
         for flight in std::mem::take(&mut instance.flushed) {
             self.cancel_flight(flight, effects);
         }
+    }
+
+    /// An event that was begun goes back to its lane, to be tried again then, for so many times.
+    fn put_in_lane(
+        &mut self,
+        turn: Option<Turn>,
+        event: Chunk<H::Item>,
+        retry: (Time, u32),
+        effects: &mut Effects,
+    ) {
+        self.in_flight -= 1;
+        let Some((lanes, turn)) = self.queue.as_lanes().zip(turn) else { return };
+        if self.phase == Phase::Cancelled {
+            self.counts.cancelled += 1;
+            event.settle(Fate::Cancelled);
+            effects.discard_events(&mut event.into_events());
+        } else {
+            lanes.put_back_of(turn, event, Some(retry));
+        }
+        self.queue.done(turn);
     }
 
     pub(super) fn cancel_flights(&mut self, effects: &mut Effects) {
@@ -109,6 +130,9 @@ impl<H: Handler> Stage<H> {
         retry: Option<Duration>,
         visit: &mut Visit,
     ) -> bool {
+        if let Some(wait) = retry.filter(|_| self.rules.keys.is_some()) {
+            return self.wait_in_lane(core, instance, batch, progress, wait, visit);
+        }
         let Batch { chunk, spent, lanes, .. } = batch;
         progress.before += progress.at;
         spent.append(chunk.spend(std::mem::take(&mut progress.at)));
@@ -125,7 +149,7 @@ impl<H: Handler> Stage<H> {
                 flight.future = instance.handler.as_mut().and_then(Handler::take_flight);
                 flight.limit = self.limit(now, flight.batch.chunk.first_duty().0.deadline);
             }
-            Some(wait) => flight.alarm = Some(now + wait),
+            Some(wait) => flight.try_again(now + wait),
         }
         batch.slots = 0; // it has it
         let mut guard = self.state.lock();
@@ -149,6 +173,34 @@ impl<H: Handler> Stage<H> {
         let more = state.flights.reserve();
         batch.slots = usize::from(more);
         more && !core.is_stopped()
+    }
+
+    /// The first event in hand, at which the visit has come, is tried again after `wait`. It goes back to its lane, where
+    /// it holds up neither an instance nor another key. Returns whether another event may be begun.
+    fn wait_in_lane(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        batch: &mut Batch<H::Item>,
+        progress: &mut Progress,
+        wait: Duration,
+        visit: &mut Visit,
+    ) -> bool {
+        let Batch { chunk, spent, lanes, .. } = batch;
+        progress.before += progress.at;
+        spent.append(chunk.spend(std::mem::take(&mut progress.at)));
+        let event = chunk.split_front(1, Vec::new());
+        let lane = (!lanes.is_empty()).then(|| lanes.remove(progress.before));
+        drop(lane); // before the lane can be forgotten; its queue has it
+        instance.kept.drain(..).for_each(user::discard);
+        let retry = (core.clock.now() + wait, instance.cx.attempt());
+        instance.cx.set_attempt(1);
+        let mut guard = self.state.lock();
+        let turn = guard.detach(batch);
+        guard.put_in_lane(turn, event, retry, &mut visit.effects);
+        self.note_waiting_lanes(&mut guard, &mut visit.effects);
+        self.changed(core, &mut guard, &mut visit.effects);
+        !core.is_stopped()
     }
 
     /// Flights of a cycle can act as long as an instance may come to poll them: not while all wait for room in

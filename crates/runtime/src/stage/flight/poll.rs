@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::task::Poll;
 
-use comporta_model::column::Duty;
 use comporta_model::event::{Meta, Time};
 use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
@@ -49,7 +48,7 @@ impl<H: Handler> Stage<H> {
             state.flights.polled_last = false;
             return None;
         }
-        let begins = state.queue.visits(1) > 0 && state.flights.room() > 0;
+        let begins = self.may_begin(state, state.queue.visits(1)) > 0;
         if begins && std::mem::take(&mut state.flights.polled_last) {
             return None;
         }
@@ -100,7 +99,7 @@ impl<H: Handler> Stage<H> {
                 now = core.clock.now();
                 check.judge(now, polled, WOKEN_MAX.saturating_sub(polled))
             };
-            let mut over = Over(H::FLUSHES);
+            let mut over = Over(H::FLUSHES || instance.links.errors_are_over());
             instance.ports.each(&mut over);
             if over.0 {
                 self.settle_landed(core, &mut instance, &mut landing, visit);
@@ -181,9 +180,8 @@ impl<H: Handler> Stage<H> {
             landing.expect(&flight.batch.chunk.meta, &duty, &mut instance.ports);
         } else {
             instance.ports.each(&mut Unbounded(self.emit_max()));
-            if duty != Duty::default() {
-                instance.ports.each(&mut Owes(&duty)); // its results may leave after another's
-            }
+            // Its results may leave after another's; the ports may still say what one owes that waits on.
+            instance.ports.each(&mut Owes(&duty));
         }
         instance.ports.each(&mut Mark);
         if flight.future.is_none() && self.shed_over_flight(core, instance, &mut flight, now, visit)
@@ -210,12 +208,15 @@ impl<H: Handler> Stage<H> {
         let (effects, progress) = (&mut visit.effects, &mut Progress::default());
         match self.failed(core, effects, instance, &mut flight.batch, progress, why) {
             Next::On | Next::Stop => self.land(core, instance, flight, landing, visit),
+            Next::Wait(wait) if self.rules.keys.is_some() && !flight.partial => {
+                self.land_in_lane(core, instance, flight, wait, visit);
+            }
             Next::Wait(wait) => {
                 flight.attempt = instance.cx.attempt();
                 flight.limit = None;
                 flight.kept = std::mem::take(&mut instance.kept);
                 let now = core.clock.now();
-                flight.alarm = Some(now + wait);
+                flight.try_again(now + wait);
                 let mut guard = self.state.lock();
                 let state = &mut *guard;
                 state.counts.retried += 1;

@@ -152,6 +152,12 @@ impl<H: Handler> Flying<H> {
         self.wakeup.as_ref().is_some_and(|wakeup| wakeup.claim())
     }
 
+    /// It is tried again then; or fails at its deadline, if that comes before.
+    pub(super) fn try_again(&mut self, due: Time) {
+        let deadline = self.batch.chunk.first_duty().0.deadline;
+        self.alarm = Some(deadline.map_or(due, |deadline| deadline.min(due)));
+    }
+
     /// It is polled again as soon as it stands in its slot.
     pub(super) fn be_looked_at(&mut self, now: Time) {
         match self.future {

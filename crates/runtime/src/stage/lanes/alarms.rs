@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use comporta_model::event::Time;
-use comporta_model::keyed::LaneRef;
+use comporta_model::keyed::{AlarmId, Clock, LaneRef};
 
 use super::LaneRules;
 use super::watermark::Watermark;
@@ -33,15 +33,40 @@ pub(super) struct Alarms {
 }
 
 impl Alarms {
-    pub(super) fn add(&mut self, due: Time, alarm: Alarm) {
+    /// A lane waits until then to try its first event again.
+    pub(super) fn add_retry(&mut self, due: Time, at: usize) {
         self.made += 1;
-        self.by_time.insert((due, self.made), alarm);
+        self.by_time.insert((due, self.made), Alarm::Retry(at));
     }
 
-    /// Looks at the event timers of a lane when the watermark has come so far.
-    pub(super) fn add_event_timer(&mut self, due: Time, lane: LaneRef) {
+    /// Looks at the timers of a lane then, and not later.
+    pub(super) fn add_timer(&mut self, of: Clock, due: Time, lane: LaneRef) {
         self.made += 1;
-        self.by_event_time.insert((due, self.made), lane);
+        let alarm = (due, self.made);
+        if let Some(before) = lane.set_alarm(of, Some(alarm)) {
+            self.cancel(of, before);
+        }
+        match of {
+            Clock::Program => drop(self.by_time.insert(alarm, Alarm::Timer(lane))),
+            Clock::Events => drop(self.by_event_time.insert(alarm, lane)),
+        }
+    }
+
+    /// A lane is left that has no timers: they were taken back.
+    pub(super) fn forget_timers(&mut self, lane: &LaneRef) {
+        for of in [Clock::Program, Clock::Events] {
+            if let Some(alarm) = lane.set_alarm(of, None) {
+                self.cancel(of, alarm);
+            }
+        }
+    }
+
+    /// One that has come already is ignored.
+    fn cancel(&mut self, of: Clock, alarm: AlarmId) {
+        match of {
+            Clock::Program => drop(self.by_time.remove(&alarm)),
+            Clock::Events => drop(self.by_event_time.remove(&alarm)),
+        }
     }
 
     /// Takes out the next lane whose event timers are to be looked at.

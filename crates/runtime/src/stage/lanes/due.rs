@@ -33,6 +33,12 @@ impl<T: Send> LaneQueue<T> {
             progress.listen();
         }
         self.alarms.ring(now);
+        // Before the timers: a lane that has one due at this moment is not in use for it.
+        while let Some(idle) = self.rules.idle
+            && let Some(lane) = self.next_expired(now, |used| used + idle <= now)
+        {
+            self.is_due(&lane, Due::Expiry);
+        }
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
                 Alarm::Retry(at) => {
@@ -43,11 +49,6 @@ impl<T: Send> LaneQueue<T> {
                 }
                 Alarm::Timer(lane) => self.is_due(&lane, Due::Timer),
             }
-        }
-        while let Some(idle) = self.rules.idle
-            && let Some(lane) = self.next_expired(now, |used| used + idle <= now)
-        {
-            self.is_due(&lane, Due::Expiry);
         }
         if let Some(watermark) = &mut self.watermark {
             watermark.look(self.now);

@@ -74,7 +74,7 @@ impl<T: Send> LaneQueue<T> {
         let alarm = lane.event_alarm(watermark);
         match alarm {
             EventAlarm::None => {}
-            EventAlarm::At(due) => self.alarms.add_event_timer(due, lane.clone()),
+            EventAlarm::At(due) => self.alarms.add_timer(Clock::Events, due, lane.clone()),
             EventAlarm::Due => {
                 self.is_due(lane, Due::Timer);
                 let at = self.place_of(lane);

@@ -40,10 +40,12 @@ impl<T: Send> LaneQueue<T> {
         let lane_of_event = Some(lane.clone());
         self.link_first(at, event, With { lane: lane_of_event, meta: shared, own, mark });
         self.events.close(shared);
+        self.place(at).given_up = false; // whoever replays it wants what comes behind it, too
         self.release(lane);
     }
 
-    /// No more events will come, and nobody is at work: if all that is left stands in lanes that are held, it fails.
+    /// No more events will come, or none can, and nobody is at work: if all that is left stands in lanes that are held, it
+    /// fails, and so does what still comes to these lanes.
     pub(crate) fn give_up(&mut self) {
         let held = |place: &&mut Place| place.held;
         if !self.rules.holds || self.events.len() == 0 || self.ready_work > 0 {

@@ -231,10 +231,13 @@ impl<T: Send> LaneQueue<T> {
         }
         let place = &mut self.places[at];
         place.attempt = 1;
-        place.given_up = false;
+        let given_up = place.given_up;
         if self.progress.is_some() {
             let holds = place.set_holds(None);
             self.release_time(holds);
+        }
+        if given_up {
+            return; // it stays: what comes to it fails too
         }
         let Some(lane) = &self.places[at].lane else { return };
         if !lane.has_state() {
@@ -250,6 +253,7 @@ impl<T: Send> LaneQueue<T> {
         let place = std::mem::replace(&mut self.places[at], Place::new());
         if let Some(lane) = place.lane {
             lane.leave();
+            self.alarms.forget_timers(&lane);
             self.places_free.push(at);
             self.retired.push(lane);
         }
@@ -354,6 +358,15 @@ impl<T: Send> LaneQueue<T> {
     }
 
     // --- what else the stage asks for
+
+    /// Events of a lane that wait here.
+    pub(crate) fn queued_of(&self, lane: &LaneRef) -> usize {
+        lane.slot().map_or(0, |at| {
+            let place = &self.places[at as usize];
+            let fresh = place.turn.is_some_and(|turn| self.is_fresh(turn));
+            place.events.len() + if fresh { place.out as usize } else { 0 }
+        })
+    }
 
     /// Lanes that wait to try an event again.
     pub(crate) fn waiting(&self) -> usize {

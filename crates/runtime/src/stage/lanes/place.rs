@@ -28,7 +28,7 @@ pub(super) struct Place {
     waits: bool,
     /// A failed event holds it.
     pub(super) held: bool,
-    /// It was held when no more events could come: those it has fail behind the one that held it.
+    /// It was held when no more events could come: those it has fail behind the one that held it, and it stays.
     pub(super) given_up: bool,
     /// As its lane has it.
     pub(super) keyless: bool,

@@ -5,9 +5,9 @@
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Columns, Lanes};
 use comporta_model::event::Time;
+use comporta_model::keyed::Clock;
 
 use super::LaneQueue;
-use super::alarms::Alarm;
 use super::events::With;
 use super::fresh::Fresh;
 use super::place::Doom;
@@ -174,7 +174,7 @@ impl<T: Send> LaneQueue<T> {
                 place.attempt = attempt;
                 place.wait_until(due);
                 self.waiting += 1;
-                self.alarms.add(due, Alarm::Retry(at));
+                self.alarms.add_retry(due, at);
             }
             self.give_back(at);
         }
@@ -203,26 +203,27 @@ impl<T: Send> LaneQueue<T> {
             return self.release_time(mark); // seen already: the visit had several of its events
         }
         place.turn = None;
-        place.out = 0;
+        let used = std::mem::take(&mut place.out) > 0;
         if self.is_plain
+            && used
             && place.is_quiet()
             && place.lane.as_ref().is_some_and(|lane| lane.rests(self.now))
         {
             return; // as most do
         }
-        self.end_row_in_full(turn, at, index);
+        self.end_row_in_full(turn, at, index, used);
     }
 
-    fn end_row_in_full(&mut self, turn: Turn, at: usize, index: usize) {
+    fn end_row_in_full(&mut self, turn: Turn, at: usize, index: usize, used: bool) {
         if self.progress.is_some() {
             self.look_at_hold(at); // before what it held is let go of
             let mark = self.turns[turn.index()].mark(index);
             self.release_time(mark);
         }
         if let Some(lane) = &self.places[at].lane
-            && let Some(due) = lane.visited(self.now)
+            && let Some(due) = lane.visited(self.now, used)
         {
-            self.alarms.add(due, Alarm::Timer(lane.clone()));
+            self.alarms.add_timer(Clock::Program, due, lane.clone());
         }
         self.look_at(at, Side::Newest);
     }

@@ -1,0 +1,113 @@
+//! Elastic stages on the real runtime: that threads follow load and are used, beside which policies a stage of a plan is
+//! elastic, and what becomes of it when the policy is replaced. The rules themselves are tested in `crates/policy`.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use comporta::policy::Choice;
+use comporta::testing::TestRuntime;
+use comporta::{App, Control, Plan, PolicyWarning};
+
+use crate::seen::{stage, until};
+
+/// `numbers` -> `work`, whose handlers take two milliseconds -> `store`.
+fn program(events: u64) -> App {
+    let app = App::new("elastic");
+    let numbers = app.source("numbers", move || 0..events);
+    let work = app.map("work", |n: u64| {
+        let (_open, never) = channel::<()>();
+        let _ = never.recv_timeout(Duration::from_millis(2)); // the work
+        n
+    });
+    let work = work.keyed(|n: &u64| n % 100);
+    let store = app.sink("store", |_: u64| ());
+    app.connect(numbers, work);
+    app.connect(work, store);
+    app
+}
+
+fn quick(controller: &str) -> Choice {
+    let (deadline, sample) = (Duration::from_millis(500), Duration::from_millis(50));
+    let choice = Choice::new(controller).with("deadline", deadline).with("sample", sample);
+    choice.with("threads_max", 8).with("cpu_max", 100_000) // whatever else the host does
+}
+
+/// The threads of the pool that `work` has to itself, as decisions report them.
+fn reported(control: &Control) -> Vec<usize> {
+    let decisions = control.decisions("main").unwrap();
+    let counts = decisions.iter().filter_map(|decision| {
+        let count = decision.did.strip_prefix("pool `main-")?.split("has ").nth(1)?;
+        count.split(' ').next()?.parse().ok()
+    });
+    counts.collect()
+}
+
+#[test]
+fn threads_of_a_stage_follow_its_load_whether_the_policy_or_the_plan_says_so() {
+    let rated = |plan: Plan| plan.threads(1).stage("numbers", |s| s.rate(2_000.0));
+    for controller in ["elastic", "ds2"] {
+        let plans = [
+            rated(Plan::new().policy(quick(controller))),
+            rated(Plan::new().stage("work", |work| work.elastic(quick(controller)))),
+        ];
+        for plan in plans {
+            let running = program(u64::MAX).start(&plan).unwrap();
+            let control = running.control();
+            until(|| reported(&control).iter().any(|threads| *threads >= 3));
+            let decisions = control.decisions("main").unwrap();
+            let is_pool = |did: &str| did.starts_with("pool `main-");
+            let grown = decisions.iter().find(|decision| is_pool(&decision.did));
+            let why = grown.and_then(|decision| decision.why.clone()).unwrap_or_default();
+            assert!(why.starts_with("`work`: "), "{why}");
+            let summary = running.stop();
+            assert!(summary.snapshot.adds_up(), "{}", summary.snapshot);
+        }
+    }
+}
+
+#[test]
+fn a_policy_with_pools_of_its_own_is_refused_beside_an_elastic_stage() {
+    let elastic = |policy| Plan::new().policy(policy).stage("work", |work| work.elastic("elastic"));
+    for policy in ["seda", "seda-dynamic", "thread-stealing", "elastic", "ds2"] {
+        let refused = program(9).rehearse(&elastic(policy)).unwrap_err()[0].to_string();
+        assert!(refused.contains("the policy gives `work` a pool of its own"), "{refused}");
+        assert!(program(9).start(&elastic(policy)).is_err(), "{policy}");
+    }
+    // While a program runs, the policy before goes on, and the stage stays elastic.
+    let mut runtime = TestRuntime::new(program(9), &elastic("stealing")).unwrap();
+    let refused = runtime.control().set_policy("main", "seda").unwrap_err().to_string();
+    assert!(refused.contains("leaves stages in the main pool"), "{refused}");
+    let pools = runtime.snapshot().pools;
+    assert_eq!(pools.iter().map(|pool| &*pool.policy.name).collect::<Vec<_>>(), ["stealing"; 2]);
+    assert!(runtime.run() && runtime.snapshot().adds_up());
+}
+
+#[test]
+fn another_policy_has_the_same_elastic_stages_from_their_least_threads_on() {
+    let plan = Plan::new()
+        .threads(2)
+        .stage("work", |work| work.elastic(Choice::new("ds2").with("threads_min", 3)));
+    let mut runtime = TestRuntime::new(program(200), &plan.every(|s| s.batch(1))).unwrap();
+    for policy in ["single", "cohort", "dbr", "srpt", "stealing"] {
+        runtime.control().set_policy("main", policy).unwrap();
+        let threads: Vec<_> = runtime.snapshot().pools.iter().map(|pool| pool.threads).collect();
+        assert_eq!(threads, [2, 3], "{policy}");
+        assert_eq!(stage(&runtime.snapshot(), "work").instances, 16, "{policy}");
+        for _ in 0..5 {
+            runtime.step();
+        }
+    }
+    assert!(runtime.run() && runtime.snapshot().adds_up(), "{}", runtime.snapshot());
+}
+
+#[test]
+fn only_a_stage_without_keys_and_order_is_warned_of() {
+    let plan = Plan::new()
+        .stage("work", |s| s.elastic("elastic"))
+        .stage("store", |s| s.elastic("elastic"));
+    let warnings = program(9).rehearse(&plan).unwrap();
+    let [PolicyWarning::ElasticOrder { stage, instances, .. }] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!((stage.as_str(), *instances), ("store", 16));
+}

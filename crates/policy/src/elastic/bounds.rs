@@ -1,0 +1,264 @@
+//! How far a stage may grow, whichever controller asks: by the CPU time that is left (Algorithm 3 of the thesis), and by
+//! the keys that can use a thread (Algorithm 4, and the form of the annexed article). Measured since growth began.
+//!
+//! CPU figures are percent of the whole host. In print `n` threads are to start from one, and one of them is there already, so the
+//! printed rule is one thread cautious; from several threads, those there are but one count as paid for, which
+//! from one thread is what is printed. A stage whose CPU time is not known, or is 0, has no bound by it.
+//!
+//! Skew: the keys whose average is above a multiple of the standard deviation of all keys that did anything; where no key is, there
+//! is no bound. Without deviation every key is above it, so the bound is the number of keys: more threads
+//! than keys would wait. Keys that bounded a scale-up are remembered, and do not cause another, until
+//! threads are removed; print does not say until when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::sample::truncated;
+use crate::control::KeyLoad;
+
+/// How many keys are measured at most, the hottest of each sample; there are not more threads than this.
+pub(super) const KEYS_MAX: usize = 1_024;
+
+/// Which keys count as hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skew {
+    /// Those whose output is above twice the deviation: the thesis.
+    Output,
+    /// Those whose input is above three times the deviation: the article.
+    Input,
+    /// There is no such bound.
+    None,
+}
+
+impl Skew {
+    fn of(self, load: &KeyLoad) -> f64 {
+        match self {
+            Skew::Input => load.arrived as f64,
+            Skew::Output | Skew::None => load.handled as f64,
+        }
+    }
+
+    fn times(self) -> f64 {
+        match self {
+            Skew::Output => 2.0,
+            Skew::Input => 3.0,
+            Skew::None => f64::INFINITY,
+        }
+    }
+}
+
+/// What is measured while a stage grows, and which keys have bounded it.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    /// The most of the host that may be used, in percent.
+    cpu_max: f64,
+    skew: Skew,
+    /// Seconds of CPUs that visits took, and that threads were there.
+    cpu_secs: f64,
+    thread_secs: f64,
+    /// Percent of the host that was used, weighted by time.
+    host: f64,
+    host_secs: f64,
+    keys: BTreeMap<u64, KeyLoad>,
+    remembered: BTreeSet<u64>,
+}
+
+/// What was measured from one sample to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    pub(super) elapsed: Duration,
+    pub(super) threads: usize,
+    /// CPU time of visits.
+    pub(super) cpu: Duration,
+    /// Percent of the host, by whoever.
+    pub(super) host: u32,
+}
+
+/// How many threads a bound allows, and the reason.
+#[derive(Debug, PartialEq)]
+pub(super) struct Allowed {
+    pub(super) total: usize,
+    pub(super) why: String,
+}
+
+impl Monitor {
+    pub(super) fn new(cpu_max: f64, skew: Skew) -> Self {
+        Monitor {
+            cpu_max,
+            skew,
+            cpu_secs: 0.0,
+            thread_secs: 0.0,
+            host: 0.0,
+            host_secs: 0.0,
+            keys: BTreeMap::new(),
+            remembered: BTreeSet::new(),
+        }
+    }
+
+    /// Measures from now on.
+    pub(super) fn restart(&mut self) {
+        let remembered = std::mem::take(&mut self.remembered);
+        *self = Monitor { remembered, ..Monitor::new(self.cpu_max, self.skew) };
+    }
+
+    /// Whether keys are to be measured.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.skew != Skew::None
+    }
+
+    pub(super) fn note(&mut self, usage: &Usage, keys: &[KeyLoad]) {
+        let secs = usage.elapsed.as_secs_f64();
+        self.cpu_secs += usage.cpu.as_secs_f64();
+        self.thread_secs += secs * usage.threads as f64;
+        self.host += f64::from(usage.host) * secs;
+        self.host_secs += secs;
+        for load in keys {
+            let new = KeyLoad { key: load.key, arrived: 0, handled: 0 };
+            if self.keys.len() == KEYS_MAX && !self.keys.contains_key(&load.key) {
+                continue; // the hottest came first
+            }
+            let sum = self.keys.entry(load.key).or_insert(new);
+            sum.arrived = sum.arrived.saturating_add(load.arrived);
+            sum.handled = sum.handled.saturating_add(load.handled);
+        }
+    }
+
+    /// Threads are removed: what bounded them may do so again.
+    pub(super) fn forget_keys(&mut self) {
+        self.remembered.clear();
+    }
+
+    /// Percent of the host that a thread of the stage uses.
+    fn thread_cpu(&self, cpus: usize) -> f64 {
+        100.0 * self.cpu_secs / (self.thread_secs * cpus.max(1) as f64)
+    }
+
+    /// Algorithm 3: as many threads as the CPU that is left has room for, if they are fewer than `total`.
+    pub(super) fn by_cpu(&self, total: usize, threads: usize, cpus: usize) -> Option<Allowed> {
+        let each = self.thread_cpu(cpus);
+        if !(each.is_finite() && each > 0.0) {
+            return None;
+        }
+        let host = if self.host_secs > 0.0 { self.host / self.host_secs } else { 0.0 };
+        let left = self.cpu_max - host;
+        cpu_bound(total, threads, each, left)
+    }
+
+    /// Algorithm 4: as many threads as there are hot keys, if they are fewer than `total`; none more if all of them have
+    /// bounded a scale-up before.
+    pub(super) fn by_keys(&mut self, total: usize, threads: usize) -> Option<Allowed> {
+        let loads: Vec<(u64, f64)> = self
+            .keys
+            .values()
+            .map(|load| (load.key, self.skew.of(load)))
+            .filter(|(_, load)| *load > 0.0)
+            .collect();
+        let hot = hot_keys(&loads, self.skew.times());
+        if hot.is_empty() || hot.len() >= total {
+            return None;
+        }
+        let known = hot.iter().all(|key| self.remembered.contains(key));
+        self.remembered
+            .extend(hot.iter().copied().take(KEYS_MAX.saturating_sub(self.remembered.len())));
+        let keys = hot.len();
+        let s = if keys == 1 { "" } else { "s" };
+        if known {
+            let why = format!("the {keys} hot key{s} had their threads already");
+            return Some(Allowed { total: threads, why });
+        }
+        let why = format!("{keys} hot key{s} can use no more than {keys} thread{s}");
+        Some(Allowed { total: keys.max(threads), why })
+    }
+}
+
+/// The bound by CPU, from the figures of the host: what a thread uses, and what is left.
+fn cpu_bound(total: usize, threads: usize, each: f64, left: f64) -> Option<Allowed> {
+    let paid = threads.saturating_sub(1);
+    let new = total.saturating_sub(paid);
+    if new as f64 * each <= left {
+        return None;
+    }
+    let allowed = paid.saturating_add(truncated(left / each));
+    let why = format!(
+        "each thread uses {each:.4} % of the host, and {left:.2} % is left: {allowed} of {total} threads"
+    );
+    Some(Allowed { total: allowed, why })
+}
+
+/// The keys that are above so many standard deviations of all.
+fn hot_keys(loads: &[(u64, f64)], times: f64) -> Vec<u64> {
+    let n = loads.len().max(1) as f64;
+    let mean = loads.iter().map(|(_, load)| load).sum::<f64>() / n;
+    let variance = loads.iter().map(|(_, load)| (load - mean).powi(2)).sum::<f64>() / n;
+    let above = times * variance.sqrt();
+    loads.iter().filter(|(_, load)| *load > above).map(|(key, _)| *key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_5_6_and_5_7_eight_are_wanted_and_six_fit() {
+        let allowed = cpu_bound(8, 1, 11.3088, 73.89).unwrap();
+        assert_eq!(allowed.total, 6);
+        assert_eq!(
+            allowed.why,
+            "each thread uses 11.3088 % of the host, and 73.89 % is left: 6 of 8 threads"
+        );
+        // Table 5.9: seven threads need 0.728 % of 99.57 %.
+        assert_eq!(cpu_bound(7, 1, 0.104_032, 99.5709), None);
+    }
+
+    #[test]
+    fn threads_that_are_there_are_paid_for_but_one() {
+        assert_eq!(cpu_bound(8, 3, 10.0, 60.0), None);
+        assert_eq!(cpu_bound(9, 3, 10.0, 60.0).unwrap().total, 8);
+        assert_eq!(cpu_bound(9, 3, 10.0, -5.0).unwrap().total, 2, "the caller keeps what there is");
+    }
+
+    fn monitor(skew: Skew, keys: &[(u64, u64)]) -> Monitor {
+        let mut monitor = Monitor::new(100.0, skew);
+        let loads: Vec<_> =
+            keys.iter().map(|(key, n)| KeyLoad { key: *key, arrived: *n, handled: *n }).collect();
+        let usage =
+            Usage { elapsed: Duration::from_secs(1), threads: 1, cpu: Duration::ZERO, host: 0 };
+        monitor.note(&usage, &loads);
+        monitor
+    }
+
+    #[test]
+    fn three_hot_keys_among_many_bound_it_to_three_and_not_again() {
+        let mut keys: Vec<_> = (0..500).map(|key| (key, 1)).collect();
+        keys.extend([(900, 90), (901, 80), (902, 85)]);
+        let mut monitor = monitor(Skew::Output, &keys);
+        assert_eq!(monitor.by_keys(7, 1).unwrap().total, 3);
+        assert_eq!(monitor.by_keys(7, 2).unwrap().total, 2, "remembered");
+        monitor.forget_keys();
+        assert_eq!(monitor.by_keys(7, 2).unwrap().total, 3);
+    }
+
+    #[test]
+    fn without_deviation_the_bound_is_the_number_of_keys() {
+        assert_eq!(
+            monitor(Skew::Output, &[(1, 5), (2, 5), (3, 5)]).by_keys(7, 1).unwrap().total,
+            3
+        );
+        assert_eq!(monitor(Skew::Output, &[(1, 5)]).by_keys(7, 1).unwrap().total, 1);
+        assert_eq!(monitor(Skew::Output, &[]).by_keys(7, 1), None, "no key is known");
+    }
+
+    #[test]
+    fn where_no_key_is_above_the_deviation_there_is_no_bound() {
+        // Of two keys with 1 and 9 the deviation is 4: 9 is above twice it, but not above three times.
+        assert_eq!(monitor(Skew::Output, &[(1, 1), (2, 9)]).by_keys(7, 1).unwrap().total, 1);
+        assert_eq!(monitor(Skew::Input, &[(1, 1), (2, 9)]).by_keys(7, 1), None);
+        assert_eq!(monitor(Skew::None, &[(1, 1), (2, 9)]).by_keys(7, 1), None);
+    }
+
+    #[test]
+    fn a_host_that_says_nothing_of_cpu_time_bounds_nothing() {
+        assert_eq!(Monitor::new(100.0, Skew::Output).by_cpu(9, 1, 4), None);
+        assert_eq!(monitor(Skew::Output, &[]).by_cpu(9, 1, 4), None);
+    }
+}

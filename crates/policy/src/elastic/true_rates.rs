@@ -1,0 +1,158 @@
+//! DS2 for one stage (Kalavri et al., *Three steps is all you need*, OSDI 2018): what a thread could handle is known from its
+//! useful time, the time spent in visits, whether it was busy all the time or not. So the number of threads that a
+//! rate of input needs follows from one look, and is reached in one step.
+//!
+//! `demand` is input a second times useful time an event, in threads; a queue adds what it takes to work it off by the
+//! deadline. If the threads there are cannot do that, there are `demand / utilization` from then on; if fewer would have done at
+//! that utilization for a whole deadline, at its peak too, and the queue is short, the others go. Between the two nothing
+//! changes, so that load that varies by less than the reserve changes nothing. With `energy`, the reserve is the rest of the last thread only.
+//!
+//! Defined here: before anything came out, useful time is not known, and nothing is decided. A full
+//! queue keeps input outside, so demand is at least what the threads can do: each step then adds the reserve, one
+//! thread at least. After a change, threads are measured anew; one that the system refused is tried again after that.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use comporta_model::event::Time;
+
+use super::sample::{Grown, Rules, Sample, Verdict, truncated};
+
+/// Samples after which threads are added: DS2 is published with one; three, as the published controller waits, so
+/// that one odd sample decides nothing.
+const MEASURED: usize = 3;
+/// Samples kept at most: those of a deadline, where it does not have more.
+const KEPT: usize = 600;
+
+pub(super) struct TrueRates {
+    deadline: Duration,
+    utilization: f64,
+    /// Since the last change, the latest last; those of the last deadline.
+    samples: VecDeque<Sample>,
+    /// Useful time an event, as last measured: a stage without events still has it.
+    secs: Option<f64>,
+}
+
+/// What a stage needs, in threads.
+struct Demand {
+    input: f64,
+    secs: f64,
+    /// For what comes.
+    steady: f64,
+    /// For what waits, by the deadline.
+    backlog: f64,
+}
+
+impl TrueRates {
+    pub(super) fn new(deadline: Duration, utilization: f64, energy: bool) -> Self {
+        let utilization = if energy { 1.0 } else { utilization };
+        TrueRates { deadline, utilization, samples: VecDeque::new(), secs: None }
+    }
+
+    /// Useful time is that of all samples: it does not depend on the load.
+    fn measure(&mut self) {
+        let busy: f64 = self.samples.iter().map(|sample| sample.busy.as_secs_f64()).sum();
+        let output: f64 = self.samples.iter().map(|sample| sample.output as f64).sum();
+        if output > 0.0 && busy > 0.0 {
+            self.secs = Some(busy / output);
+        }
+    }
+
+    /// What comes lately, in events a second.
+    fn input(&self) -> f64 {
+        mean_input(self.samples.iter().rev().take(MEASURED))
+    }
+
+    /// The most that came in any three samples that follow each other.
+    fn peak_input(&self) -> f64 {
+        let firsts = 0..self.samples.len().saturating_sub(MEASURED - 1);
+        let peaks = firsts.map(|first| mean_input(self.samples.iter().skip(first).take(MEASURED)));
+        peaks.fold(0.0, f64::max)
+    }
+
+    fn demand(&self, input: f64, queue: usize) -> Option<Demand> {
+        let secs = self.secs?;
+        let backlog = queue as f64 * secs / self.deadline.as_secs_f64();
+        Some(Demand { input, secs, steady: input * secs, backlog })
+    }
+
+    fn threads_for(&self, demand: f64) -> usize {
+        if self.utilization < 1.0 {
+            truncated((demand / self.utilization).ceil())
+        } else {
+            truncated(demand + 1.0)
+        }
+    }
+
+    fn forget_old(&mut self, now: Time) {
+        let old = |second: &Sample| now.duration_since(second.at) >= self.deadline;
+        while self.samples.len() > KEPT || self.samples.get(1).is_some_and(old) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Whether a deadline has passed since the last change.
+    fn long_enough(&self, now: Time) -> bool {
+        let first = self.samples.front();
+        let covered = first.map(|first| now.duration_since(first.at) + first.elapsed);
+        self.samples.len() == KEPT || covered.is_some_and(|covered| covered >= self.deadline)
+    }
+}
+
+/// Events a second, in these samples.
+fn mean_input<'a>(samples: impl Iterator<Item = &'a Sample>) -> f64 {
+    let (mut input, mut secs) = (0.0, 0.0);
+    for sample in samples {
+        input += sample.input as f64;
+        secs += sample.elapsed.as_secs_f64();
+    }
+    input / secs
+}
+
+impl Rules for TrueRates {
+    fn judge(&mut self, sample: &Sample) -> Verdict {
+        let first = self.samples.is_empty();
+        self.samples.push_back(*sample);
+        self.forget_old(sample.at);
+        self.measure();
+        if self.samples.len() < MEASURED {
+            return if first { Verdict::Watch } else { Verdict::Keep };
+        }
+        let threads = sample.threads as f64;
+        let Some(lately) = self.demand(self.input(), sample.queue) else { return Verdict::Keep };
+        let Demand { input, secs, steady, backlog } = lately;
+        let steady = if sample.full { steady.max(threads) } else { steady };
+        if steady + backlog > threads || sample.full {
+            let total = self.threads_for(steady + backlog).max(sample.threads + 1);
+            let why = format!(
+                "{input:.2}/s in at {secs:.6} s each is the work of {steady:.2} threads, and queue {} that of {backlog:.2} by the \
+                 deadline: more than {threads}, so {total} threads",
+                sample.queue,
+            );
+            self.samples.clear();
+            return Verdict::Grow { total, why };
+        }
+        let short = (sample.queue as f64) < input / 2.0 || sample.queue == 0;
+        if !self.long_enough(sample.at) || !short {
+            return Verdict::Keep;
+        }
+        let peak = self.demand(self.peak_input(), sample.queue);
+        let Some(Demand { input, secs, steady, backlog }) = peak else { return Verdict::Keep };
+        let total = self.threads_for(steady + backlog).max(1);
+        if total >= sample.threads {
+            return Verdict::Keep;
+        }
+        let why = format!(
+            "at most {input:.2}/s in at {secs:.6} s each is the work of {steady:.2} threads: {total} of {threads} are \
+             enough"
+        );
+        self.samples.clear();
+        Verdict::Shrink { by: sample.threads - total, why }
+    }
+
+    fn grew(&mut self, _: Grown, _: Time) {}
+
+    fn forget(&mut self) {
+        self.samples.clear(); // useful time is as before
+    }
+}
