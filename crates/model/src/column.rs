@@ -196,6 +196,9 @@ pub struct Cursor {
     start: usize,
 }
 
+/// The lane of each event of a row, if it has one; empty: of none. No runs: neighbours seldom have the same.
+pub type Lanes = Vec<Option<LaneRef>>;
+
 /// The columns of a chunk.
 #[derive(Clone, Debug, Default)]
 pub struct Columns(Option<Box<Table>>);
@@ -204,7 +207,7 @@ pub struct Columns(Option<Box<Table>>);
 #[derive(Clone, Debug, Default)]
 struct Table {
     duty: Column<Duty>,
-    lane: Column<Option<LaneRef>>,
+    lane: Lanes,
     time: Column<Option<Time>>,
     id: Column<Option<Id>>,
 }
@@ -229,16 +232,13 @@ impl Columns {
     /// Sets which lane the one event belongs to, if it belongs to one.
     pub fn set_lane(&mut self, lane: Option<LaneRef>) {
         if lane.is_some() || self.0.is_some() {
-            let lanes = lane.map(|lane| Column::same(Some(lane), 1));
-            self.0.get_or_insert_default().lane = lanes.unwrap_or_default();
+            self.0.get_or_insert_default().lane = lane.map(Some).into_iter().collect();
         }
     }
 
     /// Which lanes the events belong to, and when they happened.
     #[inline]
-    pub fn lanes_and_times_mut(
-        &mut self,
-    ) -> (&mut Column<Option<LaneRef>>, &mut Column<Option<Time>>) {
+    pub fn lanes_and_times_mut(&mut self) -> (&mut Lanes, &mut Column<Option<Time>>) {
         let table = self.0.get_or_insert_default();
         (&mut table.lane, &mut table.time)
     }
@@ -246,8 +246,7 @@ impl Columns {
     /// Takes out which lanes the events belong to.
     #[must_use]
     pub fn take_lanes(&mut self) -> Vec<LaneRef> {
-        let lanes = self.0.iter_mut().flat_map(|table| table.lane.drain());
-        lanes.filter_map(|(lane, _)| lane).collect()
+        self.0.iter_mut().flat_map(|table| table.lane.drain(..)).flatten().collect()
     }
 
     /// Takes out when the events happened, one by one; nothing if nobody said.
@@ -295,7 +294,8 @@ impl Columns {
 
     /// The lane of each of `n` events.
     pub fn lanes(&self, n: usize) -> impl Iterator<Item = Option<LaneRef>> {
-        values(self.0.iter().flat_map(|table| table.lane.runs()), n)
+        let each = self.0.iter().flat_map(|table| table.lane.iter().cloned());
+        each.chain(std::iter::repeat(None)).take(n)
     }
 
     /// By what each of `n` events is known.
@@ -308,13 +308,13 @@ impl Columns {
     pub fn row(&self, at: usize) -> Self {
         let Some(table) = &self.0 else { return Columns::default() };
         let duty = table.duty.at(at, &mut Cursor::default()).map(|(duty, _)| duty.deadline);
-        let lane = table.lane.at(at, &mut Cursor::default()).and_then(|(lane, _)| lane.clone());
+        let lane = table.lane.get(at).cloned().flatten();
         let id = table.id.at(at, &mut Cursor::default()).and_then(|(id, _)| *id);
         if duty.is_none() && lane.is_none() && id.is_none() {
             return Columns::default();
         }
         let duty = duty.map(|deadline| Column::same(Duty { deadline, ack: None }, 1));
-        let (lane, id) = (Column::same(lane, 1), Column::same(id, 1));
+        let (lane, id) = (vec![lane], Column::same(id, 1));
         let (duty, time) = (duty.unwrap_or_default(), Column::default());
         Columns(Some(Box::new(Table { duty, lane, time, id })))
     }
@@ -347,7 +347,7 @@ impl Columns {
         let Some(table) = &mut self.0 else { return Columns::default() };
         Columns(Some(Box::new(Table {
             duty: table.duty.split_front(n),
-            lane: table.lane.split_front(n),
+            lane: split_lanes(&mut table.lane, n),
             time: table.time.split_front(n),
             id: table.id.split_front(n),
         })))
@@ -381,7 +381,7 @@ impl Columns {
         let own = self.0.get_or_insert_default();
         let more = more.0.unwrap_or_default();
         own.duty.append(len, more.duty, more_len);
-        own.lane.append(len, more.lane, more_len);
+        append_lanes(&mut own.lane, len, more.lane, more_len);
         own.time.append(len, more.time, more_len);
         own.id.append(len, more.id, more_len);
     }
@@ -393,6 +393,22 @@ impl Columns {
             own.duty.extend(duty, len);
         }
     }
+}
+
+/// Removes the first `n` lanes and returns them.
+fn split_lanes(lanes: &mut Lanes, n: usize) -> Lanes {
+    let rest = lanes.split_off(n.min(lanes.len()));
+    std::mem::replace(lanes, rest)
+}
+
+/// Adds the lanes of `more_len` events to those of `len`.
+fn append_lanes(lanes: &mut Lanes, len: usize, mut more: Lanes, more_len: usize) {
+    if lanes.is_empty() && more.is_empty() {
+        return;
+    }
+    lanes.resize(len, None);
+    more.resize(more_len, None);
+    lanes.append(&mut more);
 }
 
 /// The values of a column of `n` events; the default where it is empty.
@@ -547,7 +563,7 @@ mod tests {
         let [five, six] = [5, 6].map(|n| keys.lane_of(&n));
         let mut columns = Columns::default();
         for lane in [&five, &six, &six] {
-            columns.lanes_and_times_mut().0.extend(Some(lane.clone()), 1);
+            columns.lanes_and_times_mut().0.push(Some(lane.clone()));
         }
         columns.set_ids((0..3).map(|seq| Id { producer: 1, incarnation: 1, seq }));
         let lanes = |columns: &Columns, n| columns.lanes(n).collect::<Vec<_>>();
@@ -567,7 +583,7 @@ mod tests {
         let row = front.row(2);
         assert_eq!((lanes(&row, 1), ids(&row, 1)), (vec![Some(six.clone())], vec![Some(2)]));
         assert!(front.row(3).is_none());
-        assert_eq!(front.take_lanes(), [five, six]);
+        assert_eq!(front.take_lanes(), [five, six.clone(), six]);
         assert_eq!(lanes(&front, 2), [None, None]);
     }
 }

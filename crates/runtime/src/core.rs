@@ -220,7 +220,7 @@ impl Core {
     pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
         let Assignment { pool, color, slow, .. } = &self.assignments[stage as usize];
         let here = !workers.is_pooled() && self.pools[pool.load(SeqCst)].cluster == workers.cluster;
-        here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.holds.load(Relaxed)
+        here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.has_held()
     }
 
     /// The workers whose threads run a stage.

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{Ordering::Acquire, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::lane::{Lane, LaneRef};
+use super::lane::{Lane, LaneRef, Typed};
 
 /// A power of two: enough for senders on as many processors to meet seldom.
 const SHARDS: usize = 16;
@@ -93,11 +93,11 @@ impl<K, S> Shard<K, S> {
     }
 
     /// Removes a lane. Returns the directory's hold on it, to be dropped outside of the lock.
-    fn remove(&mut self, lane: &Lane<K, S>) -> Option<Arc<Lane<K, S>>> {
+    fn remove(&mut self, lane: Typed<'_, K, S>) -> Option<Arc<Lane<K, S>>> {
         let hash = lane.hash();
         let bucket = self.lanes.get_mut(&hash)?;
         self.removed += 1;
-        let own = |held: &Arc<Lane<K, S>>| std::ptr::eq(&raw const **held, lane);
+        let own = |held: &Arc<Lane<K, S>>| lane.is(held);
         match bucket {
             Bucket::One(held) if own(held) => match self.lanes.remove(&hash) {
                 Some(Bucket::One(held)) => Some(held),
@@ -130,7 +130,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
     }
 
     /// The lane of a key; `weight` is asked for that of a new one.
-    #[inline]
+    #[inline(always)] // each event comes here
     pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
         let hash = self.hasher.hash_one(&key);
         let first = self.shard(hash).get(hash, 0).cloned();

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use super::lane::Lane;
+use super::lane::Typed;
 use super::{Change, Clock, KeyedCx, KeyedStage, Keys, KeysBy, LaneRef, Times};
 use crate::column::Duty;
 use crate::error::{Outcome, Result};
@@ -66,7 +66,7 @@ impl<S: KeyedStage> Keyed<S> {
     /// Shows the state of a key.
     pub fn with_state<R>(&self, key: &S::Key, see: impl FnOnce(Option<&S::State>) -> R) -> R {
         match self.keys.directory.find(key) {
-            Some(lane) => see(lane.lend().peek()),
+            Some(lane) => see(lane.typed().lend().peek()),
             None => see(None),
         }
     }
@@ -74,13 +74,13 @@ impl<S: KeyedStage> Keyed<S> {
     /// Replaces the state of a key. Returns the one before.
     pub fn put_state(&self, key: S::Key, state: S::State) -> Option<S::State> {
         let lane = self.keys.directory.lane(key, |key| self.stage.weight(key));
-        lane.lend().put(state)
+        lane.typed().lend().put(state)
     }
 
     /// The event timers of a lane that the watermark had passed when the event to be handled next arrived: they come
     /// before it. One that fails costs what it sent.
     #[cold]
-    fn catch_up(&mut self, lane: &LaneOf<S>, out: &mut S::Ports, cx: &Cx) {
+    fn catch_up(&mut self, lane: LaneOf<'_, S>, out: &mut S::Ports, cx: &Cx) {
         let mut fired = false;
         while let Some(at) = lane.take_due(Clock::Events, cx.watermark()) {
             if !fired {
@@ -109,7 +109,7 @@ impl<S: KeyedStage> Keyed<S> {
     fn call_timer(
         &mut self,
         of: Clock,
-        lane: &LaneOf<S>,
+        lane: LaneOf<'_, S>,
         at: Time,
         out: &mut S::Ports,
         cx: &Cx,
@@ -143,19 +143,16 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 const LANE: &str = "the runtime gives each event of a keyed stage its lane";
 
 /// A lane of a keyed stage.
-type LaneOf<S> = Lane<<S as KeyedStage>::Key, <S as KeyedStage>::State>;
+type LaneOf<'a, S> = Typed<'a, <S as KeyedStage>::Key, <S as KeyedStage>::State>;
 
 /// What a call asked for is done, now that it has succeeded. Returns whether it wants its state forgotten.
 #[inline]
-fn comply<K, S>(lane: &Lane<K, S>, mut cx: KeyedCx<'_, K>) -> bool {
-    if cx.timers.get_mut().is_empty() && !cx.forget.get() {
-        return false;
-    }
-    comply_in_full(lane, cx)
+fn comply<K, S>(lane: Typed<'_, K, S>, mut cx: KeyedCx<'_, K>) -> bool {
+    if cx.asks() { comply_in_full(lane, cx) } else { false }
 }
 
 #[cold]
-fn comply_in_full<K, S>(lane: &Lane<K, S>, cx: KeyedCx<'_, K>) -> bool {
+fn comply_in_full<K, S>(lane: Typed<'_, K, S>, cx: KeyedCx<'_, K>) -> bool {
     for Change { of, at, set } in cx.timers.into_inner() {
         lane.set_timer(of, at, set);
     }
@@ -189,7 +186,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         self.call_in(&lane, slots, out, cx)
     }
 
-    #[inline]
+    #[inline(always)] // the loop over the events of a visit is in one piece with it
     fn call_in(
         &mut self,
         lane: &LaneRef,
@@ -197,7 +194,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         out: &mut S::Ports,
         cx: &Cx,
     ) -> Result {
-        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
         let mut late = false;
         if self.keys.times.is_some() {
             if lane.is_timed() {
@@ -206,18 +203,20 @@ impl<S: KeyedStage> Handler for Keyed<S> {
             let time = slots[0].as_ref().and_then(|event| self.stage.time(event));
             late = time.is_some_and(|time| time < cx.watermark());
         }
-        let mut loan = lane.lend();
         let event = Ev::lend_of(&mut slots[0], cx.origin());
-        let cx = KeyedCx { late, ..KeyedCx::new(cx, lane.key()) };
-        self.stage.handle(loan.state(), event, out, &cx)?;
-        if comply(lane, cx) {
-            drop(loan.take());
+        let mut cx = KeyedCx { late, ..KeyedCx::new(cx, lane.key()) };
+        let handled = lane.with_state(|state| self.stage.handle(state, event, out, &cx));
+        if handled.is_ok() && cx.asks() {
+            let mut loan = lane.lend();
+            if comply_in_full(lane, cx) {
+                drop(loan.take());
+            }
         }
-        Ok(())
+        handled
     }
 
     fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result<bool> {
-        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
         let due = [(Clock::Program, now), (Clock::Events, cx.watermark())];
         for (of, now) in due {
             if let Some(at) = lane.take_due(of, now) {
@@ -229,7 +228,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
     }
 
     fn expire(&mut self, lane: &LaneRef, out: &mut S::Ports, cx: &Cx) -> Result {
-        let lane: &LaneOf<S> = lane.typed().expect(LANE);
+        let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
         lane.clear_timers();
         let state = lane.lend().take();
         let cx = KeyedCx::new(cx, lane.key());
@@ -242,7 +241,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         while let Some(lanes) = self.keys.directory.take_some() {
             for lane in lanes {
                 out.each(&mut Mark);
-                let lane: &LaneOf<S> = lane.typed().expect(LANE);
+                let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
                 let Some(state) = lane.lend().take() else { continue };
                 let stage = &mut self.stage;
                 let cx = KeyedCx::new(cx, lane.key());

@@ -1,8 +1,9 @@
 //! A lane: one key of a keyed stage, with its state and its timers. The runtime knows it as a [`LaneRef`].
 //! Before: `directory`, which makes it. After: the queue of the stage, which serves one lane in one place at a time.
 //!
-//! Invariant: the state stands in its lane, or belongs to the one call that handles an event of the lane. A lane whose
-//! state is out has no other visit, so the state that comes back never meets another.
+//! Invariant: the state is borrowed by the one call that handles an event of the lane, or belongs to the one flight that
+//! does. A lane that is being visited has no other visit, so nobody ever waits for a state, and one that comes back never
+//! meets another.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -12,18 +13,26 @@ use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::event::Time;
 
 /// A lane, without its types. Clones are the same lane.
 #[derive(Clone)]
-pub struct LaneRef(Arc<dyn AnyLane>);
+pub struct LaneRef(Arc<LaneOf<dyn AnyOwn>>);
 
-/// What the runtime may know of a lane.
-trait AnyLane: Send + Sync {
-    fn common(&self) -> &Common;
-    fn as_any(&self) -> &(dyn Any + Send + Sync);
+/// One key of a keyed stage: what all lanes have, and what is of its types. The former is in front, where those who do not
+/// know the types find it without a call.
+pub(super) struct LaneOf<O: ?Sized> {
+    common: Common,
+    own: O,
+}
+
+/// A lane with its types.
+pub(super) type Lane<K, S> = LaneOf<Own<K, S>>;
+
+/// What the runtime may ask of a lane whose types it does not know.
+trait AnyOwn: Any + Send + Sync {
     fn next_alarm(&self) -> Option<Time>;
     fn event_alarm(&self, watermark: Time) -> EventAlarm;
     fn first_timer(&self, of: Clock) -> Option<Time>;
@@ -55,7 +64,7 @@ pub enum EventAlarm {
 
 /// What all lanes have.
 struct Common {
-    /// Where the queue keeps what it knows of the lane; `NO_SLOT` while it holds no events.
+    /// Where the queue keeps what it knows of the lane; `NO_SLOT` while it knows nothing.
     slot: AtomicU32,
     weight: NonZeroU32,
     /// Whether its state is worth keeping when no event is there.
@@ -102,12 +111,8 @@ impl fmt::Debug for LaneRef {
 impl LaneRef {
     /// The lane of events whose key cannot be had.
     pub(super) fn keyless() -> Self {
-        LaneRef(Arc::new(Lane::<(), ()> {
-            common: Common::new(NonZeroU32::MIN, true),
-            key: Some(()),
-            hash: 0,
-            body: Mutex::default(),
-        }))
+        let common = Common::new(NonZeroU32::MIN, true);
+        LaneRef(Arc::new(LaneOf { common, own: Own::<(), ()>::new((), 0) }))
     }
 
     pub(super) fn of<K: Send + Sync + 'static, S: Send + 'static>(lane: Arc<Lane<K, S>>) -> Self {
@@ -116,8 +121,9 @@ impl LaneRef {
 
     /// The lane with its types, if they are these.
     #[inline]
-    pub(super) fn typed<K: 'static, S: 'static>(&self) -> Option<&Lane<K, S>> {
-        self.0.as_any().downcast_ref()
+    pub(super) fn typed<K: 'static, S: 'static>(&self) -> Option<Typed<'_, K, S>> {
+        let own: &dyn Any = &self.0.own;
+        own.downcast_ref().map(|own| Typed { common: &self.0.common, own })
     }
 
     /// A number of it, the same as long as somebody holds it.
@@ -135,40 +141,40 @@ impl LaneRef {
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
-        Some(self.0.common().slot.load(Relaxed)).filter(|slot| *slot != NO_SLOT)
+        Some(self.0.common.slot.load(Relaxed)).filter(|slot| *slot != NO_SLOT)
     }
 
     /// Notes where its queue keeps it.
     #[inline]
     pub fn set_slot(&self, slot: u32) {
-        self.0.common().slot.store(slot, Relaxed);
+        self.0.common.slot.store(slot, Relaxed);
     }
 
     /// How many of its events a round serves.
     #[inline]
     #[must_use]
-    pub fn weight(&self) -> usize {
-        self.0.common().weight.get() as usize
+    pub fn weight(&self) -> NonZeroU32 {
+        self.0.common.weight
     }
 
     /// Whether its events have no key.
     #[inline]
     #[must_use]
     pub fn is_keyless(&self) -> bool {
-        self.0.common().keyless
+        self.0.common.keyless
     }
 
     /// Whether it has state, or timers, and so must be kept while it has no events.
     #[inline]
     #[must_use]
     pub fn has_state(&self) -> bool {
-        self.0.common().has_state.load(Relaxed)
+        self.0.common.has_state.load(Relaxed)
     }
 
     /// When it was last visited.
     #[must_use]
     pub fn used(&self) -> Time {
-        Time::from_nanos(self.0.common().used.load(Relaxed))
+        Time::from_nanos(self.0.common.used.load(Relaxed))
     }
 
     /// A visit to it is over, for events of it if `used`. Returns when the runtime is to look at its timers, if it has not
@@ -176,25 +182,32 @@ impl LaneRef {
     #[inline]
     #[must_use]
     pub fn visited(&self, now: Time, used: bool) -> Option<Time> {
-        let common = self.0.common();
+        let common = &self.0.common;
         if used {
             common.used.store(now.as_nanos(), Relaxed);
         }
-        if common.timed.load(Relaxed) { self.0.next_alarm() } else { None }
+        if common.timed.load(Relaxed) { self.0.own.next_alarm() } else { None }
     }
 
-    /// Its queue keeps it no more. Returns whether it has state.
+    /// A visit to it is over, after which it has no events. Returns whether that is all: it has state to keep, and has
+    /// never had a timer.
     #[inline]
     #[must_use]
-    pub fn leave(&self) -> bool {
-        let common = self.0.common();
-        common.slot.store(NO_SLOT, Relaxed);
-        common.has_state.load(Relaxed)
+    pub fn rests(&self, now: Time) -> bool {
+        let common = &self.0.common;
+        common.used.store(now.as_nanos(), Relaxed);
+        common.has_state.load(Relaxed) && !common.timed.load(Relaxed)
+    }
+
+    /// Its queue keeps it no more.
+    #[inline]
+    pub fn leave(&self) {
+        self.0.common.slot.store(NO_SLOT, Relaxed);
     }
 
     /// Whether somebody looks after its state; from now on somebody does, or not.
     pub fn watch(&self, watched: bool) -> bool {
-        self.0.common().watched.swap(watched, Relaxed)
+        self.0.common.watched.swap(watched, Relaxed)
     }
 
     /// A copy of its state, if it has any. No visit has the lane.
@@ -212,8 +225,8 @@ impl LaneRef {
     #[inline]
     #[must_use]
     pub fn event_alarm(&self, watermark: Time) -> EventAlarm {
-        match self.0.common().timed.load(Relaxed) {
-            true => self.0.event_alarm(watermark),
+        match self.0.common.timed.load(Relaxed) {
+            true => self.0.own.event_alarm(watermark),
             false => EventAlarm::None,
         }
     }
@@ -221,30 +234,40 @@ impl LaneRef {
     /// The runtime looks at its timers then, or not at all; it was asked to. Returns the alarm before, which is not needed
     /// any more.
     pub fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId> {
-        if self.0.common().timed.load(Relaxed) { self.0.set_alarm(of, alarm) } else { None }
+        if self.0.common.timed.load(Relaxed) { self.0.own.set_alarm(of, alarm) } else { None }
     }
 
     /// Its first timer.
     #[must_use]
     pub fn first_timer(&self, of: Clock) -> Option<Time> {
-        if self.0.common().timed.load(Relaxed) { self.0.first_timer(of) } else { None }
+        if self.0.common.timed.load(Relaxed) { self.0.own.first_timer(of) } else { None }
     }
 }
 
-/// One key of a keyed stage.
-pub(super) struct Lane<K, S> {
-    common: Common,
+/// What a lane has of its types.
+pub(super) struct Own<K, S> {
     /// `None` only while it is dropped.
     key: Option<K>,
     hash: u64,
-    body: Mutex<Body<S>>,
+    /// A cell for whoever has the lane, and no lock: nobody waits for it.
+    state: Mutex<Option<S>>,
+    /// Boxed: most lanes have none.
+    timers: Mutex<Option<Box<Timers>>>,
 }
 
-struct Body<S> {
-    state: Option<S>,
-    /// Boxed: most lanes have none.
-    timers: Option<Box<Timers>>,
+/// A lane, seen with its types.
+pub(super) struct Typed<'a, K, S> {
+    common: &'a Common,
+    own: &'a Own<K, S>,
 }
+
+impl<K, S> Clone for Typed<'_, K, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, S> Copy for Typed<'_, K, S> {}
 
 #[derive(Default)]
 struct Timers {
@@ -292,30 +315,14 @@ impl Timers {
     }
 }
 
-impl<S> Default for Body<S> {
-    fn default() -> Self {
-        Body { state: None, timers: None }
-    }
-}
-
-impl<K: Send + Sync + 'static, S: Send + 'static> AnyLane for Lane<K, S> {
-    #[inline]
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    #[inline]
-    fn as_any(&self) -> &(dyn Any + Send + Sync) {
-        self
-    }
-
+impl<K: Send + Sync + 'static, S: Send + 'static> AnyOwn for Own<K, S> {
     fn next_alarm(&self) -> Option<Time> {
-        self.body().timers.as_mut()?.program.arm()
+        self.timers().as_mut()?.program.arm()
     }
 
     fn event_alarm(&self, watermark: Time) -> EventAlarm {
-        let mut body = self.body();
-        let Some(timers) = &mut body.timers else { return EventAlarm::None };
+        let mut timers = self.timers();
+        let Some(timers) = &mut *timers else { return EventAlarm::None };
         timers.events.ring(watermark);
         match timers.events.due.first() {
             Some(first) if *first <= watermark => EventAlarm::Due,
@@ -324,68 +331,127 @@ impl<K: Send + Sync + 'static, S: Send + 'static> AnyLane for Lane<K, S> {
     }
 
     fn first_timer(&self, of: Clock) -> Option<Time> {
-        self.body().timers.as_mut()?.of(of).due.first().copied()
+        self.timers().as_mut()?.of(of).due.first().copied()
     }
 
     fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId> {
-        let mut body = self.body();
-        let armed = &mut body.timers.as_mut()?.of(of).armed;
+        let mut timers = self.timers();
+        let armed = &mut timers.as_mut()?.of(of).armed;
         std::mem::replace(armed, alarm)
     }
 }
 
-impl<K, S> Drop for Lane<K, S> {
+impl<K, S> Drop for Own<K, S> {
     /// Whoever lets go of it last need not know that its key and its state are the program's, and may panic.
     fn drop(&mut self) {
         let key = self.key.take();
-        let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let state = body.state.take();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(key)));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(state)));
     }
 }
 
+impl<K, S> Own<K, S> {
+    fn new(key: K, hash: u64) -> Self {
+        Own { key: Some(key), hash, state: Mutex::default(), timers: Mutex::default() }
+    }
+
+    fn timers(&self) -> MutexGuard<'_, Option<Box<Timers>>> {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn key(&self) -> &K {
+        self.key.as_ref().expect("a lane has its key until it is dropped")
+    }
+}
+
 impl<K, S> Lane<K, S> {
     pub(super) fn new(key: K, hash: u64, weight: NonZeroU32) -> Self {
-        let common = Common::new(weight, false);
-        Lane { common, key: Some(key), hash, body: Mutex::default() }
+        LaneOf { common: Common::new(weight, false), own: Own::new(key, hash) }
     }
 
     #[inline]
     pub(super) fn key(&self) -> &K {
-        self.key.as_ref().expect("a lane has its key until it is dropped")
+        self.own.key()
     }
 
     pub(super) fn hash(&self) -> u64 {
-        self.hash
+        self.own.hash
     }
 
     #[inline]
-    fn body(&self) -> MutexGuard<'_, Body<S>> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn typed(&self) -> Typed<'_, K, S> {
+        Typed { common: &self.common, own: &self.own }
+    }
+}
+
+impl<'a, K, S> Typed<'a, K, S> {
+    #[inline]
+    pub(super) fn key(self) -> &'a K {
+        self.own.key()
     }
 
-    /// Lends the state to one call; it comes back when the loan is dropped.
+    pub(super) fn hash(self) -> u64 {
+        self.own.hash
+    }
+
+    /// Whether it is this lane.
+    pub(super) fn is(self, other: &Lane<K, S>) -> bool {
+        std::ptr::eq(self.own, &raw const other.own)
+    }
+
     #[inline]
-    pub(super) fn lend(&self) -> Loan<'_, K, S> {
-        Loan { lane: self, state: self.body().state.take() }
+    fn borrow(self) -> MutexGuard<'a, Option<S>> {
+        match self.own.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(of_a_panic)) => of_a_panic.into_inner(),
+            Err(TryLockError::WouldBlock) => panic!("a lane is visited in one place at a time"),
+        }
+    }
+
+    /// Lends the state to one call.
+    #[inline]
+    pub(super) fn lend(self) -> Loan<'a, K, S> {
+        Loan { lane: self, state: self.borrow() }
+    }
+
+    /// Calls `call` with the state, made if there is none, which neither takes it nor changes timers.
+    #[inline(always)] // each event comes here
+    pub(super) fn with_state<R>(self, call: impl FnOnce(&mut S) -> R) -> R
+    where
+        S: Default,
+    {
+        let mut state = self.borrow();
+        if state.is_none() {
+            *state = Some(S::default());
+            // A state without data is the same when it is made anew.
+            self.common.has_state.fetch_or(size_of::<S>() > 0, Relaxed);
+        }
+        call(state.get_or_insert_default())
     }
 
     /// Whether it has ever had a timer.
     #[inline]
-    pub(super) fn is_timed(&self) -> bool {
+    pub(super) fn is_timed(self) -> bool {
         self.common.timed.load(Relaxed)
     }
 
+    /// Whether it has timers.
+    #[inline]
+    fn has_timers(self) -> bool {
+        self.is_timed() && self.own.timers().as_ref().is_some_and(|timers| !timers.is_empty())
+    }
+
     /// Takes out the timer that is due first.
-    pub(super) fn take_due(&self, of: Clock, now: Time) -> Option<Time> {
-        self.body().timers.as_mut()?.of(of).take_due(now)
+    pub(super) fn take_due(self, of: Clock, now: Time) -> Option<Time> {
+        self.own.timers().as_mut()?.of(of).take_due(now)
     }
 
     /// Sets a timer, or takes it back.
-    pub(super) fn set_timer(&self, of: Clock, at: Time, set: bool) {
-        let mut body = self.body();
-        let due = &mut body.timers.get_or_insert_default().of(of).due;
+    pub(super) fn set_timer(self, of: Clock, at: Time, set: bool) {
+        let mut timers = self.own.timers();
+        let due = &mut timers.get_or_insert_default().of(of).due;
         if set {
             self.common.timed.store(true, Relaxed);
             due.insert(at);
@@ -395,9 +461,9 @@ impl<K, S> Lane<K, S> {
     }
 
     /// Takes all timers back.
-    pub(super) fn clear_timers(&self) {
+    pub(super) fn clear_timers(self) {
         // What the runtime was asked for stays: it is not asked again for the same.
-        if let Some(timers) = &mut self.body().timers {
+        if let Some(timers) = &mut *self.own.timers() {
             timers.program.due.clear();
             timers.events.due.clear();
         }
@@ -415,10 +481,10 @@ impl<T: Ord> PopFirstIf<T> for BTreeSet<T> {
     }
 }
 
-/// The state of a lane while a call has it.
+/// The state of a lane while a call has it. Nothing is moved: a state may be large.
 pub(super) struct Loan<'a, K, S> {
-    lane: &'a Lane<K, S>,
-    state: Option<S>,
+    lane: Typed<'a, K, S>,
+    state: MutexGuard<'a, Option<S>>,
 }
 
 impl<K, S: Default> Loan<'_, K, S> {
@@ -451,10 +517,7 @@ impl<K, S> Drop for Loan<'_, K, S> {
     fn drop(&mut self) {
         // A state without data is the same when it is made anew.
         let keeps = self.state.is_some() && size_of::<S>() > 0;
-        let mut body = self.lane.body();
-        body.state = self.state.take();
-        let timed = body.timers.as_ref().is_some_and(|timers| !timers.is_empty());
-        self.lane.common.has_state.store(keeps || timed, Relaxed);
+        self.lane.common.has_state.store(keeps || self.lane.has_timers(), Relaxed);
     }
 }
 

@@ -77,8 +77,8 @@ use directory::Directory;
 /// ```
 ///
 /// `app.stage("visits", Visits)` adds it to a program; `app.keyed(name, key, |state, event, out| ...)` is the short
-/// form. A key without state costs nothing while it has no events. A key with state costs the state and some
-/// hundred bytes, until the state is [forgotten](KeyedCx::forget) or expires (`idle` and `keys_max` of the plan).
+/// form. A key without state costs nothing while it has no events. A key with state costs the state and about
+/// two hundred bytes, until the state is [forgotten](KeyedCx::forget) or expires (`idle` and `keys_max` of the plan).
 pub trait KeyedStage: Clone + Send + Sync + 'static {
     /// The type of its events.
     type In: Send + 'static;
@@ -234,6 +234,12 @@ impl<'a, K> KeyedCx<'a, K> {
         KeyedCx { cx, key, timers: RefCell::default(), forget: Cell::new(false), late: false }
     }
 
+    /// Whether the call asked for anything that is done when it has succeeded.
+    #[inline]
+    fn asks(&mut self) -> bool {
+        !self.timers.get_mut().is_empty() || self.forget.get()
+    }
+
     fn change(&self, of: Clock, at: Time, set: bool) {
         self.timers.borrow_mut().push(Change { of, at, set });
     }
@@ -351,7 +357,7 @@ pub trait Keys<T>: AnyKeys {
                 if timed {
                     times.extend(self.time_of(event), 1);
                 }
-                lanes.extend(Some(lane), 1);
+                lanes.push(Some(lane));
             }
         }
     }

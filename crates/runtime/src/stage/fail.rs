@@ -160,7 +160,7 @@ impl<H: Handler> Stage<H> {
         let full = if instance.links.has_errors() {
             self.send_on(core, effects, instance, batch, failed, &of)
         } else {
-            of.lane = self.hold_lane(batch.lanes.get(lane));
+            of.lane = self.hold_lane(batch.lanes.get(lane).and_then(Option::as_ref));
             self.set_aside(core, effects, batch, failed, &of);
             false
         };

@@ -54,6 +54,9 @@ impl<H: Handler> Stage<H> {
             (state.instances.unpark(index), matches!(state.phase, Phase::Finishing(_)))
         };
         let Some(mut instance) = unparked else { return };
+        if ends {
+            self.leave_lanes(&mut visit.effects);
+        }
         let Instance { handler, ports, cx, links, .. } = &mut *instance;
         // The state of keys belongs to the stage: an instance that merely leaves does not end it.
         let handler = handler.as_mut().filter(|_| ends || !H::KEYED);

@@ -275,7 +275,8 @@ impl<H: Handler> Instance<H> {
                 if let Some(mark) = rows.marks.get(*at) {
                     cx.set_watermark(*mark);
                 }
-                handler.call_in(&rows.lanes[*at], &mut slots[*at..end], ports, cx)
+                let lane = rows.lanes[*at].as_ref().expect("each event of a keyed stage has one");
+                handler.call_in(lane, &mut slots[*at..end], ports, cx)
             } else {
                 handler.call(&mut slots[*at..end], ports, cx)
             };

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use comporta_model::column::Duties;
+use comporta_model::column::{Duties, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::port::{Out, PortVisitor, Ports};
@@ -13,7 +13,7 @@ use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
 use super::lanes::watermark::Origin;
-use super::lanes::{Call, Doom, Due};
+use super::lanes::{Call, Doom, Due, LaneQueue};
 use super::pace::QUANTUM;
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
@@ -79,7 +79,7 @@ impl<H: Handler> Stage<H> {
             let mut next = 0;
             while let Err(reason) = user.call(|| keys.lanes_of(slots, &mut next, columns)) {
                 let (lanes, times) = columns.lanes_and_times_mut();
-                lanes.extend(Some(keys.keyless()), 1);
+                lanes.push(Some(keys.keyless()));
                 times.extend(None, usize::from(timed));
                 self.report_keyless(core, &reason);
             }
@@ -97,14 +97,14 @@ impl<H: Handler> Stage<H> {
     /// Events of these lanes were handled, or failed, which took so long.
     pub(super) fn count_keys<'a>(
         &self,
-        lanes: impl ExactSizeIterator<Item = &'a LaneRef>,
+        lanes: impl ExactSizeIterator<Item = &'a Option<LaneRef>>,
         busy: Duration,
     ) {
         if let Some(top) = self.top_keys.get()
             && let Ok(n @ 1..) = u32::try_from(lanes.len())
         {
             let mut top = top.lock();
-            lanes.for_each(|lane| top.handled(lane, 1, busy / n));
+            lanes.flatten().for_each(|lane| top.handled(lane, 1, busy / n));
         }
     }
 
@@ -206,13 +206,15 @@ impl<H: Handler> Stage<H> {
         &self,
         state: &mut State<H>,
         turn: Turn,
-        lane_of: &mut Vec<LaneRef>,
+        lane_of: &mut Lanes,
         marks: &mut Vec<Time>,
     ) -> Option<Doom> {
         let lanes = state.queue.as_lanes()?;
         if H::KEYED || lanes.rules().holds || self.top_keys.get().is_some() {
-            lanes.lanes_of(turn, lane_of);
+            lanes.take_lanes(lane_of);
             lanes.marks_of(turn, marks);
+        } else {
+            lanes.skip_lanes();
         }
         lanes.doom(turn)
     }
@@ -272,9 +274,18 @@ impl<H: Handler> Stage<H> {
         true
     }
 
+    /// No more events come: what the queue has of lanes that rest is let go of, so that these belong to the directory alone.
+    pub(super) fn leave_lanes(&self, effects: &mut Effects) {
+        if self.rules.keys.is_some() {
+            let resting = self.state.lock().queue.as_lanes().map(LaneQueue::take_resting);
+            resting.into_iter().for_each(|resting| effects.discard(resting));
+        }
+    }
+
     /// The stage handles no more events: what it kept for its keys is dropped.
     pub(super) fn drop_lanes(&self, effects: &mut Effects) {
         let Some(keys) = &self.rules.keys else { return };
+        self.leave_lanes(effects);
         let mut lanes = Vec::new();
         while keys.take_some(&mut lanes) {
             lanes.drain(..).for_each(|lane| effects.discard(lane));

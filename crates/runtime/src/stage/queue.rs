@@ -102,7 +102,7 @@ pub(crate) struct Oldest<'a> {
 
 /// By which a queue knows a visit again that it has to hear of; queues that need not do with the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Turn(pub(crate) u64);
+pub(crate) struct Turn(pub(crate) u32);
 
 /// An end of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

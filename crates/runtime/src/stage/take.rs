@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
-use comporta_model::column::{Duties, Duty, all_of};
+use comporta_model::column::{Duties, Duty, Lanes, all_of};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 use comporta_model::stage::Handler;
@@ -42,7 +42,7 @@ pub(super) struct Batch<T> {
     /// Of a keyed stage: what its queue knows it by.
     pub(super) turn: Turn,
     /// Which lane each of its events belongs to, if somebody wants to know.
-    pub(super) lanes: Vec<LaneRef>,
+    pub(super) lanes: Lanes,
     /// The watermark that each found, if the stage has event time.
     pub(super) marks: Vec<Time>,
     /// Its events fail as they are.
@@ -93,7 +93,7 @@ impl<T> Batch<T> {
 /// What the queue knows of the events of a visit, one by one.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
-    pub(super) lanes: &'a [LaneRef],
+    pub(super) lanes: &'a [Option<LaneRef>],
     /// The watermarks that they found, if the stage has event time.
     pub(super) marks: &'a [Time],
 }

@@ -85,6 +85,12 @@ impl Core {
         }
     }
 
+    /// Whether a stage was ever held back.
+    #[inline]
+    pub(crate) fn has_held(&self) -> bool {
+        self.hooks.holds.load(Relaxed)
+    }
+
     /// Whether a token belongs to a held stage, which then keeps it.
     #[inline]
     pub(crate) fn is_held(&self, token: Token) -> bool {

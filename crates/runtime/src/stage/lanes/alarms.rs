@@ -126,11 +126,16 @@ impl Alarms {
 
     /// Takes out the lane that was last used longest ago, if that was when `old` says. One that was used since is
     /// put where it belongs, and the next is looked at; `now` is when lanes that are being visited are used.
-    pub(super) fn expire(&mut self, now: Time, old: impl Fn(Time) -> bool) -> Option<LaneRef> {
+    pub(super) fn expire(
+        &mut self,
+        now: Time,
+        old: impl Fn(Time) -> bool,
+        is_busy: impl Fn(&LaneRef) -> bool,
+    ) -> Option<LaneRef> {
         for _ in 0..self.by_age.len() {
             let entry = self.by_age.first_entry().filter(|entry| old(entry.key().0))?;
             let ((known, _), lane) = entry.remove_entry();
-            let busy = lane.slot().is_some();
+            let busy = is_busy(&lane);
             let used = if busy { now } else { lane.used() };
             if !lane.has_state() && !busy {
                 lane.watch(false);

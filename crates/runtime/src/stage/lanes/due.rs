@@ -7,7 +7,6 @@ use comporta_model::keyed::LaneRef;
 
 use super::alarms::Alarm;
 use super::place::Due;
-use super::visits::Served;
 use super::watermark::Watermark;
 use super::{LINKED, LaneQueue};
 use crate::stage::queue::{Side, Turn};
@@ -36,14 +35,14 @@ impl<T: Send> LaneQueue<T> {
         self.alarms.ring(now);
         // Before the timers: a lane that has one due at this moment is not in use for it.
         while let Some(idle) = self.rules.idle
-            && let Some(lane) = self.alarms.expire(now, |used| used + idle <= now)
+            && let Some(lane) = self.next_expired(now, |used| used + idle <= now)
         {
             self.is_due(&lane, Due::Expiry);
         }
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
                 Alarm::Retry(at) => {
-                    if self.place(at).waits.take_if(|waits| *waits == due).is_some() {
+                    if self.place(at).end_wait(Some(due)) {
                         self.waiting -= 1;
                         self.look_at(at, Side::Newest);
                     }
@@ -60,6 +59,9 @@ impl<T: Send> LaneQueue<T> {
     /// Something is to be done for a lane.
     pub(super) fn is_due(&mut self, lane: &LaneRef, due: Due) {
         let at = self.place_of(lane);
+        if self.place(at).turn.is_some_and(|turn| self.is_fresh(turn)) {
+            self.dissolve(); // it comes before the events that wait
+        }
         let place = self.place(at);
         let work = place.work();
         place.due.get_or_insert(due);
@@ -68,11 +70,19 @@ impl<T: Send> LaneQueue<T> {
         self.look_at(at, Side::Newest);
     }
 
+    /// Takes out the lane whose state expires next.
+    fn next_expired(&mut self, now: Time, old: impl Fn(Time) -> bool) -> Option<LaneRef> {
+        let places = &self.places;
+        let is_busy =
+            |lane: &LaneRef| lane.slot().is_some_and(|slot| places[slot as usize].is_busy());
+        self.alarms.expire(now, old, is_busy)
+    }
+
     /// Has the oldest state expire if there is more than may be.
     pub(super) fn expire_surplus(&mut self) {
         let Some(most) = self.rules.keys_max else { return };
         while self.alarms.watched() > most.get()
-            && let Some(lane) = self.alarms.expire(self.now, |_| true)
+            && let Some(lane) = self.next_expired(self.now, |_| true)
         {
             self.is_due(&lane, Due::Expiry);
         }
@@ -86,11 +96,10 @@ impl<T: Send> LaneQueue<T> {
         let turn = turn.unwrap_or_else(|| self.new_turn());
         let place = self.place(at);
         place.due = None;
-        place.turn = Some(turn);
         let (lane, first) = (place.lane.clone().expect(LINKED), place.events.first());
         let come = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         let watermark = first.map_or(come, |first| self.events.mark(first));
-        self.turns[turn.index()].push(Served { at, mark: None });
+        self.add_lane(turn, at);
         Some(Call { lane, due, watermark, turn })
     }
 }

@@ -20,6 +20,7 @@ const DUE_AT_ONCE: usize = 256;
 impl<T: Send> LaneQueue<T> {
     /// Gives the stage event time; `out` is told how far it has been handed on.
     pub(crate) fn with_event_time(mut self, watermark: Watermark, out: Arc<HandedOn>) -> Self {
+        self.is_plain = false;
         self.watermark = Some(watermark);
         self.progress = Some(Progress::new(out));
         self
@@ -56,9 +57,9 @@ impl<T: Send> LaneQueue<T> {
         for _ in 0..DUE_AT_ONCE {
             let Some(lane) = self.alarms.next_by_event_time(watermark) else { break };
             // One that has events handles them first: those that found the watermark beyond a timer fire it before,
-            // and after the last of them the lane comes to `vacate`.
-            if let Some(at) = lane.slot() {
-                self.look_at_hold(at as usize);
+            // and after the last of them the lane comes to `rest`.
+            if let Some(at) = self.busy_place(&lane) {
+                self.look_at_hold(at);
             } else if !self.look_at_event_timers(&lane, watermark) && !lane.has_state() {
                 self.retired.push(lane); // what it was kept for was taken back
             }
@@ -93,11 +94,12 @@ impl<T: Send> LaneQueue<T> {
         let due = lane.first_timer(Clock::Events).filter(|due| *due <= watermark);
         let holds = due.map(|due| due - Duration::from_nanos(1));
         // A visit may have taken out a timer whose results have yet to leave: only its end lets go.
-        let stays = place.turn.is_some() && place.holds.is_some();
-        let holds = if stays { place.holds.min(holds.or(place.holds)) } else { holds };
-        if holds != place.holds {
+        let held = place.holds();
+        let stays = place.turn.is_some() && held.is_some();
+        let holds = if stays { held.min(holds.or(held)) } else { holds };
+        if holds != held {
             holds.into_iter().for_each(|at| progress.hold(at));
-            let before = std::mem::replace(&mut place.holds, holds);
+            let before = place.set_holds(holds);
             before.into_iter().for_each(|at| progress.release(at));
         }
     }

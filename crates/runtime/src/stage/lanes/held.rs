@@ -7,11 +7,10 @@ use comporta_model::column::Columns;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
-use super::LaneQueue;
 use super::events::With;
 use super::place::Place;
-use super::visits::Served;
 use super::watermark::Watermark;
+use super::{LaneQueue, Ready};
 use crate::stage::queue::{Side, Turn};
 
 impl<T: Send> LaneQueue<T> {
@@ -38,7 +37,8 @@ impl<T: Send> LaneQueue<T> {
         let own = Some(own).filter(|own| !own.is_empty());
         let mark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
         self.hold_time(mark);
-        self.link(at, event, With { meta: shared, own, mark }, Side::Oldest);
+        let lane_of_event = Some(lane.clone());
+        self.link_first(at, event, With { lane: lane_of_event, meta: shared, own, mark });
         self.events.close(shared);
         self.place(at).given_up = false; // whoever replays it wants what comes behind it, too
         self.release(lane);
@@ -69,19 +69,20 @@ impl<T: Send> LaneQueue<T> {
 
     /// Closes a lane for somebody who is no visit, unless a visit has it.
     pub(crate) fn close(&mut self, lane: &LaneRef) -> Option<Turn> {
+        self.dissolve();
         let at = self.place_of(lane);
         if self.place(at).turn.is_some() {
             return None;
         }
         self.lent += 1;
         let turn = self.new_turn();
-        self.turns[turn.index()].push(Served { at, mark: None });
+        self.add_lane(turn, at);
         let place = self.place(at);
-        place.turn = Some(turn);
         if std::mem::take(&mut place.ready) {
             let work = place.work();
             self.ready_work -= work;
-            self.ready.retain(|ready| *ready != at);
+            self.ready_lanes -= 1;
+            self.ready.retain(|ready| *ready != Ready::Lane(at));
         }
         Some(turn)
     }

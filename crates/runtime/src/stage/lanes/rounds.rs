@@ -3,9 +3,10 @@
 //! Invariant: no lane is served twice while another that was ready before has not been served.
 
 use comporta_model::chunk::Chunk;
+use comporta_model::event::Meta;
 
 use super::LaneQueue;
-use super::visits::Served;
+use super::events::Unlinked;
 use crate::stage::queue::{Taken, Turn, Want};
 
 /// How far apart events of one visit may have come. They share the times of the oldest, so that batches stay whole
@@ -18,26 +19,40 @@ pub(super) const GUARDED_SPREAD_NS: u64 = 1_000_000;
 /// are cheaper together than side by side.
 const SHARE_OF_STRIDE: usize = 16;
 
+/// A visit that has begun to take events.
+struct Begun<T> {
+    turn: Turn,
+    chunk: Chunk<T>,
+    /// It takes no other lane.
+    alone: bool,
+    /// Which try at the first event it is.
+    attempt: u32,
+}
+
 impl<T: Send> LaneQueue<T> {
     /// The events of a visit: those of its share of the ready lanes.
     pub(super) fn take_round(&mut self, want: Want) -> Option<Taken<T>> {
         self.now = self.now.max(want.now);
         self.skip_empty();
-        let first = self.first_ready()?;
-        let (event, alone, attempt) = (first.events.first()?, first.is_alone(), first.attempt);
-        let share = self.ready.len().div_ceil(want.side_by_side.max(1));
-        let lanes = if alone { 1 } else { share.max(want.max / SHARE_OF_STRIDE) };
-        let mut chunk = self.events.chunk_for(event);
-        let turn = self.new_turn();
         self.again.clear();
-        let mut taken = 0;
-        while taken < lanes
-            && chunk.len() < want.max
-            && (taken == 0 || self.joins(&chunk))
-            && let Some(at) = self.pop_ready()
-        {
-            self.serve(at, want.max - chunk.len(), turn, &mut chunk);
-            taken += 1;
+        self.lanes.clear();
+        let share = self.ready_lanes.div_ceil(want.side_by_side.max(1));
+        let share = share.max(want.max / SHARE_OF_STRIDE);
+        let Begun { turn, mut chunk, alone, attempt } = self.begin(want.max, share)?;
+        let lanes = if alone { 1 } else { share };
+        let mut taken = chunk.len();
+        while taken < lanes && chunk.len() < want.max && (taken == 0 || self.joins(&chunk)) {
+            let max = want.max - chunk.len();
+            if let Some(at) = self.pop_ready() {
+                self.serve(at, max, turn, &mut chunk);
+                taken += 1;
+            } else {
+                let n = self.join_fresh(turn, max.min(lanes - taken), &mut chunk);
+                if n == 0 {
+                    break;
+                }
+                taken += n;
+            }
         }
         if self.ready.is_empty() && !alone && !self.rules.one_each() {
             self.serve_rounds(turn, want.max, &mut chunk);
@@ -45,23 +60,35 @@ impl<T: Send> LaneQueue<T> {
         Some(Taken { chunk, turn, attempt })
     }
 
+    /// What a visit begins with: the fresh turn that stands first in line, or nothing yet.
+    fn begin(&mut self, max: usize, lanes: usize) -> Option<Begun<T>> {
+        if let Some((turn, _)) = self.first_fresh() {
+            let (turn, chunk) = self.take_fresh(turn, max, lanes)?;
+            return Some(Begun { turn, chunk, alone: false, attempt: 1 });
+        }
+        let first = self.first_ready()?;
+        let (event, alone, attempt) = (first.events.first()?, first.is_alone(), first.attempt);
+        let chunk = self.events.chunk_for(event);
+        Some(Begun { turn: self.new_turn(), chunk, alone, attempt })
+    }
+
     /// Takes events of a lane that stands in no line and belongs to `turn` from now on: as many as its weight, and no
     /// more than `max`.
     #[inline]
     fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
-        let LaneQueue { rules, places, events, turns, again, .. } = self;
+        let timed = self.watermark.is_some();
+        let LaneQueue { rules, places, events, turns, again, lanes, .. } = self;
         let place = &mut places[at];
-        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight };
-        let n = share.min(place.events.len()).min(max);
+        let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight as usize };
+        let visit = &mut turns[turn.index()];
         place.turn = Some(turn);
-        place.out += n;
-        let order = &mut turns[turn.index()];
-        for _ in 0..n {
+        for _ in 0..share.min(max) {
             let Some(first) = place.events.first() else { break };
-            let mark = events.mark(first);
             place.attempt = 1;
-            events.unlink(first, &mut place.events, chunk);
-            order.push(Served { at, mark: Some(mark) });
+            place.out += 1;
+            let Unlinked { lane, mark } = events.unlink(first, &mut place.events, chunk);
+            visit.push(at, timed.then_some(Some(mark)));
+            lanes.push(lane);
         }
         if place.events.len() > 0 {
             again.push(at);
@@ -83,14 +110,21 @@ impl<T: Send> LaneQueue<T> {
     /// Whether a visit that has begun with these events may take the lane that is ready next too.
     #[inline]
     fn joins(&self, chunk: &Chunk<T>) -> bool {
+        if let Some((_, fresh)) = self.first_fresh() {
+            return self.is_near(&fresh.meta, chunk);
+        }
         let next = self.first_ready().filter(|place| !place.is_alone());
         next.and_then(|place| place.events.first()).is_some_and(|first| {
             if self.events.is_alike(first) {
                 return true;
             }
-            let meta = self.events.meta(first);
-            let apart = meta.enqueued.as_nanos().abs_diff(chunk.meta.enqueued.as_nanos());
-            meta.tier == chunk.meta.tier && apart <= self.spread_ns
+            self.is_near(self.events.meta(first), chunk)
         })
+    }
+
+    /// Whether events that share this may be mixed with those of a chunk.
+    fn is_near(&self, meta: &Meta, chunk: &Chunk<T>) -> bool {
+        let apart = meta.enqueued.as_nanos().abs_diff(chunk.meta.enqueued.as_nanos());
+        meta.tier == chunk.meta.tier && apart <= self.spread_ns
     }
 }

@@ -14,7 +14,7 @@ use comporta_model::keyed::{KeyedCx, KeyedStage, Keys};
 use comporta_model::stage::{Handler, IntoStage};
 use proptest::prelude::*;
 
-use super::{LaneQueue, LaneRules};
+use super::{LaneQueue, LaneRules, Ready};
 use crate::stage::queue::{EventQueue, Side, Turn, Want};
 
 const LANES: u32 = 7;
@@ -25,6 +25,11 @@ type Event = (u32, u32);
 /// Keys with weights: every third may have two events served in a round, and the last three.
 #[derive(Clone)]
 struct Weighted;
+
+/// Some lanes have state, and keep their places.
+fn has_state(lane: u32) -> bool {
+    lane.is_multiple_of(2)
+}
 
 fn weight(lane: u32) -> usize {
     match lane {
@@ -37,7 +42,7 @@ fn weight(lane: u32) -> usize {
 impl KeyedStage for Weighted {
     type In = Event;
     type Key = u32;
-    type State = ();
+    type State = u8;
     type Ports = ();
 
     fn key(&self, (lane, _): &Event) -> u32 {
@@ -50,7 +55,7 @@ impl KeyedStage for Weighted {
 
     fn handle(
         &mut self,
-        (): &mut (),
+        _: &mut u8,
         _: Ev<'_, Event>,
         (): &mut (),
         _: &KeyedCx<'_, u32>,
@@ -217,6 +222,9 @@ impl Model {
         let (mut columns, slots) =
             (Columns::default(), events.iter().copied().map(Some).collect::<Vec<_>>());
         self.keys.lanes_of(&slots, &mut 0, &mut columns);
+        for lane in events.iter().filter(|(lane, _)| has_state(*lane)) {
+            self.keys.lane_of(lane).set_state::<u32, u8>(1);
+        }
         let storage = self.queue.push(&meta, columns, slots, false);
         assert!(storage.is_empty());
         let mut full = Vec::new();
@@ -241,6 +249,10 @@ impl Model {
             return;
         };
         let events: VecDeque<Event> = taken.chunk.into_events().into_iter().flatten().collect();
+        let mut lanes = Vec::new();
+        self.queue.take_lanes(&mut lanes);
+        let own: Vec<_> = events.iter().map(|event| Some(self.keys.lane_of(event))).collect();
+        assert_eq!(lanes, own, "each event comes with its lane");
         assert!(!events.is_empty() && events.len() <= max, "{events:?} of at most {max}");
         let mut each: BTreeMap<u32, usize> = BTreeMap::new();
         for (lane, event) in &events {
@@ -404,15 +416,32 @@ impl Model {
         assert_eq!(self.queue.visits(4) > 0, !ready.is_empty(), "lanes {ready:?} are ready");
         assert_eq!(self.queue.waiting(), self.retries.len(), "lanes that wait to try again");
         // What the queue says of itself.
-        let once: BTreeSet<usize> = self.queue.ready.iter().copied().collect();
-        assert_eq!(once.len(), self.queue.ready.len(), "a lane stands in line twice");
+        let mut standing = Vec::new();
+        for ready in &self.queue.ready {
+            match ready {
+                Ready::Lane(at) => standing.push(*at),
+                Ready::Fresh(turn) => {
+                    let visit = &self.queue.turns[turn.index()];
+                    let fresh = visit.fresh.as_ref().unwrap();
+                    let (rows, second) = visit.rows[fresh.head..].split_at(fresh.first);
+                    let own = |at: &usize| self.queue.places[*at].turn == Some(*turn);
+                    let all = rows.iter().chain(second).map(|row| row.index());
+                    assert!(all.into_iter().all(|at| own(&at)), "closed");
+                    standing.extend(rows.iter().map(|row| row.index()));
+                }
+            }
+        }
+        let once: BTreeSet<usize> = standing.iter().copied().collect();
+        assert_eq!(once.len(), standing.len(), "a lane stands in line twice");
+        assert_eq!(once.len(), self.queue.ready_lanes);
         let places = self.queue.places.iter().enumerate();
-        assert!(places.clone().all(|(at, place)| place.ready == once.contains(&at)));
+        assert!(places.clone().all(|(at, place)| !place.ready || once.contains(&at)));
         let work: usize =
             places.filter(|(_, place)| place.ready).map(|(_, place)| place.work()).sum();
-        assert_eq!(self.queue.ready_work, work);
+        assert_eq!(self.queue.ready_work, work + self.queue.fresh);
         for lane in self.queue.take_retired() {
             assert!(lane.slot().is_none(), "a lane that has left stands nowhere");
+            assert!(!lane.has_state(), "a lane with state keeps its place");
             self.keys.retire(lane);
         }
     }
@@ -430,8 +459,12 @@ impl Model {
             self.done(0);
             self.check();
         }
-        let lanes: Vec<_> = self.queue.places.iter().filter(|place| place.lane.is_some()).collect();
-        assert!(lanes.len() <= self.queue.ready.len(), "a lane with nothing to do has a place");
+        let places = self.queue.places.iter().filter(|place| !place.ready);
+        let without = places.filter_map(|place| place.lane.as_ref()).find(|lane| !lane.has_state());
+        assert_eq!(without, None, "a lane with nothing to do and no state has a place");
+        let resting = self.queue.take_resting();
+        assert!(resting.iter().all(|lane| lane.has_state() && lane.slot().is_none()));
+        assert!(resting.len() <= self.keys.count());
     }
 }
 
