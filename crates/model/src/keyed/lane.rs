@@ -8,7 +8,6 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -401,19 +400,14 @@ impl<'a, K, S> Typed<'a, K, S> {
         std::ptr::eq(self.own, &raw const other.own)
     }
 
+    /// Its state, for whoever has the lane.
     #[inline]
-    fn borrow(self) -> MutexGuard<'a, Option<S>> {
+    pub(super) fn borrow(self) -> MutexGuard<'a, Option<S>> {
         match self.own.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(of_a_panic)) => of_a_panic.into_inner(),
             Err(TryLockError::WouldBlock) => panic!("a lane is visited in one place at a time"),
         }
-    }
-
-    /// Lends the state to one call.
-    #[inline]
-    pub(super) fn lend(self) -> Loan<'a, K, S> {
-        Loan { lane: self, state: self.borrow() }
     }
 
     /// Calls `call` with the state, made if there is none, which neither takes it nor changes timers.
@@ -441,6 +435,14 @@ impl<'a, K, S> Typed<'a, K, S> {
     #[inline]
     fn has_timers(self) -> bool {
         self.is_timed() && self.own.timers().as_ref().is_some_and(|timers| !timers.is_empty())
+    }
+
+    /// Takes note of whether it keeps a state.
+    #[inline]
+    pub(super) fn note_state(self, is_some: bool) {
+        // A state without data is the same when it is made anew.
+        let keeps = is_some && size_of::<S>() > 0;
+        self.common.has_state.store(keeps || self.has_timers(), Relaxed);
     }
 
     /// Takes out the timer that is due first.
@@ -478,85 +480,5 @@ trait PopFirstIf<T> {
 impl<T: Ord> PopFirstIf<T> for BTreeSet<T> {
     fn pop_first_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         if wanted(self.first()?) { self.pop_first() } else { None }
-    }
-}
-
-/// The state of a lane while a call has it. Nothing is moved: a state may be large.
-pub(super) struct Loan<'a, K, S> {
-    lane: Typed<'a, K, S>,
-    state: MutexGuard<'a, Option<S>>,
-}
-
-impl<K, S: Default> Loan<'_, K, S> {
-    /// The state, made if there is none.
-    #[inline]
-    pub(super) fn state(&mut self) -> &mut S {
-        self.state.get_or_insert_default()
-    }
-}
-
-impl<K, S> Loan<'_, K, S> {
-    /// The state, which does not come back.
-    pub(super) fn take(&mut self) -> Option<S> {
-        self.state.take()
-    }
-
-    /// Replaces the state.
-    pub(super) fn put(&mut self, state: S) -> Option<S> {
-        self.state.replace(state)
-    }
-
-    /// The state as it is.
-    pub(super) fn peek(&self) -> Option<&S> {
-        self.state.as_ref()
-    }
-}
-
-impl<K, S> Drop for Loan<'_, K, S> {
-    #[inline]
-    fn drop(&mut self) {
-        // A state without data is the same when it is made anew.
-        let keeps = self.state.is_some() && size_of::<S>() > 0;
-        self.lane.common.has_state.store(keeps || self.lane.has_timers(), Relaxed);
-    }
-}
-
-/// The state of a lane, with the lane: the state is back when this is dropped.
-pub struct OwnedLoan<K: 'static, S: 'static> {
-    lane: LaneRef,
-    state: Option<S>,
-    of: PhantomData<fn(K)>,
-}
-
-impl<K, S> fmt::Debug for OwnedLoan<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnedLoan")
-    }
-}
-
-impl<K: 'static, S: Default + 'static> OwnedLoan<K, S> {
-    /// Takes the state of a lane.
-    pub(crate) fn new(lane: LaneRef) -> Self {
-        let state = lane.typed::<K, S>().and_then(|lane| lane.lend().take());
-        OwnedLoan { lane, state, of: PhantomData }
-    }
-
-    /// The state, which does not come back.
-    pub(crate) fn take(&mut self) -> Option<S> {
-        self.state.take()
-    }
-
-    /// The state, made if there is none.
-    pub(crate) fn state(&mut self) -> &mut S {
-        self.state.get_or_insert_default()
-    }
-}
-
-impl<K: 'static, S: 'static> Drop for OwnedLoan<K, S> {
-    fn drop(&mut self) {
-        if let Some((lane, state)) = self.lane.typed::<K, S>().zip(self.state.take()) {
-            let before = lane.lend().put(state);
-            drop(before); // none: it was lent
-        }
     }
 }

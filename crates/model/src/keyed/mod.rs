@@ -3,15 +3,17 @@
 //! 1. this file: what a program implements ([`KeyedStage`]), and what the runtime asks of it ([`Keys`]);
 //! 2. `directory`: which lane a key has;
 //! 3. `lane`: one key, with its state and timers;
-//! 4. `time`: how event time goes on;
-//! 5. `names`: what people call keys;
-//! 6. `prepare`: a step for each event that needs no order;
-//! 7. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
+//! 4. `loan`: its state, lent to a call;
+//! 5. `time`: how event time goes on;
+//! 6. `names`: what people call keys;
+//! 7. `prepare`: a step for each event that needs no order;
+//! 8. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: keys are computed, hashed and compared off every lock, since all three are the program's code.
 
 mod directory;
 mod lane;
+mod loan;
 mod time;
 mod names;
 mod prepare;
@@ -26,7 +28,8 @@ use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::{AlarmId, Clock, EventAlarm, LaneRef, OwnedLoan};
+pub use lane::{AlarmId, Clock, EventAlarm, LaneRef};
+pub use loan::OwnedLoan;
 pub use prepare::{Ahead, Prepared, Preparing};
 pub use time::EventTime;
 

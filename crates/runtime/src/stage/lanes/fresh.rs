@@ -14,6 +14,7 @@
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::Lanes;
 use comporta_model::event::{Meta, Time};
+use comporta_model::keyed::LaneRef;
 
 use super::events::{Age, With};
 use super::visits::Row;
@@ -56,6 +57,15 @@ impl<T> Default for Second<T> {
 }
 
 impl<T: Send> LaneQueue<T> {
+    /// Events of a lane that wait here.
+    pub(crate) fn queued_of(&self, lane: &LaneRef) -> usize {
+        lane.slot().map_or(0, |at| {
+            let place = &self.places[at as usize];
+            let fresh = place.turn.is_some_and(|turn| self.is_fresh(turn));
+            place.events.len() + if fresh { place.out as usize } else { 0 }
+        })
+    }
+
     /// Whether events may stay in the chunk they came in.
     pub(super) fn takes_fresh(&self) -> bool {
         let by_lane = self.watermark.is_some() || self.rules.lane_max.is_some();

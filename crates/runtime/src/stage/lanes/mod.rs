@@ -359,15 +359,6 @@ impl<T: Send> LaneQueue<T> {
 
     // --- what else the stage asks for
 
-    /// Events of a lane that wait here.
-    pub(crate) fn queued_of(&self, lane: &LaneRef) -> usize {
-        lane.slot().map_or(0, |at| {
-            let place = &self.places[at as usize];
-            let fresh = place.turn.is_some_and(|turn| self.is_fresh(turn));
-            place.events.len() + if fresh { place.out as usize } else { 0 }
-        })
-    }
-
     /// Lanes that wait to try an event again.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
@@ -387,18 +378,6 @@ impl<T: Send> LaneQueue<T> {
     /// Takes out events that came to a lane that was full.
     pub(crate) fn take_rejected(&mut self) -> Option<Chunk<T>> {
         self.rejected.take()
-    }
-
-    /// The number of threads has changed: those with most to do come first.
-    pub(crate) fn sort(&mut self) {
-        self.dissolve();
-        let work = |ready: &Ready| match ready {
-            Ready::Lane(at) => self.places[*at].work(),
-            Ready::Fresh(_) => 0, // there are none
-        };
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.make_contiguous().sort_by_key(|ready| std::cmp::Reverse(work(ready)));
-        self.ready = ready;
     }
 }
 

@@ -5,8 +5,8 @@
 use comporta_model::chunk::Chunk;
 use comporta_model::event::Meta;
 
-use super::LaneQueue;
 use super::events::Unlinked;
+use super::{LaneQueue, Ready};
 use crate::stage::queue::{Taken, Turn, Want};
 
 /// How far apart events of one visit may have come. They share the times of the oldest, so that batches stay whole
@@ -30,6 +30,18 @@ struct Begun<T> {
 }
 
 impl<T: Send> LaneQueue<T> {
+    /// The number of threads has changed: those with most to do come first.
+    pub(crate) fn sort(&mut self) {
+        self.dissolve();
+        let work = |ready: &Ready| match ready {
+            Ready::Lane(at) => self.places[*at].work(),
+            Ready::Fresh(_) => 0, // there are none
+        };
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.make_contiguous().sort_by_key(|ready| std::cmp::Reverse(work(ready)));
+        self.ready = ready;
+    }
+
     /// The events of a visit: those of its share of the ready lanes.
     pub(super) fn take_round(&mut self, want: Want) -> Option<Taken<T>> {
         self.now = self.now.max(want.now);
