@@ -190,7 +190,7 @@ impl<H: Handler> Instance<H> {
         // Mostly the clock need not be looked at before the end, and all events owe the same.
         let (at, len) = (progress.at, slots.len());
         let last = at < len && (progress.before + len <= check.next() || len == at + 1);
-        if last && columns.is_none() && self.handler.is_some() {
+        if last && columns.is_none() && self.handler.is_some() && !check.is_timed() {
             let rows = if H::KEYED { rows.after(progress.before) } else { rows };
             let stop = if H::IN_PLACE && retain.is_none() {
                 self.run_in_place(slots, &mut progress.at)

@@ -169,6 +169,12 @@ impl QuantumCheck {
         self.timed = core.is_timed(stage).then_some(stage);
     }
 
+    /// Whether a test does.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed.is_some()
+    }
+
     /// If so, lets the time pass that the next call takes: before the call, so that what the handler does comes at its
     /// end. Returns the end of what is called next.
     #[inline]

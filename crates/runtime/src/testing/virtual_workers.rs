@@ -192,13 +192,17 @@ impl VirtualWorkers {
         state.cpu_ns + under_way.sum::<u64>()
     }
 
-    /// Moves the clock to the next instant at which something happens, if anything does. Returns whether something is sure
-    /// to come of it; nothing if nothing happens any more.
-    pub(super) fn skip_idle(&self, core: &Core) -> Option<bool> {
-        let state = self.state.lock();
-        let next = state.next_instant(core)?;
+    /// Moves the clock to the next instant at which something happens, if anything does, and fires the timers of that
+    /// instant: they may be all that happens. Returns whether something is sure to come of it; nothing if nothing
+    /// happens any more.
+    pub(super) fn skip_idle(&self, core: &Arc<Core>) -> Option<bool> {
+        let (next, occupied) = {
+            let state = self.state.lock();
+            (state.next_instant(core)?, !state.occupied.is_empty())
+        };
         core.clock.advance(next.duration_since(core.clock.now()));
-        Some(!state.occupied.is_empty())
+        self.fire_timers(core);
+        Some(occupied)
     }
 
     // --- by a visit

@@ -42,7 +42,8 @@ impl<T: Send> LaneQueue<T> {
         while let Some((due, alarm)) = self.alarms.next(now) {
             match alarm {
                 Alarm::Retry(at) => {
-                    if self.place(at).end_wait(Some(due)) {
+                    // Its place is gone if the event was cancelled, and no more events come.
+                    if self.places.get_mut(at).is_some_and(|place| place.end_wait(Some(due))) {
                         self.waiting -= 1;
                         self.look_at(at, Side::Newest);
                     }
