@@ -24,7 +24,8 @@ use crate::stats::{Ratio, median, quantile};
 use program::Program;
 use std::time::Duration;
 
-pub(crate) const ABOUT: &str = "cost of a hop and of a visit, and memory, as stages, instances and threads grow";
+pub(crate) const ABOUT: &str =
+    "cost of a hop and of a visit, and memory, as stages, instances and threads grow";
 
 const BARS: &[Bar] = &[
     Bar {

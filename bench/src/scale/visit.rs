@@ -164,7 +164,9 @@ fn run_chain(chain: &Chain, stages: usize, events: u64) {
     for number in 0..stages {
         from = chain.kind.add(&app, stage_name(number), &from);
     }
-    let sink = app.sink("sink", |event: Event64| drop(black_box(event)));
+    let sink = app.sink("sink", |event: Event64| {
+        black_box(event);
+    });
     from.into_iter().for_each(|port| app.connect(port, sink));
     let plan = Plan::new().threads(1).policy(chain.policy);
     let mut plan = plan.every(|stage| stage.capacity(CAPACITY).batch(1));
@@ -214,7 +216,11 @@ impl Kind {
             Kind::TwoPort => {
                 let stage = app.stage(name, |event: Event64, out: &mut Sorted| {
                     let event = touched(event);
-                    if event.seq() % 2 == 0 { out.even.send(event) } else { out.odd.send(event) }
+                    if event.seq().is_multiple_of(2) {
+                        out.even.send(event);
+                    } else {
+                        out.odd.send(event);
+                    }
                 });
                 from.iter().for_each(|port| app.connect(*port, stage));
                 vec![stage.even, stage.odd]

@@ -181,8 +181,8 @@ fn a_seed_gives_the_same_run() {
         }
         bench.runtime.close();
         assert!(bench.runtime.run());
-        let log = bench.log.lock().unwrap().clone();
-        log
+        let log = bench.log.lock().unwrap();
+        log.clone()
     };
     let once = run(11);
     assert_eq!(once, run(11));

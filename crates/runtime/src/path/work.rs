@@ -205,7 +205,7 @@ impl Worker {
 
     #[inline]
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
-        if self.focus.is_some() || !core.is_free(workers, token.stage) {
+        if self.focus.is_some() || workers.measures_cpu() || !core.is_free(workers, token.stage) {
             return self.visit_at_large(core, workers, token);
         }
         self.visit.limit = None;

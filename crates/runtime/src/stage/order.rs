@@ -95,6 +95,14 @@ impl Deposited {
     }
 }
 
+/// What a visit lets its own results out with.
+struct Begun {
+    /// The releaser; none before it is first needed.
+    links: Option<Box<Links>>,
+    /// What failed of its events.
+    errors: Option<Box<dyn HeldErrors>>,
+}
+
 impl<P: Ports> Order<P> {
     pub(super) fn new() -> Self {
         Order(Mutex::new(State {
@@ -139,8 +147,8 @@ impl<P: Ports> Order<P> {
     }
 
     /// The visit with this ticket lets its results out itself, without depositing them, if they are next and nobody
-    /// lets others out. Returns the releaser, none before it is first needed, and what failed of its events.
-    fn begin(&self, ticket: u64) -> Option<(Option<Box<Links>>, Option<Box<dyn HeldErrors>>)> {
+    /// lets others out.
+    fn begin(&self, ticket: u64) -> Option<Begun> {
         let mut state = self.0.lock();
         if ticket != state.next || state.busy {
             return None;
@@ -148,7 +156,7 @@ impl<P: Ports> Order<P> {
         state.busy = true;
         state.next += 1;
         let errors = if state.errors.is_empty() { None } else { state.errors.remove(&ticket) };
-        Some((state.links.take(), errors))
+        Some(Begun { links: state.links.take(), errors })
     }
 
     /// The results of such a visit have been let out. Returns the releaser if it has to see to more: to these, if
@@ -239,7 +247,7 @@ impl<H: Handler> Stage<H> {
     /// The releaser, for a visit whose results are next in order, if nobody else lets results out: then the caller
     /// must let out its own, by [`release_own`](Self::release_own).
     pub(super) fn begin_release(&self, core: &Arc<Core>, ticket: u64) -> Option<Box<Links>> {
-        let (links, errors) = self.order.as_ref()?.begin(ticket)?;
+        let Begun { links, errors } = self.order.as_ref()?.begin(ticket)?;
         let mut links = links.unwrap_or_else(|| self.make_releaser(core));
         if errors.is_some() {
             links.put_errors(errors);

@@ -356,11 +356,12 @@ impl<H: Handler> Instance<H> {
     fn spend(&mut self, batch: &mut Batch<H::Item>, at: usize, duty: &Duty) {
         let plain = batch.chunk.is_plain();
         if !H::IN_PLACE {
-            return if plain {
-                batch.chunk.skip(at)
+            if plain {
+                batch.chunk.skip(at);
             } else {
-                batch.spent.append(batch.chunk.spend(at))
-            };
+                batch.spent.append(batch.chunk.spend(at));
+            }
+            return;
         }
         if plain && *duty == Duty::default() && batch.tally.failed == 0 {
             let handled = batch.chunk.take_plain(at);
