@@ -134,7 +134,8 @@ impl Elastic {
         );
         // Senders that wait outside are let in when a quarter of the queue is free; what comes is then what goes.
         let capacity = control.queue_capacity(self.info.id)?;
-        let full = queue / 3 >= capacity.div_ceil(4) && input / 9 >= output / 10;
+        let full = queue >= capacity - capacity / 4
+            && input.saturating_mul(10) >= output.saturating_mul(9);
         let busy = now.busy.saturating_sub(before.busy);
         let cpu = now.cpu.unwrap_or_default().saturating_sub(before.cpu.unwrap_or_default());
         let sample = Sample { at, elapsed, input, output, queue, full, threads, busy };

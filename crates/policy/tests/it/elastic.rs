@@ -578,17 +578,27 @@ fn where_threads_are_scarce_a_stage_takes_them_down_to_the_others_least() {
 
 #[test]
 fn a_full_queue_grows_though_what_comes_is_what_goes() {
-    for policy in ["elastic", "ds2"] {
+    for (policy, capacity) in [("elastic", 100), ("elastic", 5), ("elastic", 1), ("ds2", 100)] {
         let mut run = Run::new(policy);
-        run.mock.at_mut("work").capacity = 100;
+        run.mock.at_mut("work").capacity = capacity;
         let mut threads = 1;
         for _ in 0..60 {
             let output = 20 * threads.min(5);
             run.mock.at_mut("work").busy_time += SECOND * threads.min(5);
-            let queue = if threads < 6 { 100 } else { 0 };
+            let queue = if threads < 6 { capacity } else { 0 };
             threads = run.second((u64::from(output), u64::from(output), queue)) as u32;
         }
-        assert!(threads >= 5, "{policy}: {threads}");
+        assert!(threads >= 5, "{policy}, {capacity}: {threads}");
+    }
+}
+
+#[test]
+fn a_full_queue_that_is_worked_off_does_not_grow() {
+    let mut run = Run::new("ds2");
+    run.mock.at_mut("work").capacity = 1_000;
+    for n in 0..20 {
+        run.mock.at_mut("work").busy_time += SECOND / 5;
+        assert_eq!(run.second((0, 5, 1_000 - 5 * n)), 1, "{:?}", run.mock.explained());
     }
 }
 
