@@ -138,6 +138,7 @@ impl Elastic {
             && input.saturating_mul(10) >= output.saturating_mul(9);
         let busy = now.busy.saturating_sub(before.busy);
         let cpu = now.cpu.unwrap_or_default().saturating_sub(before.cpu.unwrap_or_default());
+        let cpu = cpu.min(busy); // what is measured now changes what was estimated of visits before
         let sample = Sample { at, elapsed, input, output, queue, full, threads, busy };
         Ok(Some((sample, Usage { elapsed, threads, cpu, host })))
     }

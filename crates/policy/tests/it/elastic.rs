@@ -461,6 +461,43 @@ fn busy_handlers_have_no_more_threads_than_cpus_are_left() {
 }
 
 #[test]
+fn the_bound_is_by_what_the_host_does_since_growth_began() {
+    for policy in ["elastic", "ds2"] {
+        let mock = Mock::new().source("read").stage("work").keyed("work").with_cpus(4, 0);
+        let mut run = Run::on(policy, mock);
+        run.mock.at_mut("work").cpu_time = Some(Duration::ZERO);
+        let second = |run: &mut Run, busy: Duration, sample| {
+            let work = run.mock.at_mut("work");
+            work.busy_time += busy;
+            *work.cpu_time.as_mut().unwrap() += busy;
+            run.second(sample)
+        };
+        for _ in 0..300 {
+            second(&mut run, SECOND / 2, (10, 10, 0));
+        }
+        run.mock.set_cpu_usage(100);
+        for n in 1..=30 {
+            assert_eq!(second(&mut run, SECOND, (100, 20, 80 * n)), 1, "{policy}: no CPU is left");
+        }
+    }
+}
+
+#[test]
+fn cpu_time_that_is_known_late_is_not_that_of_one_sample() {
+    let mut mock = Mock::new().source("read").stage("work").keyed("work").with_cpus(4, 0);
+    mock.at_mut("work").busy_time = SECOND * 3_600; // under the policy before
+    let mut run = Run::on("elastic", mock);
+    for n in 1..=30 {
+        let threads = run.threads() as u32;
+        let work = run.mock.at_mut("work");
+        work.busy_time += SECOND * threads;
+        work.cpu_time = (n > 2).then(|| work.busy_time / 100);
+        run.second((100, 20 * u64::from(threads), 80 * n));
+    }
+    assert_eq!(run.threads(), 7, "{:?}", run.mock.recorded());
+}
+
+#[test]
 fn ds2_reaches_the_final_count_in_one_step() {
     let mut load = Load::new("ds2", 20.0);
     let changes = load.changes(300, |_| 100.0);
