@@ -7,8 +7,8 @@
 //!
 //! Skew: the keys whose average is above a multiple of the standard deviation of all keys that did anything; where no key is, there
 //! is no bound. Without deviation every key is above it, so the bound is the number of keys: more threads
-//! than keys would wait. Keys that bounded a scale-up are remembered, and do not cause another, until
-//! threads are removed; print does not say until when.
+//! than keys would wait. Keys that bounded a scale-up, and have a thread each, are remembered, and do not cause
+//! another, until threads are removed; print does not say until when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub(super) struct Monitor {
     host: f64,
     host_secs: f64,
     keys: BTreeMap<u64, KeyLoad>,
+    /// Keys that bound the scale-up that is being decided, and those that bounded one before.
+    bounding: Vec<u64>,
     remembered: BTreeSet<u64>,
 }
 
@@ -91,14 +93,16 @@ impl Monitor {
             host: 0.0,
             host_secs: 0.0,
             keys: BTreeMap::new(),
+            bounding: Vec::new(),
             remembered: BTreeSet::new(),
         }
     }
 
     /// Measures from now on.
     pub(super) fn restart(&mut self) {
-        let remembered = std::mem::take(&mut self.remembered);
-        *self = Monitor { remembered, ..Monitor::new(self.cpu_max, self.skew) };
+        let (bounding, remembered) =
+            (std::mem::take(&mut self.bounding), std::mem::take(&mut self.remembered));
+        *self = Monitor { bounding, remembered, ..Monitor::new(self.cpu_max, self.skew) };
     }
 
     /// Whether keys are to be measured.
@@ -120,6 +124,15 @@ impl Monitor {
             let sum = self.keys.entry(load.key).or_insert(new);
             sum.arrived = sum.arrived.saturating_add(load.arrived);
             sum.handled = sum.handled.saturating_add(load.handled);
+        }
+    }
+
+    /// There are so many threads after a scale-up: keys that bounded it are remembered if there is one for each.
+    pub(super) fn grew(&mut self, threads: usize) {
+        let keys = std::mem::take(&mut self.bounding);
+        if keys.len() <= threads {
+            let room = KEYS_MAX.saturating_sub(self.remembered.len());
+            self.remembered.extend(keys.into_iter().take(room));
         }
     }
 
@@ -154,18 +167,18 @@ impl Monitor {
             .filter(|(_, load)| *load > 0.0)
             .collect();
         let hot = hot_keys(&loads, self.skew.times());
+        self.bounding.clear();
         if hot.is_empty() || hot.len() >= total {
             return None;
         }
         let known = hot.iter().all(|key| self.remembered.contains(key));
-        self.remembered
-            .extend(hot.iter().copied().take(KEYS_MAX.saturating_sub(self.remembered.len())));
         let keys = hot.len();
         let s = if keys == 1 { "" } else { "s" };
         if known {
             let why = format!("the {keys} hot key{s} had their threads already");
             return Some(Allowed { total: threads, why });
         }
+        self.bounding = hot;
         let why = format!("{keys} hot key{s} can use no more than {keys} thread{s}");
         Some(Allowed { total: keys.max(threads), why })
     }
@@ -233,6 +246,9 @@ mod tests {
         keys.extend([(900, 90), (901, 80), (902, 85)]);
         let mut monitor = monitor(Skew::Output, &keys);
         assert_eq!(monitor.by_keys(7, 1).unwrap().total, 3);
+        monitor.grew(2);
+        assert_eq!(monitor.by_keys(7, 2).unwrap().total, 3, "one has no thread yet");
+        monitor.grew(3);
         assert_eq!(monitor.by_keys(7, 2).unwrap().total, 2, "remembered");
         monitor.forget_keys();
         assert_eq!(monitor.by_keys(7, 2).unwrap().total, 3);

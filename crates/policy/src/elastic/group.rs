@@ -102,7 +102,8 @@ impl Group {
         control: &mut dyn PolicyControl,
     ) -> Result<(), Refused> {
         let stage = &self.stages[place];
-        let more = total.saturating_sub(control.threads(stage.pool)?);
+        let threads = control.threads(stage.pool)?;
+        let more = total.saturating_sub(threads);
         let new = more.min(self.free(control)?);
         let reason = format!("`{}`: {why}", stage.info.name);
         let (made, refused) = add(stage, new, &reason, control)?;
@@ -121,7 +122,7 @@ impl Group {
                 );
                 stage.held_back(why, control);
             }
-            _ => stage.made(control),
+            _ => stage.made(threads + made + taken, control),
         }
         Ok(())
     }

@@ -185,8 +185,10 @@ impl Elastic {
         self.record(control, why, "has no thread more, and asks again");
     }
 
-    pub(super) fn made(&mut self, control: &dyn PolicyControl) {
+    /// It has so many threads now, more than before.
+    pub(super) fn made(&mut self, threads: usize, control: &dyn PolicyControl) {
         self.recorded = None;
+        self.monitor.grew(threads);
         self.rules.grew(Grown::Made, control.now());
     }
 

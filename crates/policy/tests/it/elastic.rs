@@ -408,6 +408,23 @@ fn three_hot_keys_have_three_threads_and_no_more_however_long_the_queue() {
 }
 
 #[test]
+fn hot_keys_whose_threads_the_system_refused_have_them_later() {
+    let hot = |run: &mut Run| keys(run, [(901, 7), (902, 6), (903, 7)]);
+    let mut run = Run::new("elastic");
+    run.mock.set_threads_left(Some(1));
+    let seconds = |run: &mut Run, seconds: std::ops::Range<usize>| {
+        for n in seconds {
+            hot(run);
+            run.second((100, 20, 100 * n));
+        }
+        run.threads()
+    };
+    assert_eq!(seconds(&mut run, 1..30), 2, "the system gave one");
+    run.mock.set_threads_left(None);
+    assert_eq!(seconds(&mut run, 30..200), 3);
+}
+
+#[test]
 fn the_article_counts_input_above_three_deviations() {
     // Of 11 keys, ten with 10 and one with 100, the deviation is 25.9: 100 is above three times that. Of outputs that are
     // alike every key is above it.
