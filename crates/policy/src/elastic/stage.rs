@@ -94,7 +94,6 @@ impl Elastic {
             }
             Verdict::Shrink { by, why } => {
                 let surplus = sample.threads.saturating_sub(self.controller.limits.least);
-                self.monitor.forget_keys();
                 Ok(Some(Wish::Shrink { by: by.min(surplus), why }).filter(|_| by.min(surplus) > 0))
             }
             Verdict::Grow { total, why } => self.bounded(&sample, total, why, control),
@@ -192,13 +191,24 @@ impl Elastic {
         self.rules.grew(Grown::Made, control.now());
     }
 
-    /// Threads that it has above its least.
+    /// Threads that it has above its least; none if the policy beside has moved it to another pool.
     pub(super) fn surplus(&self, control: &dyn PolicyControl) -> Result<usize, Refused> {
+        if control.pool_of(self.info.id)? != self.pool {
+            return Ok(0);
+        }
         Ok(control.threads(self.pool)?.saturating_sub(self.controller.limits.least))
     }
 
     pub(super) fn shrunk(&mut self) {
         self.recorded = None;
+        self.monitor.forget_keys();
+    }
+
+    /// Another stage has taken threads of it: what was measured says nothing of those that are left.
+    pub(super) fn was_taken_from(&mut self) {
+        self.shrunk();
+        self.rules.forget();
+        self.monitor.restart();
     }
 
     fn has_gone(&mut self, control: &mut dyn PolicyControl) -> Result<bool, Refused> {

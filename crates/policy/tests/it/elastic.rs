@@ -2,6 +2,7 @@
 //! what the documents left undefined.
 //! Long because the tables are here, and every rule of both controllers is held against them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_policy::elastic::{Beside, ElasticChoice, offers};
@@ -752,6 +753,36 @@ fn beside_any_policy_that_leaves_stages_in_the_main_pool_a_stage_is_elastic() {
     for policy in ["seda", "seda-dynamic", "thread-stealing", "elastic", "ds2"] {
         assert!(!ran.contains(&policy), "{policy} has pools of its own");
     }
+}
+
+#[test]
+fn a_stage_that_was_moved_away_has_no_threads_to_give() {
+    let stages = vec![
+        elastic("low", "elastic(average=halving)"),
+        elastic("high", "elastic(average=halving, priority=5)"),
+    ];
+    let mut policy = Beside::wrap(Box::new(Stealing), stages, NonZeroUsize::new(7));
+    let mut mock = Mock::new().stage("low").stage("high");
+    for stage in ["low", "high"] {
+        mock.at_mut(stage).capacity = 1 << 40;
+    }
+    mock.start(&mut *policy).unwrap();
+    let mut grow = |mock: &mut Mock, stage: &str| {
+        for (input, output, queue) in TABLE_3_5 {
+            let shown = mock.at_mut(stage);
+            (shown.arrived, shown.processed) = (shown.arrived + input, shown.processed + output);
+            shown.queued = queue;
+            mock.pass(SECOND);
+            mock.fire_timer(&mut *policy, TimerId(0)).unwrap();
+        }
+    };
+    grow(&mut mock, "low");
+    let (low, pool) = (mock.stages()[0].id, mock.at("low").pool);
+    assert_eq!(mock.threads(pool).unwrap(), 6);
+    mock.set_pool(PoolId(0), low).unwrap();
+    let main = mock.threads(PoolId(0)).unwrap();
+    grow(&mut mock, "high");
+    assert_eq!(mock.threads(PoolId(0)).unwrap(), main, "{:?}", mock.log());
 }
 
 #[test]
