@@ -139,7 +139,7 @@ impl Elastic {
         let cpu = now.cpu.unwrap_or_default().saturating_sub(before.cpu.unwrap_or_default());
         let cpu = cpu.min(busy); // what is measured now changes what was estimated of visits before
         let sample = Sample { at, elapsed, input, output, queue, full, threads, busy };
-        Ok(Some((sample, Usage { elapsed, threads, cpu, host })))
+        Ok(Some((sample, Usage { elapsed, threads, input, output, cpu, host })))
     }
 
     /// How far it may grow.

@@ -390,12 +390,13 @@ fn three_hot_keys_have_three_threads_and_no_more_however_long_the_queue() {
         for _ in 0..300 {
             let output = 20 * run.threads() as u64;
             queue += 100 - output as usize;
+            let n = run.threads() as u64; // what each of the hot ones is given
             keys(
                 &mut run,
                 (0..400).map(|key| (key, u64::from(key % 97 == 0))).chain([
-                    (901, 7),
-                    (902, 6),
-                    (903, 7),
+                    (901, 7 * n),
+                    (902, 6 * n),
+                    (903, 7 * n),
                 ]),
             );
             let busy = SECOND * run.threads() as u32;
