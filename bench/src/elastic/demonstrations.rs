@@ -157,8 +157,8 @@ fn note(report: &mut Report, case: &str, controller: Controller, load: &Load, se
         }
         ("burst", Controller::Ds2) => {
             report.figure("ds2_changes", changes.len() as f64);
-            let first = changes.first().map_or(1, |(_, threads)| *threads);
-            report.figure("ds2_first_is_final", f64::from(u8::from(first == last.threads)));
+            let is_final = changes.first().is_some_and(|(_, threads)| *threads == last.threads);
+            report.figure("ds2_first_is_final", f64::from(u8::from(is_final)));
         }
         ("burst", Controller::None) => report.figure("queue_without", last.queue as f64),
         ("hot", Controller::Elastic) => {

@@ -1,8 +1,9 @@
 //! How much of the time of a stage's visits is CPU time, measured on a sample of the visits.
 //!
 //! Every visit is timed by the wall clock anyway. The CPU clock of a thread is a system call, too dear for every
-//! visit, so a worker reads it before and after one visit in each millisecond at most, while a policy asks for
-//! samples; a visit of a millisecond or more is always among them. The CPU time of a stage is its visits' time, of which the
+//! visit, so it is read before and after one visit to each stage in a millisecond at most, while a policy asks for
+//! samples. Of each stage, not of each worker: one that makes a short visit to one stage and a long one to another, in
+//! turn, would always measure the short one. The CPU time of a stage is its visits' time, of which the
 //! same part is CPU time as of those that were measured. Not by the CPU time of workers, divided by the time of their visits:
 //! a handler that waits and one that computes, on the same worker, would share what only one of them used.
 //!
@@ -15,7 +16,7 @@ use comporta_model::event::Time;
 use crate::env::Clock;
 use crate::sync::{AtomicU64, Relaxed};
 
-/// How often a worker measures: two system calls in this time are below a thousandth of it.
+/// How often a stage is measured: two system calls in this time are below a thousandth of it.
 const EVERY: Duration = Duration::from_millis(1);
 
 /// What was measured of the visits of a stage.
@@ -23,6 +24,8 @@ const EVERY: Duration = Duration::from_millis(1);
 pub(crate) struct CpuShare {
     visits_ns: AtomicU64,
     cpu_ns: AtomicU64,
+    /// A visit that begins before this time is not measured, in nanoseconds.
+    not_before_ns: AtomicU64,
 }
 
 /// A visit that is being measured.
@@ -32,13 +35,13 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// A visit begins: it is measured if the last that this worker measured began long enough ago, and the
-    /// system reports CPU time.
-    pub(crate) fn begin(clock: &Clock, start: Time, last: &mut Option<Time>) -> Option<Self> {
-        if last.is_some_and(|last| start.duration_since(last) < EVERY) {
+    /// A visit begins: it is measured if the last of this stage that was began long enough ago, and the system
+    /// reports CPU time.
+    pub(crate) fn begin(clock: &Clock, start: Time, share: &CpuShare) -> Option<Self> {
+        if start.as_nanos() < share.not_before_ns.load(Relaxed) {
             return None;
         }
-        *last = Some(start);
+        share.not_before_ns.store((start + EVERY).as_nanos(), Relaxed);
         Some(Measured { start: clock.now(), cpu: clock.thread_cpu_time()? })
     }
 
@@ -80,32 +83,30 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_measures_a_visit_in_a_millisecond_at_most() {
-        let (clock, mut last) = (Clock::real(), None);
+    fn a_visit_in_a_millisecond_is_measured_at_most_and_those_to_other_stages_too() {
+        let (clock, share, other) =
+            (Clock::virtual_at_zero(), CpuShare::default(), CpuShare::default());
         let at = |us: u64| Time::from_nanos(us * 1_000);
-        let mut begins = |us| Measured::begin(&clock, at(us), &mut last).is_some();
-        if clock.thread_cpu_time().is_some() {
-            assert_eq!(
-                [0, 999, 1_000, 1_500, 2_500].map(&mut begins),
-                [true, false, true, false, true]
-            );
-        }
+        let begins = |us| Measured::begin(&clock, at(us), &share).is_some();
+        assert_eq!([0, 999, 1_000, 1_500, 2_500].map(begins), [true, false, true, false, true]);
+        assert!(Measured::begin(&clock, at(2_501), &other).is_some());
     }
 
     #[test]
     fn a_visit_that_computes_has_cpu_time() {
         let (clock, share) = (Clock::real(), CpuShare::default());
         let Some(begin) = clock.thread_cpu_time() else { return };
-        let computes = Measured::begin(&clock, clock.now(), &mut None).unwrap();
+        let computes = Measured::begin(&clock, clock.now(), &share).unwrap();
         let until = begin + Duration::from_millis(1);
         while clock.thread_cpu_time().unwrap() < until {}
         computes.end(&clock, &share);
         assert!(share.of(Duration::from_secs(1)).unwrap() > Duration::ZERO);
     }
+
     #[test]
     fn a_visit_on_virtual_time_has_the_cpu_time_that_a_test_gives_it() {
         let (clock, share) = (Clock::virtual_at_zero(), CpuShare::default());
-        let visit = Measured::begin(&clock, clock.now(), &mut None).unwrap();
+        let visit = Measured::begin(&clock, clock.now(), &share).unwrap();
         clock.advance(Duration::from_millis(50));
         add_virtual_cpu_time(Duration::from_millis(20));
         visit.end(&clock, &share);

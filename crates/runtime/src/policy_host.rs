@@ -16,7 +16,7 @@ use std::fmt;
 
 use comporta_model::event::Time;
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Choice, ClusterSettings, Settings, defaults};
+use comporta_model::plan::{Choice, ClusterSettings, Settings, StageSettings, defaults};
 use comporta_policy::elastic::{Beside, ElasticChoice};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Entry, Policy, TimerId};
@@ -322,7 +322,8 @@ impl PolicyHost {
     /// The policy is replaced by the default one.
     fn fall_back(&self, core: &Arc<Core>, taken: &mut Installed, what: &str) {
         let name = self.choice().name;
-        let elastic = core.settings.stages.iter().any(|stage| stage.elastic.is_some());
+        let own = |stage: &StageSettings| stage.cluster == self.cluster;
+        let elastic = core.settings.stages.iter().any(|s| own(s) && s.elastic.is_some());
         let without = if elastic { ", without elastic stages" } else { "" };
         core.report(format!(
             "the policy `{name}` of `{}` {what}; `{}` goes on{without}",

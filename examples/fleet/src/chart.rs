@@ -161,14 +161,12 @@ fn tick(most: f64, ticks: f64) -> f64 {
     (step * power).max(1.0)
 }
 
-/// With a comma in thousands.
+/// With commas between thousands.
 fn number(value: f64) -> String {
-    let value = value.round() as u64;
-    if value < 1_000 {
-        value.to_string()
-    } else {
-        format!("{},{:03}", value / 1_000, value % 1_000)
-    }
+    let digits = (value.round() as u64).to_string();
+    let comma = |i: usize| i > 0 && (digits.len() - i).is_multiple_of(3);
+    let parts = digits.char_indices();
+    parts.flat_map(|(i, digit)| comma(i).then_some(',').into_iter().chain([digit])).collect()
 }
 
 #[cfg(test)]
@@ -183,7 +181,7 @@ mod tests {
             assert_eq!(tick(most, 4.0), step, "{most}");
         }
         assert_eq!(number(24_000.0), "24,000");
-        assert_eq!(number(999.0), "999");
+        assert_eq!((&*number(999.0), &*number(1_234_567.0)), ("999", "1,234,567"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use comporta::policy::{Entry, Offer, Policy, PolicyControl, Refused, TimerId};
 use comporta::testing::{ServiceTime, TestRuntime};
@@ -110,6 +111,37 @@ fn policies_see_the_cpu_that_busy_handlers_use() {
         runtime.advance(ms(1_000));
         assert_eq!(*seen.lock().unwrap(), [(4, usage), (4, usage), (4, usage + 20)]);
     }
+}
+
+/// Notes the CPU time of `work`, once a second.
+#[derive(Clone, Default)]
+struct Sampling(Arc<Mutex<Vec<Option<Duration>>>>);
+impl Policy for Sampling {
+    fn start(&mut self, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        control.add_timer(ms(1_000)).map(drop)
+    }
+    fn on_timer(&mut self, _: TimerId, control: &mut dyn PolicyControl) -> Result<(), Refused> {
+        let work = control.stages().iter().find(|stage| stage.name == "work").unwrap().id;
+        let cpu = control.sample(work)?.cpu;
+        self.0.lock().unwrap().push(cpu);
+        Ok(())
+    }
+}
+
+#[test]
+fn cpu_time_is_measured_also_where_there_is_one_pool() {
+    let app = App::new("one-pool");
+    let (sender, input) = app.input::<u64>("in");
+    app.connect(input, app.sink("work", |_: u64| ()));
+    let sampling = Sampling::default();
+    let seen = sampling.0.clone();
+    let offer = Offer { name: "sampling", aliases: &[], about: "", cites: "", params: &[] };
+    app.register_policy(Entry::new(offer, move |_| sampling.clone()));
+    let mut runtime = TestRuntime::new(app, &Plan::new().threads(1).policy("sampling")).unwrap();
+    runtime.service_time("work", ServiceTime::busy(ms(100)));
+    (0..100).for_each(|n| sender.try_send(n).unwrap());
+    runtime.advance(ms(2_500));
+    assert_eq!(*seen.lock().unwrap(), [None, Some(ms(2_000))], "measured since the first reading");
 }
 
 #[test]

@@ -7,8 +7,10 @@
 //!
 //! Skew: the keys whose average is above a multiple of the standard deviation of all keys that did anything; where no key is, there
 //! is no bound. Without deviation every key is above it, so the bound is the number of keys: more threads
-//! than keys would wait. Keys that bounded a scale-up are remembered, and do not cause another, until
-//! threads are removed; print does not say until when.
+//! than keys would wait. Print knows all keys, and the runtime only those that stay among the busiest: where these
+//! had less than half of the events, the others are many, and there is no bound either. Keys that bounded a scale-up,
+//! and have a thread each, are remembered, and do not cause another, until threads are removed; print does not
+//! say until when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,10 +33,10 @@ pub(crate) enum Skew {
 }
 
 impl Skew {
-    fn of(self, load: &KeyLoad) -> f64 {
+    fn of(self, arrived: u64, handled: u64) -> f64 {
         match self {
-            Skew::Input => load.arrived as f64,
-            Skew::Output | Skew::None => load.handled as f64,
+            Skew::Input => arrived as f64,
+            Skew::Output | Skew::None => handled as f64,
         }
     }
 
@@ -59,7 +61,12 @@ pub(super) struct Monitor {
     /// Percent of the host that was used, weighted by time.
     host: f64,
     host_secs: f64,
+    /// Events of all keys, and of those that are known.
+    input: u64,
+    output: u64,
     keys: BTreeMap<u64, KeyLoad>,
+    /// Keys that bound the scale-up that is being decided, and those that bounded one before.
+    bounding: Vec<u64>,
     remembered: BTreeSet<u64>,
 }
 
@@ -68,6 +75,9 @@ pub(super) struct Monitor {
 pub(super) struct Usage {
     pub(super) elapsed: Duration,
     pub(super) threads: usize,
+    /// Events that came, and that were handled.
+    pub(super) input: u64,
+    pub(super) output: u64,
     /// CPU time of visits.
     pub(super) cpu: Duration,
     /// Percent of the host, by whoever.
@@ -90,15 +100,19 @@ impl Monitor {
             thread_secs: 0.0,
             host: 0.0,
             host_secs: 0.0,
+            input: 0,
+            output: 0,
             keys: BTreeMap::new(),
+            bounding: Vec::new(),
             remembered: BTreeSet::new(),
         }
     }
 
     /// Measures from now on.
     pub(super) fn restart(&mut self) {
-        let remembered = std::mem::take(&mut self.remembered);
-        *self = Monitor { remembered, ..Monitor::new(self.cpu_max, self.skew) };
+        let (bounding, remembered) =
+            (std::mem::take(&mut self.bounding), std::mem::take(&mut self.remembered));
+        *self = Monitor { bounding, remembered, ..Monitor::new(self.cpu_max, self.skew) };
     }
 
     /// Whether keys are to be measured.
@@ -112,6 +126,8 @@ impl Monitor {
         self.thread_secs += secs * usage.threads as f64;
         self.host += f64::from(usage.host) * secs;
         self.host_secs += secs;
+        self.input = self.input.saturating_add(usage.input);
+        self.output = self.output.saturating_add(usage.output);
         for load in keys {
             let new = KeyLoad { key: load.key, arrived: 0, handled: 0 };
             if self.keys.len() == KEYS_MAX && !self.keys.contains_key(&load.key) {
@@ -120,6 +136,15 @@ impl Monitor {
             let sum = self.keys.entry(load.key).or_insert(new);
             sum.arrived = sum.arrived.saturating_add(load.arrived);
             sum.handled = sum.handled.saturating_add(load.handled);
+        }
+    }
+
+    /// There are so many threads after a scale-up: keys that bounded it are remembered if there is one for each.
+    pub(super) fn grew(&mut self, threads: usize) {
+        let keys = std::mem::take(&mut self.bounding);
+        if keys.len() <= threads {
+            let room = KEYS_MAX.saturating_sub(self.remembered.len());
+            self.remembered.extend(keys.into_iter().take(room));
         }
     }
 
@@ -150,22 +175,24 @@ impl Monitor {
         let loads: Vec<(u64, f64)> = self
             .keys
             .values()
-            .map(|load| (load.key, self.skew.of(load)))
+            .map(|load| (load.key, self.skew.of(load.arrived, load.handled)))
             .filter(|(_, load)| *load > 0.0)
             .collect();
+        let known_load: f64 = loads.iter().map(|(_, load)| load).sum();
+        let is_most = known_load >= self.skew.of(self.input, self.output) / 2.0;
         let hot = hot_keys(&loads, self.skew.times());
-        if hot.is_empty() || hot.len() >= total {
+        self.bounding.clear();
+        if !is_most || hot.is_empty() || hot.len() >= total {
             return None;
         }
         let known = hot.iter().all(|key| self.remembered.contains(key));
-        self.remembered
-            .extend(hot.iter().copied().take(KEYS_MAX.saturating_sub(self.remembered.len())));
         let keys = hot.len();
         let s = if keys == 1 { "" } else { "s" };
         if known {
             let why = format!("the {keys} hot key{s} had their threads already");
             return Some(Allowed { total: threads, why });
         }
+        self.bounding = hot;
         let why = format!("{keys} hot key{s} can use no more than {keys} thread{s}");
         Some(Allowed { total: keys.max(threads), why })
     }
@@ -221,10 +248,23 @@ mod tests {
         let mut monitor = Monitor::new(100.0, skew);
         let loads: Vec<_> =
             keys.iter().map(|(key, n)| KeyLoad { key: *key, arrived: *n, handled: *n }).collect();
-        let usage =
-            Usage { elapsed: Duration::from_secs(1), threads: 1, cpu: Duration::ZERO, host: 0 };
-        monitor.note(&usage, &loads);
+        monitor.note(&usage(keys.iter().map(|(_, n)| n).sum()), &loads);
         monitor
+    }
+
+    /// A second in which so many events came and were handled.
+    fn usage(events: u64) -> Usage {
+        let (elapsed, cpu) = (Duration::from_secs(1), Duration::ZERO);
+        Usage { elapsed, threads: 1, input: events, output: events, cpu, host: 0 }
+    }
+
+    #[test]
+    fn keys_with_less_than_half_of_the_events_bound_nothing() {
+        let mut monitor = monitor(Skew::Output, &[(1, 5), (2, 5)]);
+        monitor.note(&usage(10), &[]);
+        assert_eq!(monitor.by_keys(7, 1).unwrap().total, 2, "half of 20");
+        monitor.note(&usage(1), &[]);
+        assert_eq!(monitor.by_keys(7, 1), None);
     }
 
     #[test]
@@ -233,6 +273,9 @@ mod tests {
         keys.extend([(900, 90), (901, 80), (902, 85)]);
         let mut monitor = monitor(Skew::Output, &keys);
         assert_eq!(monitor.by_keys(7, 1).unwrap().total, 3);
+        monitor.grew(2);
+        assert_eq!(monitor.by_keys(7, 2).unwrap().total, 3, "one has no thread yet");
+        monitor.grew(3);
         assert_eq!(monitor.by_keys(7, 2).unwrap().total, 2, "remembered");
         monitor.forget_keys();
         assert_eq!(monitor.by_keys(7, 2).unwrap().total, 3);

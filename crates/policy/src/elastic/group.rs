@@ -2,7 +2,7 @@
 //!
 //! Stages of higher priority are looked at first. A stage that wants more threads than the bound of all together
 //! leaves takes them from stages of lower priority, the lowest first, each down to its least; equals take
-//! nothing from each other. A thread that is taken goes after the event in hand.
+//! nothing from each other. A thread that is taken goes after the event in hand; the stage that had it is measured anew.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -102,7 +102,8 @@ impl Group {
         control: &mut dyn PolicyControl,
     ) -> Result<(), Refused> {
         let stage = &self.stages[place];
-        let more = total.saturating_sub(control.threads(stage.pool)?);
+        let threads = control.threads(stage.pool)?;
+        let more = total.saturating_sub(threads);
         let new = more.min(self.free(control)?);
         let reason = format!("`{}`: {why}", stage.info.name);
         let (made, refused) = add(stage, new, &reason, control)?;
@@ -121,7 +122,7 @@ impl Group {
                 );
                 stage.held_back(why, control);
             }
-            _ => stage.made(control),
+            _ => stage.made(threads + made + taken, control),
         }
         Ok(())
     }
@@ -138,20 +139,21 @@ impl Group {
 
     /// Takes so many threads from stages of lower priority, as far as they have them.
     fn take(
-        &self,
+        &mut self,
         place: usize,
         wanted: usize,
         reason: &str,
         control: &mut dyn PolicyControl,
     ) -> Result<usize, Refused> {
-        let taker = &self.stages[place];
+        let (taker, high) = (self.stages[place].info.id, self.stages[place].priority);
         let mut taken = 0;
-        for victim in self.stages.iter().rev().take_while(|other| other.priority < taker.priority) {
+        for victim in self.stages.iter_mut().rev().take_while(|other| other.priority < high) {
             let n = victim.surplus(control)?.min(wanted - taken);
             if n > 0 {
-                let (name, low, high) = (&victim.info.name, victim.priority, taker.priority);
+                let (name, low) = (&victim.info.name, victim.priority);
                 control.explain(format!("{reason}; priority {high} > {low} of `{name}`"));
-                control.steal(taker.info.id, victim.info.id, n)?;
+                control.steal(taker, victim.info.id, n)?;
+                victim.was_taken_from();
                 taken += n;
             }
         }

@@ -145,7 +145,7 @@ impl Published {
         }
     }
 
-    /// What one thread more would have to do with in the time that is left, in seconds.
+    /// The time that is left until the deadline, in seconds; that of a sample where none is.
     fn left(&self, sample: &Sample) -> f64 {
         let gone = self.start.map_or(Duration::ZERO, |start| sample.at.duration_since(start));
         let left = self.deadline.saturating_sub(gone);

@@ -94,7 +94,6 @@ impl Elastic {
             }
             Verdict::Shrink { by, why } => {
                 let surplus = sample.threads.saturating_sub(self.controller.limits.least);
-                self.monitor.forget_keys();
                 Ok(Some(Wish::Shrink { by: by.min(surplus), why }).filter(|_| by.min(surplus) > 0))
             }
             Verdict::Grow { total, why } => self.bounded(&sample, total, why, control),
@@ -134,11 +133,13 @@ impl Elastic {
         );
         // Senders that wait outside are let in when a quarter of the queue is free; what comes is then what goes.
         let capacity = control.queue_capacity(self.info.id)?;
-        let full = queue / 3 >= capacity.div_ceil(4) && input / 9 >= output / 10;
+        let full = queue >= capacity - capacity / 4
+            && input.saturating_mul(10) >= output.saturating_mul(9);
         let busy = now.busy.saturating_sub(before.busy);
         let cpu = now.cpu.unwrap_or_default().saturating_sub(before.cpu.unwrap_or_default());
+        let cpu = cpu.min(busy); // what is measured now changes what was estimated of visits before
         let sample = Sample { at, elapsed, input, output, queue, full, threads, busy };
-        Ok(Some((sample, Usage { elapsed, threads, cpu, host })))
+        Ok(Some((sample, Usage { elapsed, threads, input, output, cpu, host })))
     }
 
     /// How far it may grow.
@@ -183,18 +184,31 @@ impl Elastic {
         self.record(control, why, "has no thread more, and asks again");
     }
 
-    pub(super) fn made(&mut self, control: &dyn PolicyControl) {
+    /// It has so many threads now, more than before.
+    pub(super) fn made(&mut self, threads: usize, control: &dyn PolicyControl) {
         self.recorded = None;
+        self.monitor.grew(threads);
         self.rules.grew(Grown::Made, control.now());
     }
 
-    /// Threads that it has above its least.
+    /// Threads that it has above its least; none if the policy beside has moved it to another pool.
     pub(super) fn surplus(&self, control: &dyn PolicyControl) -> Result<usize, Refused> {
+        if control.pool_of(self.info.id)? != self.pool {
+            return Ok(0);
+        }
         Ok(control.threads(self.pool)?.saturating_sub(self.controller.limits.least))
     }
 
     pub(super) fn shrunk(&mut self) {
         self.recorded = None;
+        self.monitor.forget_keys();
+    }
+
+    /// Another stage has taken threads of it: what was measured says nothing of those that are left.
+    pub(super) fn was_taken_from(&mut self) {
+        self.shrunk();
+        self.rules.forget();
+        self.monitor.restart();
     }
 
     fn has_gone(&mut self, control: &mut dyn PolicyControl) -> Result<bool, Refused> {

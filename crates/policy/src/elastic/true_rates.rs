@@ -111,15 +111,17 @@ fn mean_input<'a>(samples: impl Iterator<Item = &'a Sample>) -> f64 {
 
 impl Rules for TrueRates {
     fn judge(&mut self, sample: &Sample) -> Verdict {
-        let first = self.samples.is_empty();
+        // Bounds are measured since growth began, or the last change.
+        let begins = self.samples.is_empty() || !sample.grows();
+        let unchanged = if begins { Verdict::Watch } else { Verdict::Keep };
         self.samples.push_back(*sample);
         self.forget_old(sample.at);
         self.measure();
         if self.samples.len() < MEASURED {
-            return if first { Verdict::Watch } else { Verdict::Keep };
+            return unchanged;
         }
         let threads = sample.threads as f64;
-        let Some(lately) = self.demand(self.input(), sample.queue) else { return Verdict::Keep };
+        let Some(lately) = self.demand(self.input(), sample.queue) else { return unchanged };
         let Demand { input, secs, steady, backlog } = lately;
         let steady = if sample.full { steady.max(threads) } else { steady };
         if steady + backlog > threads || sample.full {
@@ -134,13 +136,13 @@ impl Rules for TrueRates {
         }
         let short = (sample.queue as f64) < input / 2.0 || sample.queue == 0;
         if !self.long_enough(sample.at) || !short {
-            return Verdict::Keep;
+            return unchanged;
         }
         let peak = self.demand(self.peak_input(), sample.queue);
-        let Some(Demand { input, secs, steady, backlog }) = peak else { return Verdict::Keep };
+        let Some(Demand { input, secs, steady, backlog }) = peak else { return unchanged };
         let total = self.threads_for(steady + backlog).max(1);
         if total >= sample.threads {
-            return Verdict::Keep;
+            return unchanged;
         }
         let why = format!(
             "at most {input:.2}/s in at {secs:.6} s each is the work of {steady:.2} threads: {total} of {threads} are \

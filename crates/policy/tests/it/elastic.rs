@@ -2,6 +2,7 @@
 //! what the documents left undefined.
 //! Long because the tables are here, and every rule of both controllers is held against them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use comporta_policy::elastic::{Beside, ElasticChoice, offers};
@@ -389,12 +390,13 @@ fn three_hot_keys_have_three_threads_and_no_more_however_long_the_queue() {
         for _ in 0..300 {
             let output = 20 * run.threads() as u64;
             queue += 100 - output as usize;
+            let n = run.threads() as u64; // what each of the hot ones is given
             keys(
                 &mut run,
                 (0..400).map(|key| (key, u64::from(key % 97 == 0))).chain([
-                    (901, 7),
-                    (902, 6),
-                    (903, 7),
+                    (901, 7 * n),
+                    (902, 6 * n),
+                    (903, 7 * n),
                 ]),
             );
             let busy = SECOND * run.threads() as u32;
@@ -405,6 +407,23 @@ fn three_hot_keys_have_three_threads_and_no_more_however_long_the_queue() {
         assert_eq!(run.mock.log(), ["add_threads pool1 2"], "{policy}");
         assert_eq!(run.mock.recorded(), ["`work` has no thread more"], "{policy}: told once");
     }
+}
+
+#[test]
+fn hot_keys_whose_threads_the_system_refused_have_them_later() {
+    let hot = |run: &mut Run| keys(run, [(901, 7), (902, 6), (903, 7)]);
+    let mut run = Run::new("elastic");
+    run.mock.set_threads_left(Some(1));
+    let seconds = |run: &mut Run, seconds: std::ops::Range<usize>| {
+        for n in seconds {
+            hot(run);
+            run.second((100, 20, 100 * n));
+        }
+        run.threads()
+    };
+    assert_eq!(seconds(&mut run, 1..30), 2, "the system gave one");
+    run.mock.set_threads_left(None);
+    assert_eq!(seconds(&mut run, 30..200), 3);
 }
 
 #[test]
@@ -458,6 +477,43 @@ fn busy_handlers_have_no_more_threads_than_cpus_are_left() {
         let full = busy_handlers(policy, 100);
         assert_eq!(full.threads(), 1, "{policy}");
     }
+}
+
+#[test]
+fn the_bound_is_by_what_the_host_does_since_growth_began() {
+    for policy in ["elastic", "ds2"] {
+        let mock = Mock::new().source("read").stage("work").keyed("work").with_cpus(4, 0);
+        let mut run = Run::on(policy, mock);
+        run.mock.at_mut("work").cpu_time = Some(Duration::ZERO);
+        let second = |run: &mut Run, busy: Duration, sample| {
+            let work = run.mock.at_mut("work");
+            work.busy_time += busy;
+            *work.cpu_time.as_mut().unwrap() += busy;
+            run.second(sample)
+        };
+        for _ in 0..300 {
+            second(&mut run, SECOND / 2, (10, 10, 0));
+        }
+        run.mock.set_cpu_usage(100);
+        for n in 1..=30 {
+            assert_eq!(second(&mut run, SECOND, (100, 20, 80 * n)), 1, "{policy}: no CPU is left");
+        }
+    }
+}
+
+#[test]
+fn cpu_time_that_is_known_late_is_not_that_of_one_sample() {
+    let mut mock = Mock::new().source("read").stage("work").keyed("work").with_cpus(4, 0);
+    mock.at_mut("work").busy_time = SECOND * 3_600; // under the policy before
+    let mut run = Run::on("elastic", mock);
+    for n in 1..=30 {
+        let threads = run.threads() as u32;
+        let work = run.mock.at_mut("work");
+        work.busy_time += SECOND * threads;
+        work.cpu_time = (n > 2).then(|| work.busy_time / 100);
+        run.second((100, 20 * u64::from(threads), 80 * n));
+    }
+    assert_eq!(run.threads(), 7, "{:?}", run.mock.recorded());
 }
 
 #[test]
@@ -578,17 +634,27 @@ fn where_threads_are_scarce_a_stage_takes_them_down_to_the_others_least() {
 
 #[test]
 fn a_full_queue_grows_though_what_comes_is_what_goes() {
-    for policy in ["elastic", "ds2"] {
+    for (policy, capacity) in [("elastic", 100), ("elastic", 5), ("elastic", 1), ("ds2", 100)] {
         let mut run = Run::new(policy);
-        run.mock.at_mut("work").capacity = 100;
+        run.mock.at_mut("work").capacity = capacity;
         let mut threads = 1;
         for _ in 0..60 {
             let output = 20 * threads.min(5);
             run.mock.at_mut("work").busy_time += SECOND * threads.min(5);
-            let queue = if threads < 6 { 100 } else { 0 };
+            let queue = if threads < 6 { capacity } else { 0 };
             threads = run.second((u64::from(output), u64::from(output), queue)) as u32;
         }
-        assert!(threads >= 5, "{policy}: {threads}");
+        assert!(threads >= 5, "{policy}, {capacity}: {threads}");
+    }
+}
+
+#[test]
+fn a_full_queue_that_is_worked_off_does_not_grow() {
+    let mut run = Run::new("ds2");
+    run.mock.at_mut("work").capacity = 1_000;
+    for n in 0..20 {
+        run.mock.at_mut("work").busy_time += SECOND / 5;
+        assert_eq!(run.second((0, 5, 1_000 - 5 * n)), 1, "{:?}", run.mock.explained());
     }
 }
 
@@ -688,6 +754,36 @@ fn beside_any_policy_that_leaves_stages_in_the_main_pool_a_stage_is_elastic() {
     for policy in ["seda", "seda-dynamic", "thread-stealing", "elastic", "ds2"] {
         assert!(!ran.contains(&policy), "{policy} has pools of its own");
     }
+}
+
+#[test]
+fn a_stage_that_was_moved_away_has_no_threads_to_give() {
+    let stages = vec![
+        elastic("low", "elastic(average=halving)"),
+        elastic("high", "elastic(average=halving, priority=5)"),
+    ];
+    let mut policy = Beside::wrap(Box::new(Stealing), stages, NonZeroUsize::new(7));
+    let mut mock = Mock::new().stage("low").stage("high");
+    for stage in ["low", "high"] {
+        mock.at_mut(stage).capacity = 1 << 40;
+    }
+    mock.start(&mut *policy).unwrap();
+    let mut grow = |mock: &mut Mock, stage: &str| {
+        for (input, output, queue) in TABLE_3_5 {
+            let shown = mock.at_mut(stage);
+            (shown.arrived, shown.processed) = (shown.arrived + input, shown.processed + output);
+            shown.queued = queue;
+            mock.pass(SECOND);
+            mock.fire_timer(&mut *policy, TimerId(0)).unwrap();
+        }
+    };
+    grow(&mut mock, "low");
+    let (low, pool) = (mock.stages()[0].id, mock.at("low").pool);
+    assert_eq!(mock.threads(pool).unwrap(), 6);
+    mock.set_pool(PoolId(0), low).unwrap();
+    let main = mock.threads(PoolId(0)).unwrap();
+    grow(&mut mock, "high");
+    assert_eq!(mock.threads(PoolId(0)).unwrap(), main, "{:?}", mock.log());
 }
 
 #[test]

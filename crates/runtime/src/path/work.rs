@@ -4,8 +4,6 @@
 
 use std::cell::Cell;
 
-use comporta_model::event::Time;
-
 use crate::core::Core;
 use crate::cpu_share::Measured;
 use crate::effects::Visit;
@@ -54,8 +52,6 @@ pub(crate) struct Worker {
     fired: Fired,
     yield_timer: YieldTimer,
     visit: Visit,
-    /// When it last measured the CPU time of a visit.
-    cpu_measured: Option<Time>,
 }
 
 /// What a thread is to the runtime.
@@ -114,7 +110,6 @@ impl Worker {
             fired: Fired::default(),
             yield_timer: YieldTimer::default(),
             visit,
-            cpu_measured: None,
         }
     }
 
@@ -266,14 +261,12 @@ impl Worker {
                 workers.sleep.work_left();
             }
         }
-        let measured = if workers.measures_cpu() {
-            Measured::begin(&core.clock, self.visit.start, &mut self.cpu_measured)
-        } else {
-            None
-        };
+        let share = workers.measures_cpu().then(|| &core.cpu_shares[token.stage as usize]);
+        let measured =
+            share.and_then(|share| Measured::begin(&core.clock, self.visit.start, share));
         core.node(token.stage).visit(core, token.task, &mut self.visit);
-        if let Some(measured) = measured {
-            measured.end(&core.clock, &core.cpu_shares[token.stage as usize]);
+        if let (Some(measured), Some(share)) = (measured, share) {
+            measured.end(&core.clock, share);
         }
         if focus.is_some() {
             self.cursor.spent += self.visit.done;

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use comporta::policy::Choice;
-use comporta::testing::TestRuntime;
+use comporta::testing::{Dice, ServiceTime, TestRuntime};
 use comporta::{App, Control, Plan, PolicyWarning};
 
 use crate::seen::{stage, until};
@@ -62,6 +62,27 @@ fn threads_of_a_stage_follow_its_load_whether_the_policy_or_the_plan_says_so() {
             let summary = running.stop();
             assert!(summary.snapshot.adds_up(), "{}", summary.snapshot);
         }
+    }
+}
+
+#[test]
+fn many_keys_of_which_few_are_known_bound_nothing() {
+    for keys in [200, 1_000, 4_141] {
+        let app = App::new("keys");
+        let mut dice = Dice::new(keys as u64);
+        let numbers = std::iter::repeat_with(move || dice.below(keys));
+        let numbers = app.source("numbers", || comporta::sources::paced(50.0, numbers));
+        let work = app.sink("work", |_: usize| ()).keyed(|key| *key);
+        app.connect(numbers, work);
+        let plan = Plan::new().threads(1);
+        let plan = plan.stage("work", |work| work.capacity(100_000).elastic("elastic"));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.service_time("work", ServiceTime::waiting(Duration::from_millis(80)));
+        runtime.advance(Duration::from_secs(60));
+        let decisions = runtime.control().decisions("main").unwrap();
+        let why = decisions.iter().filter_map(|decision| decision.why.as_deref());
+        let why: Vec<_> = why.filter(|why| why.contains("queue")).collect();
+        assert!(!why.is_empty() && !why.iter().any(|why| why.contains("hot key")), "{why:?}");
     }
 }
 
