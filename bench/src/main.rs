@@ -39,6 +39,8 @@ mod against;
 #[cfg(feature = "core")]
 mod pipeline;
 #[cfg(feature = "core")]
+mod two_threads;
+#[cfg(feature = "core")]
 mod latency;
 #[cfg(feature = "core")]
 mod wake;

@@ -13,6 +13,7 @@ use crate::report::{Bar, Better, Limit, Report, Table, show_ratio};
 use crate::rounds::{Series, interleave};
 use crate::spin;
 use crate::stats::{Ratio, median, quantile};
+use crate::two_threads;
 use std::time::Duration;
 
 pub(crate) const ABOUT: &str = "throughput of source -> 3 and 10 stages -> sink, against each peer";
@@ -20,17 +21,22 @@ pub(crate) const ABOUT: &str = "throughput of source -> 3 and 10 stages -> sink,
 const BARS: &[Bar] = &[
     Bar {
         name: "vs_tokio_vec",
-        limit: Limit::AtLeast(1.4),
+        limit: Limit::AtLeast(1.0),
         about: "3 trivial stages, against Vec batches through tokio mpsc",
     },
     Bar {
+        name: "vs_timely",
+        limit: Limit::AtLeast(1.0),
+        about: "3 trivial stages, against timely-dataflow",
+    },
+    Bar {
         name: "vs_rayon_fused",
-        limit: Limit::AtLeast(0.6),
+        limit: Limit::AtLeast(0.8),
         about: "3 trivial stages, against one fused parallel pass",
     },
     Bar {
         name: "vs_tokio_mpsc",
-        limit: Limit::AtLeast(20.0),
+        limit: Limit::AtLeast(18.0),
         about: "3 trivial stages, against an event per tokio message",
     },
     Bar {
@@ -42,6 +48,26 @@ const BARS: &[Bar] = &[
         name: "vs_two_loops",
         limit: Limit::AtLeast(0.95),
         about: "3 stages of 1 µs, against the machine's ceiling",
+    },
+    Bar {
+        name: "two_threads_vs_one",
+        limit: Limit::AtLeast(0.97),
+        about: "3 trivial stages: a second thread is not in the way",
+    },
+    Bar {
+        name: "two_threads_vs_one_10",
+        limit: Limit::AtLeast(0.97),
+        about: "10 trivial stages: a second thread is not in the way",
+    },
+    Bar {
+        name: "two_threads_vs_one_1us",
+        limit: Limit::AtLeast(1.8),
+        about: "3 stages of 1 µs: a second thread pays",
+    },
+    Bar {
+        name: "two_threads_100ns_vs_pinned",
+        limit: Limit::AtLeast(0.9),
+        about: "3 stages of 100 ns, against the best split by hand over two threads",
     },
 ];
 
@@ -133,6 +159,7 @@ pub(crate) fn run(options: &Options) -> Report {
             });
         tell(matchup, &entrants, &series, options, &mut report);
     }
+    two_threads::run(options, microsecond, &mut report);
     report.close();
     report
 }
@@ -227,7 +254,7 @@ mod tests {
         for bar in BARS {
             let filed = MATCHUPS.iter().any(|matchup| {
                 peers::PIPELINE.iter().any(|peer| matchup.field(peer.name) == bar.name)
-            });
+            }) || two_threads::fields().any(|field| field == bar.name);
             assert!(filed, "{} is never filed", bar.name);
         }
     }

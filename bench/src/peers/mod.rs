@@ -25,6 +25,8 @@ pub(crate) mod crossbeam;
 #[cfg(feature = "core")]
 pub(crate) mod flume;
 #[cfg(feature = "core")]
+pub(crate) mod split;
+#[cfg(feature = "core")]
 pub(crate) mod park;
 #[cfg(feature = "core")]
 mod chains;

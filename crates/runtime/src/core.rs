@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use std::task::Waker;
 
 use comporta_model::event::Time;
-use comporta_model::graph::{Graph, Kind, StageId, StageSpec, Topology};
-use comporta_model::plan::{Settings, StageSettings, WhenFull};
+use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::plan::Settings;
 use comporta_policy::{Registry, admission, limits};
 
+use crate::assignment::Assignment;
 use crate::color::Colors;
 use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
@@ -25,69 +26,13 @@ use crate::resource::Resources;
 use crate::run_state::RunState;
 use crate::sleep::Awake;
 use crate::snapshot::{PoolSnapshot, Snapshot};
-use crate::sync::{
-    Arc, AtomicBool, AtomicU32, AtomicUsize, CachePadded, Condvar, Mutex, Relaxed, SeqCst,
-};
+use crate::sync::{Arc, AtomicBool, CachePadded, Condvar, Mutex, Relaxed, SeqCst};
 use crate::testing::Hooks;
-use crate::threads::LONG;
 use crate::timer::{Alarm, Calls, PolicyTimer, Timers};
 use crate::user;
 use crate::wake_timers::WakeTimers;
 use crate::wiring::{Declared, Wiring};
 use crate::workers::WorkerGroup;
-
-/// Which pool runs a stage, and how; changed while events flow.
-pub(crate) struct Assignment {
-    pool: AtomicUsize,
-    /// 0: none.
-    color: AtomicU32,
-    is_source: bool,
-    /// Its visits take long.
-    slow: AtomicBool,
-    /// They always may: it is a blocking stage, and no test.
-    blocking: bool,
-    /// What the plan says, and what a person has said since. A policy changes what holds, never
-    /// this; the next policy begins with it.
-    pub(crate) base: Mutex<Base>,
-}
-
-impl Assignment {
-    fn new(stage: &StageSettings, spec: &StageSpec, tested: bool) -> Self {
-        let blocking = spec.blocking && !tested;
-        Assignment {
-            pool: AtomicUsize::new(stage.cluster),
-            color: AtomicU32::new(0),
-            is_source: spec.kind == Kind::Source,
-            slow: AtomicBool::new(blocking),
-            blocking,
-            base: Mutex::new(Base {
-                cluster: stage.cluster,
-                priority: stage.priority,
-                capacity: stage.capacity,
-                capacity_said: stage.capacity_said,
-                when_full: stage.when_full,
-                enabled: true,
-                instances: stage.instances,
-                instances_said: stage.instances_said,
-            }),
-        }
-    }
-}
-
-/// How a stage runs where no policy says otherwise.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Base {
-    pub(crate) cluster: usize,
-    pub(crate) priority: i32,
-    pub(crate) capacity: usize,
-    /// The plan, or a person since, says how many.
-    pub(crate) capacity_said: bool,
-    pub(crate) when_full: WhenFull,
-    pub(crate) enabled: bool,
-    pub(crate) instances: usize,
-    /// The plan, or a person since, says how many.
-    pub(crate) instances_said: bool,
-}
 
 pub(crate) struct Core {
     pub(crate) graph: Graph,
@@ -135,8 +80,15 @@ impl Core {
         tested: bool,
     ) -> Self {
         let stages = settings.stages.iter().zip(&graph.stages);
-        let assignments =
-            stages.map(|(stage, spec)| Assignment::new(stage, spec, tested)).collect();
+        let mut keys: Vec<usize> = graph.stages.iter().map(|spec| spec.keyed.into()).collect();
+        for connector in &graph.connectors {
+            let to = connector.to.iter().filter(|to| graph.stages[to.index()].keyed).count();
+            keys[connector.from.index()] += to.min(1);
+        }
+        let assignments = stages.zip(keys);
+        let assignments = assignments
+            .map(|((stage, spec), keys)| Assignment::new(stage, spec, keys, tested))
+            .collect();
         let clusters = settings.clusters.len();
         // A cluster may come to have all stages.
         let each = 1 + limits::pools_max(graph.stages.len());
@@ -243,22 +195,6 @@ impl Core {
     /// Whether a stage is one that is pulled.
     pub(crate) fn is_source(&self, stage: u32) -> bool {
         self.assignments[stage as usize].is_source
-    }
-
-    /// Whether visits to a stage usually take long.
-    #[inline]
-    pub(crate) fn is_slow(&self, stage: u32) -> bool {
-        self.assignments[stage as usize].slow.load(Relaxed)
-    }
-
-    /// An event of a stage usually takes so many nanoseconds.
-    #[inline]
-    pub(crate) fn set_pace(&self, stage: u32, usual_ns: u64) {
-        let Assignment { slow, blocking, .. } = &self.assignments[stage as usize];
-        let is_slow = usual_ns > LONG.as_nanos() as u64 || *blocking;
-        if slow.load(Relaxed) != is_slow {
-            slow.store(is_slow, Relaxed);
-        }
     }
 
     /// Whether the workers of a cluster take tokens from per-worker queues, and steal.

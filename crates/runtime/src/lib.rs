@@ -32,6 +32,7 @@ mod gateway;
 mod resource;
 mod start_error;
 mod core;
+mod assignment;
 mod node;
 mod wiring;
 mod run_state;

@@ -248,8 +248,11 @@ impl Core {
                     self.timers.hurry();
                 }
             }
-            if !workers.shared.is_empty() || handles.iter().any(|handle| !handle.local.is_empty()) {
+            let open = handles.iter().filter(|handle| handle.local.look(now)).count();
+            if !workers.shared.is_empty() || open > 0 {
                 if away { workers.sleep.work_left() } else { workers.sleep.work_made() }
+            } else if handles.iter().any(|handle| !handle.local.is_empty()) {
+                self.timers.hurry(); // their workers come to them, as far as is known
             }
         }
         self.dispatch(effects);

@@ -88,6 +88,11 @@ impl WorkerHandle {
         self.since.load(Relaxed) & AWAY != 0
     }
 
+    /// Whether it is in a visit: then it comes to its queue afterwards.
+    pub(crate) fn is_in_visit(&self) -> bool {
+        self.since.load(SeqCst) > 0
+    }
+
     /// For how long it has been in one visit.
     pub(crate) fn in_visit(&self, now: Time) -> Option<Duration> {
         let since = self.since.load(Relaxed) & !AWAY;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use comporta_model::event::Time;
 use comporta_model::plan::Plan;
 use comporta_model::port::Out;
 use shuttle::sync::Barrier;
@@ -12,12 +13,13 @@ use shuttle::thread;
 use super::{check, explore, handled, run, run_beside, start, summary};
 use crate::app::App;
 use crate::core::Core;
-use crate::path::ready::{Local, Task, Token, When};
+use crate::path::ready::{Entry, Local, Task, Token, When};
 use crate::path::shared::Shared;
 use crate::path::visit_order::Cursor;
 use crate::sleep::{Awake, Sleep, Woken};
 
 const TOKEN: Token = Token { stage: 0, task: Task::Any, home: 0 };
+const ENTRY: Entry = Entry { token: TOKEN, since: Time::ZERO, pays: true };
 
 /// The queues and sleepers of a pool without a program.
 struct Pool {
@@ -29,21 +31,24 @@ struct Pool {
 
 impl Pool {
     fn sees_work(&self) -> bool {
-        !self.shared.is_empty() || self.locals.iter().any(|local| !local.is_empty())
+        !self.shared.is_empty() || self.locals.iter().any(|local| local.is_open())
     }
 
     fn take(&self, me: usize) -> bool {
-        let own = self.locals[me].pop(false).or_else(|| {
-            let popped = self.shared.pop(&mut Cursor::default(), 1, 0);
-            popped.token.map(|token| (token, popped.left))
-        });
-        if let Some((_, left)) = own {
-            if left > 0 {
+        if self.locals[me].pop(false, Time::ZERO).is_some() {
+            if self.locals[me].is_open() {
                 self.sleep.work_made();
             }
             return true;
         }
-        self.locals.iter().any(|local| local.steal(false).is_some())
+        let popped = self.shared.pop(&mut Cursor::default(), 1, 0);
+        if popped.token.is_some() {
+            if popped.left > 0 {
+                self.sleep.work_made();
+            }
+            return true;
+        }
+        self.locals.iter().any(|local| local.steal(false, Time::ZERO).is_some())
     }
 
     /// As `Worker::run`, but that a visit only counts; the first token makes two more.
@@ -61,8 +66,8 @@ impl Pool {
                 }
                 let left = self.left.fetch_sub(1, SeqCst);
                 if left == 4 {
-                    self.locals[me].push(TOKEN, When::Lifo);
-                    self.locals[me].push(TOKEN, When::Fifo);
+                    self.locals[me].push(ENTRY, When::Lifo);
+                    self.locals[me].push(ENTRY, When::Fifo);
                 } else if left == 1 {
                     self.sleep.wake_all();
                 }
@@ -145,9 +150,9 @@ fn ping_pong_on_two_and_three_workers_always_ends() {
 
 /// Two handlers that wait for each other, which real ones must not: only a pool that never leaves
 /// a worker asleep while a token stands comes through.
-fn meeting() -> App {
+fn meeting(events: u32) -> App {
     let app = App::new("meeting");
-    let source = app.source("source", || 0..3u32);
+    let source = app.source("source", move || 0..events);
     let fork = app.map("fork", |n: u32| n);
     app.connect(source, fork);
     let barrier = Arc::new(Barrier::new(2));
@@ -187,17 +192,28 @@ fn of_two_pushes_from_outside_neither_waits_for_the_others_visit() {
 
 #[test]
 fn two_workers_make_two_ready_visits_at_once() {
-    explore(|| run(meeting(), &meeting_plan("stealing")));
-    explore(|| run(meeting(), &meeting_plan("single")));
+    // How long a visit takes is not known before the first.
+    explore(|| run(meeting(1), &meeting_plan("stealing")));
+    explore(|| run(meeting(3), &meeting_plan("single")));
+}
+
+#[test]
+fn a_visit_that_seemed_too_short_to_be_moved_is_when_its_worker_does_not_come_to_it() {
+    explore(|| {
+        run_beside(meeting(3), &meeting_plan("stealing"), |core| {
+            core.clock.advance(Duration::from_millis(1));
+            core.look(core.clock.now());
+        });
+    });
 }
 
 #[test]
 fn a_worker_that_yields_between_two_visits_keeps_none_from_the_other() {
-    fn model(policy: &str) {
+    fn model(policy: &str, events: u32) {
         // So much time passes that every visit is followed by a yield, the short ones and the long.
         let tick = |core: &Core| core.clock.advance(Duration::from_micros(150));
-        run_beside(meeting(), &meeting_plan(policy), tick);
+        run_beside(meeting(events), &meeting_plan(policy), tick);
     }
-    explore(|| model("stealing"));
-    explore(|| model("single"));
+    explore(|| model("stealing", 1));
+    explore(|| model("single", 3));
 }

@@ -5,9 +5,10 @@
 //!    way of [`caller`].
 //! 2. [`stage::inlet`](crate::stage::inlet) decides what may enter a queue,
 //! 3. and puts it there.
-//! 4. [`ready`] holds the tokens that say which stage has work; [`shared`] those that any worker may take;
-//!    [`visit_order`] is the order in which workers visit stages, where a policy has one.
-//! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps.
+//! 4. [`ready`] holds the tokens that say which stage has work, and [`moving`] says which of them others may steal;
+//!    [`shared`] has those that any worker may take; [`visit_order`] is the order in which workers visit stages, where a policy has one.
+//! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps; [`hand_on`] is where the tokens go that the
+//!    visit made.
 //! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
 //! 7. [`emit`] hands what was sent to its outlets, as [`route`] says, and [`in_turn`] where the order of ports matters;
 //!    [`spread`] copies it, if all of it goes to several; [`error_port`] does it with failed events. [`outlet`] is one way
@@ -21,9 +22,11 @@ pub(crate) mod pull_size;
 pub(crate) mod sender;
 pub(crate) mod caller;
 pub(crate) mod ready;
+pub(crate) mod moving;
 pub(crate) mod shared;
 pub(crate) mod visit_order;
 pub(crate) mod work;
+mod hand_on;
 pub(crate) mod emit;
 pub(crate) mod in_turn;
 pub(crate) mod error_port;

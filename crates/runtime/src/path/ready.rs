@@ -3,10 +3,21 @@
 //! Invariant: a token pushed is popped by some worker of the group; takers look in every place, whatever the
 //! policy of the moment, so a change of policy strands none. A worker that leaves hands on what stands in
 //! its own queue.
+//!
+//! Moving events to another processor costs more than handling them, if their handler is quick. So others take a token only
+//! if that pays, if it has waited for long, or if the worker is away: in a visit that takes a while, or in user
+//! code. What others may not take, the clock looks after (`Core::look`) until its worker comes to it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use crate::sync::{AtomicUsize, Mutex, SeqCst};
+use comporta_model::event::Time;
+
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Relaxed, SeqCst};
+
+/// A token whose events would cost more to move than to handle is stolen only if it has waited for so long: its worker
+/// has much else to do.
+const WAIT_MAX: Duration = Duration::from_micros(200);
 
 /// Says that a stage has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +67,26 @@ pub(crate) enum When {
     Last,
 }
 
+/// A token as it is put into the queue of a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) token: Token,
+    pub(crate) since: Time,
+    /// To handle its events takes longer than to move them to another processor.
+    pub(crate) pays: bool,
+}
+
 /// The queue of one worker.
 #[derive(Default)]
 pub(crate) struct Local {
     tokens: Mutex<LocalTokens>,
     len: AtomicUsize,
+    /// Those that it pays to move. Changed under the lock, as `len` is.
+    paying: AtomicUsize,
+    /// One had waited for long when somebody last looked.
+    overdue: AtomicBool,
+    /// The worker does not come to its tokens for a while. Its own to change.
+    away: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,54 +94,83 @@ struct LocalTokens {
     /// Its worker has left: nothing may be put here any more.
     closed: bool,
     /// The latest is taken first.
-    lifo: VecDeque<Token>,
-    fifo: VecDeque<Token>,
-    last: VecDeque<Token>,
+    lifo: VecDeque<Entry>,
+    fifo: VecDeque<Entry>,
+    last: VecDeque<Entry>,
     /// Of those who want the oldest, the next begins with `last`: nothing is passed over for ever.
     last_first: bool,
 }
 
 impl LocalTokens {
-    fn pop_latest(&mut self) -> Option<Token> {
+    fn pop_latest(&mut self) -> Option<Entry> {
         self.lifo.pop_back().or_else(|| self.fifo.pop_front())
     }
 
-    fn pop_oldest(&mut self) -> Option<Token> {
-        self.fifo.pop_front().or_else(|| self.lifo.pop_front())
+    fn pop_fairly(&mut self) -> Option<Entry> {
+        self.take_oldest(true, |_| true)
     }
 
-    fn pop_fairly(&mut self) -> Option<Token> {
-        self.last_first = !self.last_first;
-        if self.last_first
-            && let Some(token) = self.last.pop_front()
-        {
-            return Some(token);
-        }
-        self.pop_oldest()
+    /// Takes the oldest of those that `may` be taken: of those that are to come last, or, if `fair` too, of the others.
+    fn take_oldest(&mut self, fair: bool, may: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        let LocalTokens { lifo, fifo, last, last_first, .. } = self;
+        *last_first ^= fair;
+        let queues = if fair && !*last_first { [fifo, lifo, last] } else { [last, fifo, lifo] };
+        queues.into_iter().find_map(|queue| queue.remove(queue.iter().position(&may)?))
     }
+
+    /// Since when the one has waited that has waited longest.
+    fn oldest(&self) -> Option<Time> {
+        [&self.lifo, &self.fifo, &self.last]
+            .iter()
+            .filter_map(|queue| Some(queue.front()?.since))
+            .min()
+    }
+
+    fn is_overdue(&self, now: Time) -> bool {
+        self.oldest().is_some_and(|since| is_old(since, now))
+    }
+}
+
+fn is_old(since: Time, now: Time) -> bool {
+    now.duration_since(since) > WAIT_MAX
 }
 
 impl Local {
     /// Adds a token.
-    pub(crate) fn push(&self, token: Token, when: When) {
+    pub(crate) fn push(&self, entry: Entry, when: When) {
         let mut tokens = self.tokens.lock();
         match when {
-            When::Lifo => tokens.lifo.push_back(token),
-            When::Fifo => tokens.fifo.push_back(token),
-            When::Last => tokens.last.push_back(token),
+            When::Lifo => tokens.lifo.push_back(entry),
+            When::Fifo => tokens.fifo.push_back(entry),
+            When::Last => tokens.last.push_back(entry),
+        }
+        self.added(entry);
+    }
+
+    /// Adds a token from another worker; gives it back if the owner has left.
+    pub(crate) fn offer(&self, entry: Entry) -> Result<(), Token> {
+        let mut tokens = self.tokens.lock();
+        if tokens.closed {
+            return Err(entry.token);
+        }
+        tokens.fifo.push_back(entry);
+        self.added(entry);
+        Ok(())
+    }
+
+    fn added(&self, entry: Entry) {
+        if entry.pays {
+            self.paying.fetch_add(1, SeqCst);
         }
         self.len.fetch_add(1, SeqCst);
     }
 
-    /// Adds a token from another worker; gives it back if the owner has left.
-    pub(crate) fn offer(&self, token: Token) -> Result<(), Token> {
-        let mut tokens = self.tokens.lock();
-        if tokens.closed {
-            return Err(token);
+    fn removed(&self, entry: Entry) -> Token {
+        self.len.fetch_sub(1, SeqCst);
+        if entry.pays {
+            self.paying.fetch_sub(1, SeqCst);
         }
-        tokens.fifo.push_back(token);
-        self.len.fetch_add(1, SeqCst);
-        Ok(())
+        entry.token
     }
 
     /// The owner leaves; says what was left.
@@ -131,35 +186,55 @@ impl Local {
     }
 
     fn drain(&self, tokens: &mut LocalTokens) -> Vec<Token> {
-        let mut all: Vec<Token> = std::iter::from_fn(|| tokens.pop_latest()).collect();
-        all.extend(tokens.last.drain(..));
-        self.len.store(0, SeqCst);
-        all
+        let next = || tokens.pop_latest().or_else(|| tokens.last.pop_front());
+        std::iter::from_fn(next).map(|entry| self.removed(entry)).collect()
     }
 
-    /// The worker's own next token: the latest; the oldest, or one that is to come last, if `fair`. Also says how many are left.
-    pub(crate) fn pop(&self, fair: bool) -> Option<(Token, usize)> {
+    /// The worker's own next token: the latest; the oldest, or one that is to come last, if `fair`.
+    pub(crate) fn pop(&self, fair: bool, now: Time) -> Option<Token> {
         if self.is_empty() {
             return None;
         }
         let mut tokens = self.tokens.lock();
         let first = if fair { tokens.pop_fairly() } else { tokens.pop_latest() };
-        let token = first.or_else(|| tokens.last.pop_front());
-        token.map(|token| (token, self.len.fetch_sub(1, SeqCst) - 1))
+        let entry = first.or_else(|| tokens.last.pop_front())?;
+        self.note_overdue(&tokens, now);
+        Some(self.removed(entry))
     }
 
     /// Takes a token for another worker: of those that are to come last; or, if `fair` too, the
     /// oldest.
-    pub(crate) fn steal(&self, fair: bool) -> Option<Token> {
-        if self.is_empty() {
+    pub(crate) fn steal(&self, fair: bool, now: Time) -> Option<Token> {
+        if !self.is_open() {
             return None;
         }
         let mut tokens = self.tokens.lock();
-        let first = if fair { tokens.pop_fairly() } else { tokens.last.pop_front() };
-        let token = first.or_else(|| tokens.pop_oldest()).or_else(|| tokens.last.pop_front());
-        token.inspect(|_| {
-            self.len.fetch_sub(1, SeqCst);
-        })
+        let away = self.away.load(SeqCst);
+        let may = |entry: &Entry| away || entry.pays || is_old(entry.since, now);
+        let stolen = tokens.take_oldest(fair, may);
+        self.note_overdue(&tokens, now);
+        stolen.map(|entry| self.removed(entry))
+    }
+
+    fn note_overdue(&self, tokens: &LocalTokens, now: Time) {
+        set(&self.overdue, tokens.is_overdue(now));
+    }
+
+    /// Looks whether a token has waited for long; says whether others should take one.
+    pub(crate) fn look(&self, now: Time) -> bool {
+        self.note_overdue(&self.tokens.lock(), now);
+        self.is_open()
+    }
+
+    /// Its worker does not come to its tokens for a while, or does again.
+    pub(crate) fn set_away(&self, away: bool) {
+        set(&self.away, away);
+    }
+
+    /// Whether others should take a token.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_empty()
+            && (self.paying.load(SeqCst) > 0 || self.away.load(SeqCst) || self.overdue.load(SeqCst))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -171,71 +246,122 @@ impl Local {
     }
 }
 
+/// Sets a flag that is mostly as it should be: it is read before it is written.
+fn set(flag: &AtomicBool, to: bool) {
+    if flag.load(Relaxed) != to {
+        flag.store(to, SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Time = Time::ZERO;
+    const LATER: Time = Time::from_nanos(WAIT_MAX.as_nanos() as u64 + 1);
 
     fn any(stage: u32) -> Token {
         Token::new(stage, Task::Any)
     }
 
+    fn entry(stage: u32, pays: bool) -> Entry {
+        Entry { token: any(stage), since: NOW, pays }
+    }
+
     #[test]
     fn a_worker_that_has_left_is_given_nothing() {
         let local = Local::default();
-        local.push(any(1), When::Fifo);
-        local.push(any(4), When::Last);
-        assert_eq!(local.offer(any(2)), Ok(()));
+        local.push(entry(1, true), When::Fifo);
+        local.push(entry(4, false), When::Last);
+        assert_eq!(local.offer(entry(2, true)), Ok(()));
         assert_eq!(local.close(), [any(1), any(2), any(4)]);
-        assert_eq!(local.offer(any(3)), Err(any(3)));
+        assert_eq!(local.offer(entry(3, true)), Err(any(3)));
         assert!(local.is_empty());
+        assert!(!local.is_open());
     }
 
     /// 1 and 2 in line, 3 and then 4 next, 5 last.
-    fn some() -> Local {
+    fn some(pays: bool) -> Local {
         let local = Local::default();
         for (stage, when) in
             [(5, When::Last), (1, When::Fifo), (3, When::Lifo), (2, When::Fifo), (4, When::Lifo)]
         {
-            local.push(any(stage), when);
+            local.push(entry(stage, pays), when);
         }
         local
     }
 
     #[test]
     fn its_worker_takes_what_is_in_its_cache_and_then_what_waits_and_last_what_is_to_come_last() {
-        let local = some();
-        let popped: Vec<_> = std::iter::from_fn(|| local.pop(false)).collect();
-        assert_eq!(
-            popped.iter().map(|(token, _)| token.stage).collect::<Vec<_>>(),
-            [4, 3, 1, 2, 5]
-        );
-        assert_eq!(popped.iter().map(|(_, left)| *left).collect::<Vec<_>>(), [4, 3, 2, 1, 0]);
-        assert!(local.is_empty());
+        for pays in [true, false] {
+            let local = some(pays);
+            let popped = std::iter::from_fn(|| local.pop(false, NOW)).map(|token| token.stage);
+            assert_eq!(popped.collect::<Vec<_>>(), [4, 3, 1, 2, 5]);
+            assert!(local.is_empty());
+        }
     }
 
     #[test]
     fn fairness_takes_what_is_to_come_last_and_the_oldest_in_turn() {
-        let local = some();
-        let popped = std::iter::from_fn(|| local.pop(true)).map(|(token, _)| token.stage);
+        let local = some(true);
+        let popped = std::iter::from_fn(|| local.pop(true, NOW)).map(|token| token.stage);
         assert_eq!(popped.collect::<Vec<_>>(), [5, 1, 2, 3, 4]);
+    }
+
+    fn stolen(local: &Local, now: Time) -> Vec<u32> {
+        std::iter::from_fn(|| local.steal(false, now)).map(|token| token.stage).collect()
     }
 
     #[test]
     fn a_thief_takes_what_is_in_nobodys_cache_and_the_latest_last() {
-        let local = some();
-        let stolen = std::iter::from_fn(|| local.steal(false)).map(|token| token.stage);
-        assert_eq!(stolen.collect::<Vec<_>>(), [5, 1, 2, 3, 4]);
+        let local = some(true);
+        assert_eq!(stolen(&local, NOW), [5, 1, 2, 3, 4]);
         assert!(local.is_empty());
+    }
+
+    #[test]
+    fn a_thief_takes_only_what_it_pays_to_move() {
+        let local = some(false);
+        assert!(!local.is_open());
+        local.push(entry(7, true), When::Fifo);
+        assert!(local.is_open());
+        assert_eq!(stolen(&local, NOW), [7]);
+        assert!(!local.is_open());
+        assert_eq!(local.len(), 5);
+    }
+
+    #[test]
+    fn a_thief_takes_everything_while_the_worker_is_away() {
+        let local = some(false);
+        local.set_away(true);
+        assert!(local.is_open());
+        assert_eq!(local.steal(false, NOW), Some(any(5)));
+        local.set_away(false);
+        assert!(!local.is_open());
+        assert_eq!(stolen(&local, NOW), []);
+    }
+
+    #[test]
+    fn a_thief_takes_what_has_waited_for_long() {
+        let local = some(false);
+        local.push(Entry { since: LATER, ..entry(9, false) }, When::Last);
+        assert!(!local.look(NOW));
+        assert!(local.look(LATER));
+        assert_eq!(stolen(&local, LATER), [5, 1, 2, 3, 4]);
+        assert!(!local.is_open(), "what came later has not");
+        let local = some(false);
+        assert_eq!(local.pop(false, LATER), Some(any(4)));
+        assert!(local.is_open(), "its worker noticed");
     }
 
     #[test]
     fn a_thief_that_is_fair_does_not_pass_over_the_oldest_for_ever() {
         let local = Local::default();
-        local.push(any(1), When::Fifo);
+        local.push(entry(1, true), When::Fifo);
         let mut stolen = Vec::new();
         for _ in 0..2 {
-            local.push(any(9), When::Last); // a source that always has more
-            stolen.extend(local.steal(true).map(|token| token.stage));
+            local.push(entry(9, true), When::Last); // a source that always has more
+            stolen.extend(local.steal(true, NOW).map(|token| token.stage));
         }
         assert!(stolen.contains(&1), "{stolen:?}");
     }

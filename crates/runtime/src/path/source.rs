@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::node::{Node, Reading};
 use crate::path::emit::{InLine, Links};
 use crate::path::line::Place;
+use crate::path::moving::move_ns;
 use crate::path::outlet::Sent;
 use crate::path::pull_size::PullSize;
 use crate::path::ready::{Task, Token};
@@ -178,6 +179,8 @@ impl<S: Source> SourceNode<S> {
         let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
         visit.done = sent.emitted;
         let waited = task.pull_size.note(sent.emitted, took);
+        let takes_ns = if waited { u64::MAX } else { took.as_nanos() as u64 };
+        core.set_takes(self.id, takes_ns, sent.emitted, move_ns::<S::Item>());
         if let Some(schedule) = &mut task.schedule {
             let idle = waited || matches!(task.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(sent.emitted, idle);

@@ -7,20 +7,20 @@ use std::cell::Cell;
 use crate::core::Core;
 use crate::cpu_share::Measured;
 use crate::effects::Visit;
-use crate::path::ready::{Task, Token, When};
+use crate::path::ready::{Token, When};
 use crate::path::shared::{Focus, Popped};
 use crate::path::visit_order::{Cursor, Fired};
 use crate::sleep::YieldTimer;
-use crate::sync::{Acquire, Arc, SeqCst, thread_local};
+use crate::sync::{Arc, SeqCst, thread_local};
 use crate::workers::{WorkerGroup, WorkerHandle};
 
 /// How often in a row a worker follows its own last result before it looks at what else waits.
-const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
+pub(super) const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
 /// How often a worker looks at the group's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
 /// A worker's home number holds its workers above this bit.
-const HOME_GROUP_SHIFT: usize = 20;
+pub(super) const HOME_GROUP_SHIFT: usize = 20;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub(crate) enum Stepped {
 /// One worker, as it sees itself.
 pub(crate) struct Worker {
     /// The number of its group, and who else is there.
-    workers: usize,
-    handle: Arc<WorkerHandle>,
-    peers: Arc<Vec<Arc<WorkerHandle>>>,
+    pub(super) workers: usize,
+    pub(super) handle: Arc<WorkerHandle>,
+    pub(super) peers: Arc<Vec<Arc<WorkerHandle>>>,
     epoch: u64,
     picks: u32,
-    followed: u32,
+    pub(super) followed: u32,
     searching: bool,
     /// The token to follow next. It is run at once, so nobody needs to find it.
-    next: Option<Token>,
+    pub(super) next: Option<Token>,
     /// Where it stands in the visit order, and whether its next visit is made there.
     cursor: Cursor,
     focus: Option<Focus>,
@@ -51,7 +51,7 @@ pub(crate) struct Worker {
     /// What the visit order has fired since the policy was last called.
     fired: Fired,
     yield_timer: YieldTimer,
-    visit: Visit,
+    pub(super) visit: Visit,
 }
 
 /// What a thread is to the runtime.
@@ -147,9 +147,26 @@ impl Worker {
                 workers.sleep.work_made();
             }
         }
+        self.leave_rest(core, workers, token.stage);
         self.visit(core, workers, token);
         self.call_policy(core);
         Stepped::Ran
+    }
+
+    /// This worker will be in a visit to `stage`: others take the rest of its queue, if that pays or the visit takes a
+    /// while. If not, the clock sees to it that the rest does not wait for a handler that does not return.
+    #[inline]
+    fn leave_rest(&self, core: &Core, workers: &WorkerGroup, stage: u32) {
+        let local = &self.handle.local;
+        if self.peers.len() < 2 || local.is_empty() {
+            return; // where it is the only one nobody else could be woken
+        }
+        local.set_away(core.pays_to_move(stage));
+        if local.is_open() {
+            workers.sleep.work_made();
+        } else {
+            core.timers.hurry();
+        }
     }
 
     /// Calls the policy for what the visit order fired. It is user code: the worker has no token in hand.
@@ -173,15 +190,16 @@ impl Worker {
         } else {
             // This worker is back at once, as it was last time: to wake another for what it has in hand
             // would be a switch of threads for nothing.
-            self.put_next_down();
+            self.put_next_down(core);
         }
         self.visit.end = Some(self.yield_timer.yield_now(now, || core.clock.now()));
     }
 
     /// It will be away for a moment, perhaps in user code: others may have what it has in hand, and look for
     /// the rest.
-    fn put_next_by(&mut self, core: &Core) {
-        self.put_next_down();
+    pub(super) fn put_next_by(&mut self, core: &Core) {
+        self.put_next_down(core);
+        self.handle.local.set_away(true);
         let workers = &core.worker_groups[self.workers];
         if std::mem::take(&mut self.searching) {
             workers.sleep.end_search();
@@ -191,10 +209,10 @@ impl Worker {
         }
     }
 
-    /// The token in hand can be stolen.
-    fn put_next_down(&mut self) {
+    /// The token in hand can be stolen, if that pays.
+    fn put_next_down(&mut self, core: &Core) {
         if let Some(token) = self.next.take() {
-            self.handle.local.push(token, When::Lifo);
+            self.put(core, token, When::Lifo);
         }
     }
 
@@ -275,118 +293,12 @@ impl Worker {
         true
     }
 
-    /// Puts what a visit made ready where it will be found.
-    #[inline(always)]
-    fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
-        core.resolve(&mut self.visit.effects);
-        if !self.keeps_all(core, from) {
-            self.hand_on_tokens(core, workers, from);
-        }
-        if self.visit.effects.wants_user_code() {
-            self.run_user_code(core);
-        }
-    }
-
-    /// Mostly a visit makes one stage ready, which this worker follows, or none. Returns `false` if there is more to
-    /// decide, and nothing has been done.
-    #[inline(always)]
-    fn keeps_all(&mut self, core: &Core, from: u32) -> bool {
-        if !core.is_stealing(self.workers) {
-            return false;
-        }
-        let token = match self.visit.effects.tokens[..] {
-            [] => return true,
-            [token] => token,
-            _ => return false,
-        };
-        let follows = token.task == Task::Any
-            && token.stage != from
-            && self.next.is_none()
-            && self.followed < FOLLOW_MAX
-            && (token.home == 0 || token.home == self.visit.home)
-            && core.workers_of(token.stage) == self.workers;
-        if follows {
-            self.visit.effects.tokens.clear();
-            self.next = Some(token);
-        }
-        follows
-    }
-
-    fn hand_on_tokens(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
-        let stealing = core.is_stealing(self.workers);
-        let mut again = None;
-        let mut tokens = std::mem::take(&mut self.visit.effects.tokens);
-        if !stealing {
-            self.put_in_line(core, workers, &mut tokens);
-        }
-        for token in tokens.drain(..) {
-            if core.workers_of(token.stage) != self.workers || !stealing {
-                core.make_ready(token);
-            } else if let Some(handle) = self.peer(token.home) {
-                // The events are in that worker's cache: moving them here would cost more than
-                // handling them. It is awake, or whoever is woken takes it from there.
-                match handle.local.offer(token) {
-                    Ok(()) => workers.sleep.work_made(),
-                    Err(token) => core.make_ready(token), // it has just left
-                }
-            } else if token.task != Task::Any {
-                self.handle.local.push(token, When::Fifo);
-            } else if token.stage == from {
-                if let Some(other) = again.replace(token) {
-                    self.handle.local.push(other, When::Fifo);
-                }
-            } else if self.next.is_none() && self.followed < FOLLOW_MAX {
-                self.next = Some(token);
-            } else {
-                self.handle.local.push(token, When::Lifo);
-            }
-        }
-        self.visit.effects.tokens = tokens;
-        if let Some(token) = again {
-            let when = if core.is_source(token.stage) { When::Last } else { When::Fifo };
-            self.handle.local.push(token, when);
-        }
-    }
-
-    /// Wakers and the `Drop` of events are user code: nothing may be hidden in this worker's hands meanwhile.
-    #[cold]
-    fn run_user_code(&mut self, core: &Core) {
-        self.put_next_by(core);
-        self.visit.effects.wake_callers();
-        let _reactor = core.enter_reactor(); // what futures hold may need it when it is dropped
-        self.visit.effects.call_and_drop();
-    }
-
-    /// Under one queue: puts what is this group's there, and leaves the rest. Nobody is woken for it:
-    /// this worker takes from the queue next, and wakes another if more is left, as it does when it
-    /// leaves. (To be woken for what the waker takes itself is a switch of threads for nothing.)
-    fn put_in_line(&self, core: &Core, workers: &WorkerGroup, tokens: &mut Vec<Token>) {
-        workers.shared.push_all(tokens, |token| core.priority_in(workers, token.stage));
-        if !self.handle.local.is_empty() {
-            workers.sleep.work_made(); // it takes from its own queue first
-        }
-    }
-
-    /// The worker of this group that calls itself `home`, if it is another.
-    fn peer(&self, home: u32) -> Option<&Arc<WorkerHandle>> {
-        if home == 0 || home == self.visit.home {
-            return None;
-        }
-        let number = (home as usize).checked_sub(1 + (self.workers << HOME_GROUP_SHIFT))?;
-        let at = self.peers.binary_search_by_key(&number, |handle| handle.number).ok()?;
-        Some(&self.peers[at]).filter(|handle| !handle.leaving.load(Acquire) && !handle.is_away())
-    }
-
     /// The next token: the one to follow, or one of this worker's own queue, the shared one, or another worker's.
     #[inline]
     fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take() {
             self.followed += 1;
-            // Where it is the only one nobody else could be woken.
-            if self.peers.len() > 1 && !self.handle.local.is_empty() {
-                workers.sleep.work_made();
-            }
             return Some(token);
         }
         self.pick_queued(core, workers)
@@ -396,7 +308,7 @@ impl Worker {
         let own = |worker: &mut Self| {
             let fair = worker.followed >= FOLLOW_MAX;
             worker.followed = if fair { 0 } else { worker.followed + 1 };
-            worker.handle.local.pop(fair)
+            worker.handle.local.pop(fair, worker.lately())
         };
         let mut fired = Fired::default();
         let mut shared = |worker: &mut Self| {
@@ -404,34 +316,39 @@ impl Worker {
                 workers.shared.pop(&mut worker.cursor, worker.peers.len(), worker.visit.home);
             let Popped { token, left, focus, fired: now } = popped;
             (worker.focus, fired) = (focus, now);
-            token.map(|token| (token, left))
+            if worker.peers.len() > 1 && token.is_some() && left > 0 {
+                workers.sleep.work_made(); // before the policy is called: what is left need not wait for that
+            }
+            token
         };
         let found = if self.picks.is_multiple_of(SHARED_EVERY) {
             shared(self).or_else(|| own(self))
         } else {
             own(self).or_else(|| shared(self))
         };
-        if self.peers.len() > 1 && found.is_some_and(|(_, left)| left > 0) {
-            workers.sleep.work_made(); // before the policy is called: what is left need not wait for that
-        }
         self.fired.add(fired);
-        if let Some((token, _)) = found {
-            return Some(token);
+        if found.is_some() {
+            return found;
         }
         self.call_policy(core);
         self.followed = 0;
-        self.steal()
+        self.steal(core)
     }
 
-    fn steal(&self) -> Option<Token> {
+    fn steal(&self, core: &Core) -> Option<Token> {
         let n = self.peers.len();
         let start = self.picks as usize;
         let fair = self.picks.is_multiple_of(FOLLOW_MAX);
-        (0..n).map(|i| &self.peers[(start + i) % n]).find_map(|handle| handle.local.steal(fair))
+        let peers = (0..n).map(|i| &self.peers[(start + i) % n]);
+        let mut now = None; // a read of the clock, for those that have something only
+        peers.filter(|handle| handle.local.is_open()).find_map(|handle| {
+            handle.local.steal(fair, *now.get_or_insert_with(|| core.clock.now()))
+        })
     }
 
+    /// Whether there is something that this worker would take.
     fn sees_work(&self, workers: &WorkerGroup) -> bool {
-        !workers.shared.is_empty() || self.peers.iter().any(|handle| !handle.local.is_empty())
+        !workers.shared.is_empty() || self.peers.iter().any(|handle| handle.local.is_open())
     }
 
     /// Looks around for a moment, then sleeps until there is work.

@@ -20,6 +20,8 @@ pub(super) struct Instances<H: Handler> {
     /// Those no longer counted that have yet to finish.
     retiring: usize,
     made: u32,
+    /// The worker that began the last visit.
+    visitor: u32,
 }
 
 impl<H: Handler> Instances<H> {
@@ -33,6 +35,7 @@ impl<H: Handler> Instances<H> {
             wanted,
             retiring: 0,
             made: 0,
+            visitor: 0,
         }
     }
 
@@ -94,6 +97,12 @@ impl<H: Handler> Instances<H> {
         good
     }
 
+    /// The worker that visits the stage, if one does; of several, the one that came last.
+    pub(super) fn visitor(&self) -> Option<u32> {
+        let visited = self.count + self.retiring > self.idle.len() + self.parked.len();
+        visited.then_some(self.visitor)
+    }
+
     /// Drops all good tokens; returns how many there were.
     pub(super) fn take_claims(&mut self) -> usize {
         std::mem::take(&mut self.claims)
@@ -108,7 +117,9 @@ impl<H: Handler> Instances<H> {
 
     // --- from state to state
 
-    pub(super) fn take_idle(&mut self) -> Option<Box<Instance<H>>> {
+    /// Takes out an idle instance, for a visit by this worker.
+    pub(super) fn take_idle(&mut self, visitor: u32) -> Option<Box<Instance<H>>> {
+        self.visitor = visitor;
         self.idle.pop()
     }
 

@@ -149,6 +149,8 @@ struct State<H: Handler> {
     given_up: usize,
     /// Events taken from the queue and not settled.
     in_flight: usize,
+    /// Its visits take longer than it takes to move their events, as far as is known.
+    pays_to_move: bool,
     pace: pace::StagePace,
     /// How long what it handled had been in the program, if nothing leads on from it.
     latency: Latency,
@@ -248,6 +250,7 @@ impl<H: Handler> Stage<H> {
                 outboxed: 0,
                 given_up: 0,
                 in_flight: 0,
+                pays_to_move: true,
                 pace: pace::StagePace::new(rules.batch),
                 latency: Latency::default(),
                 cycle: parts.cycle,
@@ -293,13 +296,20 @@ impl<H: Handler> Stage<H> {
         state.instances.add_claims(missing);
         // Single events are taken in the exact order of their coming, wherever they are.
         let oldest = if self.rules.batch > 1 { state.queue.oldest() } else { None };
-        let home = oldest.map_or(0, |oldest| oldest.meta.home);
+        let home = Self::visitor(state).or_else(|| Some(oldest?.meta.home)).unwrap_or(0);
         for _ in 0..missing {
             if let Some(cycle) = &state.cycle {
                 cycle.activate();
             }
             effects.tokens.push(Token { home, ..Token::new(self.id, Task::Any) });
         }
+    }
+
+    /// The worker that is to make the next visits too: to handle events of a quick stage in several places at once costs
+    /// more than to handle them one after the other.
+    fn visitor(state: &State<H>) -> Option<u32> {
+        let alone = state.instances.count() == 1 || state.pays_to_move;
+        if alone { None } else { state.instances.visitor() }
     }
 
     /// Of so many visits for which the queue has events, how many may begin: as many as may be in flight, and have

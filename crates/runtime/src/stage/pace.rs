@@ -30,6 +30,8 @@ pub(super) struct Pace {
     usual_ns: u64,
     /// Time spent in visits that has not been added up yet.
     busy_ns: u64,
+    /// Events of the last visit.
+    events: usize,
 }
 
 impl Pace {
@@ -43,6 +45,7 @@ impl Pace {
     #[inline]
     pub(super) fn note_ns(&mut self, taken: u64, events: usize) {
         self.busy_ns += taken;
+        self.events = events;
         let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
         self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
         let [_, first, second] = self.lately;
@@ -79,18 +82,21 @@ pub(super) struct StagePace {
     usual_ns: u64,
     /// Time spent in handlers.
     busy_ns: u64,
+    /// Events of the last visit.
+    events: usize,
 }
 
 impl StagePace {
     /// Before the first visit: visits may take `batch` events.
     pub(super) fn new(batch: usize) -> Self {
-        StagePace { stride: batch, usual_ns: 0, busy_ns: 0 }
+        StagePace { stride: batch, usual_ns: 0, busy_ns: 0, events: 0 }
     }
 
     /// Learns from a visit of an instance; visits take `batch` events at most.
     #[inline]
     pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
         self.busy_ns += pace.take_busy_ns();
+        self.events = pace.events;
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
         if self.usual_ns != pace.usual_ns() {
@@ -112,6 +118,12 @@ impl StagePace {
     #[inline]
     pub(super) fn usual_ns(&self) -> u64 {
         self.usual_ns
+    }
+
+    /// How long a visit like the last usually takes, in nanoseconds, and how many events it has.
+    #[inline]
+    pub(super) fn usual_visit(&self) -> (u64, usize) {
+        (self.usual_ns.saturating_mul(self.events as u64), self.events)
     }
 
     #[inline]

@@ -22,6 +22,7 @@ use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::InLine;
+use crate::path::moving::move_ns;
 use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
@@ -116,7 +117,7 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) -> Duration {
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        core.set_pace(self.id, state.pace.usual_ns()); // of one event: more fit if short
+        self.tell_pace(core, state);
         self.count(core, state, settling, visit);
         instance.hand = Some(self.put_back(state, left, visit));
         let effects = &mut visit.effects;
@@ -127,6 +128,14 @@ impl<H: Handler> Stage<H> {
         self.place(core, state, instance, in_line, effects);
         self.changed(core, state, effects);
         state.pace.usual()
+    }
+
+    /// Tells how long visits take, so that workers know what they begin, and what to take from others.
+    #[inline]
+    pub(super) fn tell_pace(&self, core: &Core, state: &mut State<H>) {
+        core.set_pace(self.id, state.pace.usual_ns()); // of one event: more fit if short
+        let (takes_ns, events) = state.pace.usual_visit();
+        state.pays_to_move = core.set_takes(self.id, takes_ns, events, move_ns::<H::Item>());
     }
 
     /// As [`settle`](Self::settle), of an ordered stage: what was sent leaves when its turn has come.
@@ -145,7 +154,7 @@ impl<H: Handler> Stage<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        core.set_pace(self.id, state.pace.usual_ns());
+        self.tell_pace(core, state);
         // A visit that called `quit` has not come to all.
         instance.hand = Some(self.put_back(state, left, visit));
         self.place(core, state, instance, InLine::No, &mut visit.effects);

@@ -145,7 +145,7 @@ impl<H: Handler> Stage<H> {
         if !state.instances.use_claim() {
             return None; // a copy of a token that was used
         }
-        let mut instance = state.instances.take_idle()?;
+        let mut instance = state.instances.take_idle(visit.home)?;
         if H::WAITS
             && let Some(woken) = self.take_woken(state, visit)
         {
@@ -218,7 +218,10 @@ impl<H: Handler> Stage<H> {
                 let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
                 let most = stride.min(state.permits.capacity().max(1));
                 let max = visit.limit.map_or(most, |limit| most.min(limit.get()));
-                let side_by_side = self.threads.load(Relaxed).min(state.instances.count());
+                let side_by_side = match state.pays_to_move {
+                    true => self.threads.load(Relaxed).min(state.instances.count()),
+                    false => 1, // one worker makes them all
+                };
                 state.queue.take(Want { max, from, side_by_side, now: visit.start })
             }
             // Others may have taken, or shed, what made it complete.

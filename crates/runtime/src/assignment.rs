@@ -1,0 +1,103 @@
+//! Which pool runs a stage, and what workers know of its visits before they make one.
+
+use comporta_model::graph::{Kind, StageSpec};
+use comporta_model::plan::{StageSettings, WhenFull};
+
+use crate::core::Core;
+use crate::path::moving::{KEY_NS, pays_to_move};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Relaxed};
+use crate::threads::LONG;
+
+/// Which pool runs a stage, and how; changed while events flow.
+pub(crate) struct Assignment {
+    pub(crate) pool: AtomicUsize,
+    /// 0: none.
+    pub(crate) color: AtomicU32,
+    pub(crate) is_source: bool,
+    /// Its visits take long.
+    pub(crate) slow: AtomicBool,
+    /// They take longer than it takes to move their events to another processor, as far as is known.
+    pays_to_move: AtomicBool,
+    /// What it costs to move the keys of an event, of its own and of those it sends to.
+    keys_ns: u64,
+    /// They always may: it is a blocking stage, and no test.
+    blocking: bool,
+    /// What the plan says, and what a person has said since. A policy changes what holds, never
+    /// this; the next policy begins with it.
+    pub(crate) base: Mutex<Base>,
+}
+
+impl Assignment {
+    pub(crate) fn new(stage: &StageSettings, spec: &StageSpec, keys: usize, tested: bool) -> Self {
+        let blocking = spec.blocking && !tested;
+        Assignment {
+            pool: AtomicUsize::new(stage.cluster),
+            color: AtomicU32::new(0),
+            is_source: spec.kind == Kind::Source,
+            slow: AtomicBool::new(blocking),
+            pays_to_move: AtomicBool::new(true),
+            keys_ns: keys as u64 * KEY_NS,
+            blocking,
+            base: Mutex::new(Base {
+                cluster: stage.cluster,
+                priority: stage.priority,
+                capacity: stage.capacity,
+                capacity_said: stage.capacity_said,
+                when_full: stage.when_full,
+                enabled: true,
+                instances: stage.instances,
+                instances_said: stage.instances_said,
+            }),
+        }
+    }
+}
+
+/// How a stage runs where no policy says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Base {
+    pub(crate) cluster: usize,
+    pub(crate) priority: i32,
+    pub(crate) capacity: usize,
+    /// The plan, or a person since, says how many.
+    pub(crate) capacity_said: bool,
+    pub(crate) when_full: WhenFull,
+    pub(crate) enabled: bool,
+    pub(crate) instances: usize,
+    /// The plan, or a person since, says how many.
+    pub(crate) instances_said: bool,
+}
+
+impl Core {
+    /// Whether visits to a stage usually take long.
+    #[inline]
+    pub(crate) fn is_slow(&self, stage: u32) -> bool {
+        self.assignments[stage as usize].slow.load(Relaxed)
+    }
+
+    /// An event of a stage usually takes so many nanoseconds.
+    #[inline]
+    pub(crate) fn set_pace(&self, stage: u32, usual_ns: u64) {
+        let Assignment { slow, blocking, .. } = &self.assignments[stage as usize];
+        let is_slow = usual_ns > LONG.as_nanos() as u64 || *blocking;
+        if slow.load(Relaxed) != is_slow {
+            slow.store(is_slow, Relaxed);
+        }
+    }
+
+    /// Whether a visit to a stage usually takes longer than it takes to move its events to another processor.
+    #[inline]
+    pub(crate) fn pays_to_move(&self, stage: u32) -> bool {
+        self.assignments[stage as usize].pays_to_move.load(Relaxed)
+    }
+
+    /// A visit usually takes so long with so many events, which cost so much to move. Returns whether it pays to move them.
+    #[inline]
+    pub(crate) fn set_takes(&self, stage: u32, takes_ns: u64, events: usize, move_ns: u64) -> bool {
+        let Assignment { pays_to_move: flag, keys_ns, .. } = &self.assignments[stage as usize];
+        let pays = pays_to_move(takes_ns, events, move_ns + keys_ns);
+        if flag.load(Relaxed) != pays {
+            flag.store(pays, Relaxed);
+        }
+        pays
+    }
+}

@@ -1,0 +1,44 @@
+//! What it costs to have a visit made by another worker than the one that has its events in its cache. Where the handler
+//! is quick, that is more than the visit itself: a second thread would make the program slower.
+//! Used by those that know how long a visit takes: `source` and `stage/pace`; `ready` goes by it.
+
+/// What it costs but for the events: the lines of the stage, its locks and its queue are in the cache of the last worker.
+const HAND_OVER_NS: u64 = 200;
+/// What it costs to move a cache line from one processor to another, about.
+const LINE_NS: u64 = 10;
+const LINE: u64 = 64;
+/// What it costs to move a key and its state: some five lines that no processor could foresee, each waited for.
+pub(crate) const KEY_NS: u64 = 250;
+
+/// What it costs to move an event of this type: the lines it has itself, and one for what it owns elsewhere.
+pub(crate) const fn move_ns<T>() -> u64 {
+    let own = (size_of::<T>() as u64 * LINE_NS).div_ceil(LINE);
+    let owned = if std::mem::needs_drop::<T>() { LINE_NS } else { 0 };
+    own + owned
+}
+
+/// Whether a visit that takes so long with so many events takes longer than to have another worker make it. Twice as long:
+/// if the events of the visit that was measured had been moved, so much of its time was that.
+#[inline]
+pub(crate) fn pays_to_move(takes_ns: u64, events: usize, move_ns: u64) -> bool {
+    takes_ns > 2 * (HAND_OVER_NS + events as u64 * move_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moving_a_batch_pays_if_its_handler_takes_longer_than_its_lines() {
+        let event = move_ns::<[u64; 8]>();
+        assert!(!pays_to_move(512 * 3, 512, event));
+        assert!(pays_to_move(512 * 100, 512, event));
+        assert!(!pays_to_move(150, 1, event), "what comes with the visit costs more");
+        assert!(pays_to_move(1_000, 1, event));
+        assert!(!pays_to_move(512 * 15, 512, event), "most of that may have been its lines");
+        assert!(
+            !pays_to_move(512 * 300, 512, move_ns::<u64>() + KEY_NS),
+            "each has its key's lines"
+        );
+    }
+}
