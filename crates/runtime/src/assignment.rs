@@ -16,12 +16,14 @@ pub(crate) struct Assignment {
     pub(crate) is_source: bool,
     /// Its visits take long.
     pub(crate) slow: AtomicBool,
-    /// They take longer than it takes to move their events to another processor, as far as is known.
+    /// Its visits always may take long: it is a blocking stage, and no test.
+    blocking: bool,
+    /// Its visits take longer than to move their events to another processor, as far as is known.
     pays_to_move: AtomicBool,
+    /// They do whatever is known: it is a blocking stage, or a test, where visits take no time.
+    pays_always: bool,
     /// What it costs to move the keys of an event, of its own and of those it sends to.
     keys_ns: u64,
-    /// They always may: it is a blocking stage, and no test.
-    blocking: bool,
     /// What the plan says, and what a person has said since. A policy changes what holds, never
     /// this; the next policy begins with it.
     pub(crate) base: Mutex<Base>,
@@ -36,6 +38,7 @@ impl Assignment {
             is_source: spec.kind == Kind::Source,
             slow: AtomicBool::new(blocking),
             pays_to_move: AtomicBool::new(true),
+            pays_always: spec.blocking || tested,
             keys_ns: keys as u64 * KEY_NS,
             blocking,
             base: Mutex::new(Base {
@@ -90,11 +93,19 @@ impl Core {
         self.assignments[stage as usize].pays_to_move.load(Relaxed)
     }
 
-    /// A visit usually takes so long with so many events, which cost so much to move. Returns whether it pays to move them.
+    /// To have another worker make a visit usually saves so much time, with so many events, which cost so much to move.
+    /// Returns whether that pays.
     #[inline]
-    pub(crate) fn set_takes(&self, stage: u32, takes_ns: u64, events: usize, move_ns: u64) -> bool {
-        let Assignment { pays_to_move: flag, keys_ns, .. } = &self.assignments[stage as usize];
-        let pays = pays_to_move(takes_ns, events, move_ns + keys_ns);
+    pub(crate) fn set_visit_time(
+        &self,
+        stage: u32,
+        saves_ns: u64,
+        events: usize,
+        move_ns: u64,
+    ) -> bool {
+        let Assignment { pays_to_move: flag, keys_ns, pays_always, .. } =
+            &self.assignments[stage as usize];
+        let pays = *pays_always || pays_to_move(saves_ns, events, move_ns + keys_ns);
         if flag.load(Relaxed) != pays {
             flag.store(pays, Relaxed);
         }

@@ -19,7 +19,7 @@ use crate::cycle::Cycle;
 use crate::path::line::Place;
 use crate::path::ready::{Entry, Task, Token, When};
 use crate::run_state::OnEnd;
-use crate::sync::{Arc, Relaxed};
+use crate::sync::Arc;
 use crate::user;
 use crate::workers::WorkerHandle;
 
@@ -152,14 +152,11 @@ impl Effects {
             });
             match own {
                 Some(worker) => {
-                    // Its worker comes to it when it has handled what it has in hand.
-                    let busy = core.pays_to_move(worker.stage.load(Relaxed));
-                    let pays = busy || core.pays_to_move(token.stage);
+                    let pays = core.pays_to_move(token.stage);
                     worker.local.push(Entry { token, since: core.clock.now(), pays }, When::Fifo);
-                    if pays {
+                    core.timers.hurry();
+                    if worker.local.has_stealable() {
                         core.worker_groups[worker.group].sleep.work_made();
-                    } else {
-                        core.timers.hurry();
                     }
                 }
                 None => core.make_ready(token),

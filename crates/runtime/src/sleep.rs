@@ -2,7 +2,7 @@
 //!
 //! The protocol (`announce`, recheck, `commit` or `cancel`):
 //! * a worker that found nothing counts itself among the *sleepers*, leaves the *searchers*, and
-//!   then looks once more into every queue before it parks;
+//!   then looks once more into every queue, for what it may take there, before it parks;
 //! * whoever made work looks, after making it, whether anyone searches; if not, and someone
 //!   sleeps, it wakes one, who counts as searching from that moment;
 //! * a searcher that found work leaves the searchers and, if there is more, wakes the next.

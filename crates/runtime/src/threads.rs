@@ -223,8 +223,8 @@ impl Core {
         }
     }
 
-    /// Looks after those who were not woken because enough others are at work: whether these are. What
-    /// a visit that takes long has not begun goes back.
+    /// Looks after those who were not woken because enough others are at work, or because they may not take what there is:
+    /// whether those are at work. What a visit that takes long has not begun goes back.
     pub(crate) fn look(&self, now: Time) {
         let mut effects = Effects::default();
         for workers in &self.worker_groups {
@@ -248,11 +248,12 @@ impl Core {
                     self.timers.hurry();
                 }
             }
-            let open = handles.iter().filter(|handle| handle.local.look(now)).count();
-            if !workers.shared.is_empty() || open > 0 {
+            let stealable = handles.iter().filter(|handle| handle.local.note_time(now)).count();
+            if !workers.shared.is_empty() || stealable > 0 {
                 if away { workers.sleep.work_left() } else { workers.sleep.work_made() }
-            } else if handles.iter().any(|handle| !handle.local.is_empty()) {
-                self.timers.hurry(); // their workers come to them, as far as is known
+            }
+            if handles.iter().any(|handle| !handle.local.is_empty()) {
+                self.timers.hurry(); // their workers may not come to them
             }
         }
         self.dispatch(effects);

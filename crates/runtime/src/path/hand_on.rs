@@ -65,8 +65,11 @@ impl Worker {
                     // It is awake, or whoever is woken takes it from there.
                     Ok(()) if pays => workers.sleep.work_made(),
                     Ok(()) if peer.is_in_visit() => core.timers.hurry(),
-                    Ok(()) => core.make_all_ready(peer.local.take_all()), // it may have gone to sleep
-                    Err(token) => core.make_ready(token),                 // it has just left
+                    // It may have gone to sleep, unless it has the token by now.
+                    Ok(()) => {
+                        peer.local.take_back(token).into_iter().for_each(|it| core.make_ready(it));
+                    }
+                    Err(token) => core.make_ready(token), // it has just left
                 }
             } else if token.task != Task::Any {
                 self.put(core, token, When::Fifo);

@@ -1,12 +1,13 @@
 //! Hop 4, ready: the tokens that say which stage has work, and the queue of one worker, where they wait under
 //! a policy that steals. Before: a stage makes a token. After: `work` takes it. The other queue is `shared`.
-//! Invariant: a token pushed is popped by some worker of the group; takers look in every place, whatever the
-//! policy of the moment, so a change of policy strands none. A worker that leaves hands on what stands in
+//! Invariant: a token pushed is popped by some worker of the group; takers look in every place for what they may take,
+//! whatever the policy of the moment, so a change of policy strands none. A worker that leaves hands on what stands in
 //! its own queue.
 //!
 //! Moving events to another processor costs more than handling them, if their handler is quick. So others take a token only
-//! if that pays, if it has waited for long, or if the worker is away: in a visit that takes a while, or in user
-//! code. What others may not take, the clock looks after (`Core::look`) until its worker comes to it.
+//! if that pays, if it has waited for long, if it is one of several sources, or if the worker is occupied: in a visit
+//! that takes a while, or in user code. What others may not take, the clock looks after (`Core::look`): whoever leaves
+//! such a token in a queue asks it to (`Timers::hurry`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -86,7 +87,9 @@ pub(crate) struct Local {
     /// One had waited for long when somebody last looked.
     overdue: AtomicBool,
     /// The worker does not come to its tokens for a while. Its own to change.
-    away: AtomicBool,
+    occupied: AtomicBool,
+    /// There are several that are to come last, and so several sources: one of them may go.
+    spare_source: AtomicBool,
 }
 
 #[derive(Default)]
@@ -118,7 +121,13 @@ impl LocalTokens {
         queues.into_iter().find_map(|queue| queue.remove(queue.iter().position(&may)?))
     }
 
-    /// Since when the one has waited that has waited longest.
+    /// Of several sources one may go: what they would bring is in nobody's cache, and chains that have nothing to do with
+    /// each other are best run side by side. The last stays, since its worker has what it sends to.
+    fn take_spare_source(&mut self) -> Option<Entry> {
+        if self.last.len() > 1 { self.last.pop_front() } else { None }
+    }
+
+    /// The arrival of the token that has waited longest.
     fn oldest(&self) -> Option<Time> {
         [&self.lifo, &self.fifo, &self.last]
             .iter()
@@ -142,7 +151,10 @@ impl Local {
         match when {
             When::Lifo => tokens.lifo.push_back(entry),
             When::Fifo => tokens.fifo.push_back(entry),
-            When::Last => tokens.last.push_back(entry),
+            When::Last => {
+                tokens.last.push_back(entry);
+                set(&self.spare_source, tokens.last.len() > 1);
+            }
         }
         self.added(entry);
     }
@@ -173,7 +185,7 @@ impl Local {
         entry.token
     }
 
-    /// The owner leaves; says what was left.
+    /// The owner leaves. Returns what was left.
     pub(crate) fn close(&self) -> Vec<Token> {
         let mut tokens = self.tokens.lock();
         tokens.closed = true;
@@ -198,43 +210,52 @@ impl Local {
         let mut tokens = self.tokens.lock();
         let first = if fair { tokens.pop_fairly() } else { tokens.pop_latest() };
         let entry = first.or_else(|| tokens.last.pop_front())?;
-        self.note_overdue(&tokens, now);
+        self.note_changed(&tokens, now);
         Some(self.removed(entry))
     }
 
     /// Takes a token for another worker: of those that are to come last; or, if `fair` too, the
     /// oldest.
     pub(crate) fn steal(&self, fair: bool, now: Time) -> Option<Token> {
-        if !self.is_open() {
+        if !self.has_stealable() {
             return None;
         }
         let mut tokens = self.tokens.lock();
-        let away = self.away.load(SeqCst);
-        let may = |entry: &Entry| away || entry.pays || is_old(entry.since, now);
-        let stolen = tokens.take_oldest(fair, may);
-        self.note_overdue(&tokens, now);
+        let occupied = self.occupied.load(SeqCst);
+        let may = |entry: &Entry| occupied || entry.pays || is_old(entry.since, now);
+        let stolen = tokens.take_oldest(fair, may).or_else(|| tokens.take_spare_source());
+        self.note_changed(&tokens, now);
         stolen.map(|entry| self.removed(entry))
     }
 
-    fn note_overdue(&self, tokens: &LocalTokens, now: Time) {
+    fn note_changed(&self, tokens: &LocalTokens, now: Time) {
         set(&self.overdue, tokens.is_overdue(now));
+        set(&self.spare_source, tokens.last.len() > 1);
     }
 
-    /// Looks whether a token has waited for long; says whether others should take one.
-    pub(crate) fn look(&self, now: Time) -> bool {
-        self.note_overdue(&self.tokens.lock(), now);
-        self.is_open()
+    /// Notes whether a token has waited for long. Returns whether others should take one.
+    pub(crate) fn note_time(&self, now: Time) -> bool {
+        self.note_changed(&self.tokens.lock(), now);
+        self.has_stealable()
+    }
+
+    /// Takes a token back that was offered, if it is still there.
+    pub(crate) fn take_back(&self, token: Token) -> Option<Token> {
+        let mut tokens = self.tokens.lock();
+        let at = tokens.fifo.iter().rposition(|entry| entry.token == token)?;
+        tokens.fifo.remove(at).map(|entry| self.removed(entry))
     }
 
     /// Its worker does not come to its tokens for a while, or does again.
-    pub(crate) fn set_away(&self, away: bool) {
-        set(&self.away, away);
+    pub(crate) fn set_occupied(&self, occupied: bool) {
+        set(&self.occupied, occupied);
     }
 
     /// Whether others should take a token.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.is_empty()
-            && (self.paying.load(SeqCst) > 0 || self.away.load(SeqCst) || self.overdue.load(SeqCst))
+    pub(crate) fn has_stealable(&self) -> bool {
+        let flags = [&self.occupied, &self.overdue, &self.spare_source];
+        let any = || self.paying.load(SeqCst) > 0 || flags.iter().any(|flag| flag.load(SeqCst));
+        !self.is_empty() && any()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -277,7 +298,7 @@ mod tests {
         assert_eq!(local.close(), [any(1), any(2), any(4)]);
         assert_eq!(local.offer(entry(3, true)), Err(any(3)));
         assert!(local.is_empty());
-        assert!(!local.is_open());
+        assert!(!local.has_stealable());
     }
 
     /// 1 and 2 in line, 3 and then 4 next, 5 last.
@@ -322,36 +343,55 @@ mod tests {
     #[test]
     fn a_thief_takes_only_what_it_pays_to_move() {
         let local = some(false);
-        assert!(!local.is_open());
+        assert!(!local.has_stealable());
         local.push(entry(7, true), When::Fifo);
-        assert!(local.is_open());
+        assert!(local.has_stealable());
         assert_eq!(stolen(&local, NOW), [7]);
-        assert!(!local.is_open());
+        assert!(!local.has_stealable());
         assert_eq!(local.len(), 5);
     }
 
     #[test]
-    fn a_thief_takes_everything_while_the_worker_is_away() {
+    fn a_thief_takes_everything_while_the_worker_is_occupied() {
         let local = some(false);
-        local.set_away(true);
-        assert!(local.is_open());
+        local.set_occupied(true);
+        assert!(local.has_stealable());
         assert_eq!(local.steal(false, NOW), Some(any(5)));
-        local.set_away(false);
-        assert!(!local.is_open());
-        assert_eq!(stolen(&local, NOW), []);
+        local.set_occupied(false);
+        assert!(!local.has_stealable());
+        assert!(stolen(&local, NOW).is_empty());
+    }
+
+    #[test]
+    fn of_several_sources_a_thief_takes_all_but_the_last() {
+        let local = Local::default();
+        for stage in 1..=3 {
+            local.push(entry(stage, false), When::Last);
+        }
+        assert_eq!(stolen(&local, NOW), [1, 2]);
+        assert!(!local.has_stealable());
+        assert_eq!(local.pop(false, NOW), Some(any(3)));
+    }
+
+    #[test]
+    fn a_token_is_taken_back_unless_its_new_owner_has_it() {
+        let local = some(false);
+        assert_eq!(local.take_back(any(2)), Some(any(2)));
+        assert_eq!(local.take_back(any(2)), None);
+        assert_eq!(local.len(), 4);
     }
 
     #[test]
     fn a_thief_takes_what_has_waited_for_long() {
         let local = some(false);
-        local.push(Entry { since: LATER, ..entry(9, false) }, When::Last);
-        assert!(!local.look(NOW));
-        assert!(local.look(LATER));
+        local.push(Entry { since: LATER, ..entry(9, false) }, When::Fifo);
+        assert!(!local.note_time(NOW));
+        assert!(local.note_time(LATER));
         assert_eq!(stolen(&local, LATER), [5, 1, 2, 3, 4]);
-        assert!(!local.is_open(), "what came later has not");
+        assert!(!local.has_stealable(), "what came later has not");
         let local = some(false);
         assert_eq!(local.pop(false, LATER), Some(any(4)));
-        assert!(local.is_open(), "its worker noticed");
+        assert!(local.has_stealable(), "its worker noticed");
     }
 
     #[test]

@@ -153,19 +153,18 @@ impl Worker {
         Stepped::Ran
     }
 
-    /// This worker will be in a visit to `stage`: others take the rest of its queue, if that pays or the visit takes a
-    /// while. If not, the clock sees to it that the rest does not wait for a handler that does not return.
+    /// This worker begins a visit to `stage`: others take the rest of its queue, if that pays or the visit takes a
+    /// while. The clock sees to it that what they do not take does not wait for a handler that does not return.
     #[inline]
     fn leave_rest(&self, core: &Core, workers: &WorkerGroup, stage: u32) {
         let local = &self.handle.local;
-        if self.peers.len() < 2 || local.is_empty() {
-            return; // where it is the only one nobody else could be woken
+        local.set_occupied(core.pays_to_move(stage));
+        if local.is_empty() {
+            return;
         }
-        local.set_away(core.pays_to_move(stage));
-        if local.is_open() {
+        core.timers.hurry();
+        if self.peers.len() > 1 && local.has_stealable() {
             workers.sleep.work_made();
-        } else {
-            core.timers.hurry();
         }
     }
 
@@ -182,7 +181,7 @@ impl Worker {
     /// to sleep anyway, for a thread that has yielded is woken more slowly.
     fn yield_now(&mut self, core: &Core) {
         let Some(now) = self.visit.end.filter(|now| self.yield_timer.asks(*now)) else { return };
-        if self.next.is_none() && !self.sees_work(&core.worker_groups[self.workers]) {
+        if self.next.is_none() && !self.has_work(&core.worker_groups[self.workers]) {
             return;
         }
         if self.yield_timer.met_another() {
@@ -199,7 +198,7 @@ impl Worker {
     /// the rest.
     pub(super) fn put_next_by(&mut self, core: &Core) {
         self.put_next_down(core);
-        self.handle.local.set_away(true);
+        self.handle.local.set_occupied(true);
         let workers = &core.worker_groups[self.workers];
         if std::mem::take(&mut self.searching) {
             workers.sleep.end_search();
@@ -213,6 +212,7 @@ impl Worker {
     fn put_next_down(&mut self, core: &Core) {
         if let Some(token) = self.next.take() {
             self.put(core, token, When::Lifo);
+            core.timers.hurry();
         }
     }
 
@@ -341,14 +341,19 @@ impl Worker {
         let fair = self.picks.is_multiple_of(FOLLOW_MAX);
         let peers = (0..n).map(|i| &self.peers[(start + i) % n]);
         let mut now = None; // a read of the clock, for those that have something only
-        peers.filter(|handle| handle.local.is_open()).find_map(|handle| {
+        peers.filter(|handle| handle.local.has_stealable()).find_map(|handle| {
             handle.local.steal(fair, *now.get_or_insert_with(|| core.clock.now()))
         })
     }
 
-    /// Whether there is something that this worker would take.
+    /// Whether this worker has something to do.
+    fn has_work(&self, workers: &WorkerGroup) -> bool {
+        !self.handle.local.is_empty() || self.sees_work(workers)
+    }
+
+    /// Whether there is something that any worker would take.
     fn sees_work(&self, workers: &WorkerGroup) -> bool {
-        !workers.shared.is_empty() || self.peers.iter().any(|handle| handle.local.is_open())
+        !workers.shared.is_empty() || self.peers.iter().any(|handle| handle.local.has_stealable())
     }
 
     /// Looks around for a moment, then sleeps until there is work.
@@ -360,14 +365,14 @@ impl Worker {
         if !self.searching {
             self.searching = workers.sleep.begin_search(self.peers.len());
         }
-        if self.searching && workers.sleep.linger(|| self.sees_work(workers)) {
+        if self.searching && workers.sleep.linger(|| self.has_work(workers)) {
             return;
         }
         workers.sleep.announce(&self.handle.woken, std::mem::take(&mut self.searching));
         workers.sleep.down(); // before the last look: who makes work relies on those that are up
         // The workers may have changed since the last look: a new member's queue counts too.
         self.peers = workers.members();
-        let stay = self.sees_work(workers) || core.is_stopped() || self.handle.leaving.load(SeqCst);
+        let stay = self.has_work(workers) || core.is_stopped() || self.handle.leaving.load(SeqCst);
         if stay {
             self.searching = workers.sleep.cancel(&self.handle.woken);
         } else {

@@ -308,8 +308,8 @@ impl<H: Handler> Stage<H> {
     /// The worker that is to make the next visits too: to handle events of a quick stage in several places at once costs
     /// more than to handle them one after the other.
     fn visitor(state: &State<H>) -> Option<u32> {
-        let alone = state.instances.count() == 1 || state.pays_to_move;
-        if alone { None } else { state.instances.visitor() }
+        let by_one = state.instances.count() > 1 && !state.pays_to_move;
+        if by_one { state.instances.visitor() } else { None }
     }
 
     /// Of so many visits for which the queue has events, how many may begin: as many as may be in flight, and have

@@ -30,7 +30,7 @@ pub(super) struct Pace {
     usual_ns: u64,
     /// Time spent in visits that has not been added up yet.
     busy_ns: u64,
-    /// Events of the last visit.
+    /// Events of the last visit that handled any.
     events: usize,
 }
 
@@ -45,8 +45,8 @@ impl Pace {
     #[inline]
     pub(super) fn note_ns(&mut self, taken: u64, events: usize) {
         self.busy_ns += taken;
-        self.events = events;
         let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
+        self.events = events;
         self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
         let [_, first, second] = self.lately;
         self.lately = [first, second, ns];
@@ -80,23 +80,25 @@ pub(super) struct StagePace {
     stride: usize,
     /// Nanoseconds an event usually takes.
     usual_ns: u64,
+    /// The mean, the latest visit counting most.
+    mean_ns: u64,
     /// Time spent in handlers.
     busy_ns: u64,
-    /// Events of the last visit.
+    /// Events of the last visit that handled any.
     events: usize,
 }
 
 impl StagePace {
     /// Before the first visit: visits may take `batch` events.
     pub(super) fn new(batch: usize) -> Self {
-        StagePace { stride: batch, usual_ns: 0, busy_ns: 0, events: 0 }
+        StagePace { stride: batch, usual_ns: 0, mean_ns: 0, busy_ns: 0, events: 0 }
     }
 
     /// Learns from a visit of an instance; visits take `batch` events at most.
     #[inline]
     pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
         self.busy_ns += pace.take_busy_ns();
-        self.events = pace.events;
+        (self.mean_ns, self.events) = (pace.mean_ns, pace.events);
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
         if self.usual_ns != pace.usual_ns() {
@@ -120,10 +122,12 @@ impl StagePace {
         self.usual_ns
     }
 
-    /// How long a visit like the last usually takes, in nanoseconds, and how many events it has.
+    /// How long a visit like the last takes, in nanoseconds, and how many events it has. That of a stage whose events
+    /// others could have (`shared`), by the mean: one slow event among many quick ones should not hold them up.
     #[inline]
-    pub(super) fn usual_visit(&self) -> (u64, usize) {
-        (self.usual_ns.saturating_mul(self.events as u64), self.events)
+    pub(super) fn visit_ns(&self, shared: bool) -> (u64, usize) {
+        let each = if shared { self.usual_ns.max(self.mean_ns) } else { self.usual_ns };
+        (each.saturating_mul(self.events as u64), self.events)
     }
 
     #[inline]

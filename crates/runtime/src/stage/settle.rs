@@ -25,7 +25,7 @@ use crate::path::emit::InLine;
 use crate::path::moving::move_ns;
 use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
-use crate::sync::Arc;
+use crate::sync::{Arc, Relaxed};
 
 impl<H: Handler> Stage<H> {
     /// After the handler ran: sends, settles, and places the instance.
@@ -117,7 +117,7 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) -> Duration {
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.tell_pace(core, state);
+        self.publish_pace(core, state);
         self.count(core, state, settling, visit);
         instance.hand = Some(self.put_back(state, left, visit));
         let effects = &mut visit.effects;
@@ -130,12 +130,14 @@ impl<H: Handler> Stage<H> {
         state.pace.usual()
     }
 
-    /// Tells how long visits take, so that workers know what they begin, and what to take from others.
+    /// Publishes how long visits take, so that workers know what they begin, and what to take from others.
     #[inline]
-    pub(super) fn tell_pace(&self, core: &Core, state: &mut State<H>) {
+    pub(super) fn publish_pace(&self, core: &Core, state: &mut State<H>) {
         core.set_pace(self.id, state.pace.usual_ns()); // of one event: more fit if short
-        let (takes_ns, events) = state.pace.usual_visit();
-        state.pays_to_move = core.set_takes(self.id, takes_ns, events, move_ns::<H::Item>());
+        let side_by_side = self.threads.load(Relaxed).min(state.instances.count()).max(2);
+        let (takes_ns, events) = state.pace.visit_ns(state.instances.count() > 1);
+        let gain_ns = takes_ns.saturating_mul(side_by_side as u64 - 1);
+        state.pays_to_move = core.set_visit_time(self.id, gain_ns, events, move_ns::<H::Item>());
     }
 
     /// As [`settle`](Self::settle), of an ordered stage: what was sent leaves when its turn has come.
@@ -154,7 +156,7 @@ impl<H: Handler> Stage<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.tell_pace(core, state);
+        self.publish_pace(core, state);
         // A visit that called `quit` has not come to all.
         instance.hand = Some(self.put_back(state, left, visit));
         self.place(core, state, instance, InLine::No, &mut visit.effects);

@@ -124,7 +124,7 @@ impl<H: Handler> Stage<H> {
         let state = &mut *guard;
         state.put_flights_back(rest.unwrap_or_default(), now, visit);
         state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.tell_pace(core, state);
+        self.publish_pace(core, state);
         self.place(core, state, instance, in_line, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
     }
