@@ -101,7 +101,8 @@ pub struct StageSample {
     pub free: usize,
     /// Time spent in its visits that have ended, by all threads together.
     pub busy: Duration,
-    /// CPU time of these visits; `None` where the system does not report it.
+    /// CPU time of these visits; `None` where the system does not report it. It is an estimate from those visits that were
+    /// measured, so it may be less than in the sample before.
     pub cpu: Option<Duration>,
 }
 
