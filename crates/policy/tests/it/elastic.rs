@@ -663,6 +663,7 @@ fn parameters_that_contradict_each_other_are_refused_before_anything_is_changed(
     for (choice, message) in [
         ("elastic(threads_min=20)", "`threads_max` is 16: use `threads_min`, 20, or more"),
         ("ds2(deadline=5s)", "`sample` is 1s: use a tenth of `deadline`, 500ms, or less"),
+        ("ds2(sample=10us)", "`sample` is 10µs: use 1ms or more"),
         (
             "elastic(threads_min=3, threads=2)",
             "the number of threads of all elastic stages is 2: use their `threads_min` together, 3, or more",
