@@ -237,6 +237,9 @@ pub trait PolicyControl: sealed::Sealed {
     fn explain(&mut self, why: String);
     /// Records a decision that changes nothing, such as that no thread is added because none would help.
     fn record(&mut self, did: String);
+    /// Names who takes the decisions that follow in this call: a controller that the policy contains, or that is beside
+    /// it. It is the policy otherwise.
+    fn decide_as(&mut self, name: &str);
 
     // --- 1. queues (leda)
 

@@ -21,7 +21,7 @@ use comporta_policy::elastic::{Beside, ElasticChoice};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Entry, Policy, TimerId};
 
-use crate::cluster_control::ClusterControl;
+use crate::cluster_control::{CallReason, ClusterControl};
 use crate::cluster_state::{Act, ClusterState};
 use crate::core::Core;
 use crate::log;
@@ -125,7 +125,7 @@ struct Noted {
 pub struct Decision {
     /// When, since the program started.
     pub at: Time,
-    /// The policy.
+    /// The policy; for the threads of a stage that the plan makes elastic, its controller.
     pub policy: String,
     /// What it was called for: `start`, `timer 0`, `last focused`, `max visits`.
     pub call: String,
@@ -322,7 +322,7 @@ impl PolicyHost {
         let threads = self.threads.load(SeqCst);
         let Installed { policy, state, .. } = taken;
         calling(|| state.reset(core, self.cluster, threads)).map_err(InstallError::Threads)?;
-        let mut control = ClusterControl::new(core, self.cluster, state, true);
+        let mut control = ClusterControl::new(core, self.cluster, state, CallReason::Start);
         let started = calling(|| user::call(|| policy.start(&mut control)));
         control.done();
         self.record(core, &choice.name, "start", state);
@@ -420,7 +420,9 @@ impl PolicyHost {
             Call::LastFocused => "last focused".to_owned(),
             Call::MaxVisits => "max visits".to_owned(),
         };
-        let mut control = ClusterControl::new(core, self.cluster, state, false);
+        let timer = matches!(call, Call::Timer { .. });
+        let reason = if timer { CallReason::Timer } else { CallReason::Visits };
+        let mut control = ClusterControl::new(core, self.cluster, state, reason);
         let called = calling(|| {
             user::call(|| match call {
                 Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut control),
@@ -449,13 +451,13 @@ impl PolicyHost {
             return;
         }
         let at = core.clock.now();
-        let decided = state.acts.drain(..).map(|Act { why, did }| {
-            let (policy, call) = (policy.to_owned(), call.to_owned());
+        let decided = state.acts.drain(..).map(|Act { by, why, did }| {
+            let (policy, call) = (by.unwrap_or_else(|| policy.to_owned()), call.to_owned());
             Decision { at, policy, call, why, did }
         });
         let decided: Vec<Decision> = decided.collect();
         for decision in &decided {
-            log::decided(&core.graph.name, &self.name, policy, decision);
+            log::decided(&core.graph.name, &self.name, &decision.policy, decision);
         }
         self.decisions.lock().extend(decided);
     }

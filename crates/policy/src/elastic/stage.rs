@@ -50,6 +50,7 @@ impl Elastic {
         control: &mut dyn PolicyControl,
     ) -> Result<Self, Refused> {
         let Limits { least, most } = controller.limits;
+        control.decide_as(controller.name());
         if !info.instances_said {
             let instances = control.instances(info.id)?;
             if instances > 0 && instances < most {
@@ -76,6 +77,7 @@ impl Elastic {
         host: u32,
         control: &mut dyn PolicyControl,
     ) -> Result<Option<Wish>, Refused> {
+        control.decide_as(self.controller.name());
         if self.gone || self.has_gone(control)? {
             return Ok(None);
         }
