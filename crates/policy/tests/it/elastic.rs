@@ -531,6 +531,23 @@ fn ds2_reaches_the_final_count_in_one_step() {
 }
 
 #[test]
+fn ds2_notices_handlers_that_become_slower_as_soon_as_load_that_grows() {
+    let mut run = Run::new("ds2");
+    for _ in 0..100 {
+        run.mock.at_mut("work").busy_time += SECOND / 10;
+        assert_eq!(run.second((100, 100, 0)), 1);
+    }
+    let mut queue = 0;
+    let slow = (1..=10).find(|_| {
+        queue += 80;
+        run.mock.at_mut("work").busy_time += SECOND; // 50 ms each
+        run.second((100, 20, queue)) > 1
+    });
+    assert!(slow.is_some_and(|samples| samples <= 4), "{slow:?}: {:?}", run.mock.explained());
+    assert_eq!(run.threads(), 7, "{}", run.last_reason());
+}
+
+#[test]
 fn ds2_follows_the_load_down_also_to_nothing() {
     let mut load = Load::new("ds2", 20.0);
     let changes = load.changes(300, |second| if second < 100 { 100.0 } else { 0.0 });
