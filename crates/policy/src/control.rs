@@ -101,7 +101,8 @@ pub struct StageSample {
     pub free: usize,
     /// Time spent in its visits that have ended, by all threads together.
     pub busy: Duration,
-    /// CPU time of these visits; `None` where the system does not report it.
+    /// CPU time of these visits; `None` where the system does not report it. It is an estimate from those visits that were
+    /// measured, so it may be less than in the sample before.
     pub cpu: Option<Duration>,
 }
 
@@ -236,6 +237,9 @@ pub trait PolicyControl: sealed::Sealed {
     fn explain(&mut self, why: String);
     /// Records a decision that changes nothing, such as that no thread is added because none would help.
     fn record(&mut self, did: String);
+    /// Names who takes the decisions that follow in this call: a controller that the policy contains, or that is beside
+    /// it. It is the policy otherwise.
+    fn decide_as(&mut self, name: &str);
 
     // --- 1. queues (leda)
 

@@ -7,8 +7,6 @@ use comporta_model::plan::defaults;
 
 use crate::control::{Refused, StageInfo};
 
-/// The shortest time between two calls of a timer.
-const TIMER_MIN: Duration = Duration::from_millis(1);
 /// How many timers a policy may have: a bound against mistakes.
 const TIMERS_MAX: usize = 1_024;
 /// How many pools a policy may make: a bound against mistakes, above what a pool per stage needs.
@@ -70,7 +68,7 @@ pub fn runs_stages(name: &str, threads: usize) -> Result<(), Refused> {
 pub fn another_timer(timers: usize, every: Duration) -> Result<(), Refused> {
     let micros = |time: Duration| usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
     let what = || "the time between two calls, in microseconds,".to_owned();
-    at_least(micros(TIMER_MIN), micros(every), what)?;
+    at_least(micros(defaults::TIMER_MIN), micros(every), what)?;
     at_most(TIMERS_MAX, timers.saturating_add(1), || "the number of timers".to_owned())
 }
 

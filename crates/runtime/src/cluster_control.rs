@@ -21,22 +21,31 @@ use crate::path::visit_order::VisitOrder;
 use crate::pool::Pool;
 use crate::sync::Arc;
 
-/// What is done at each end of the visit order is remembered this often at most: it may happen
-/// every few microseconds.
+/// What is done for visits is remembered this often at most: it may happen every few microseconds. What is done
+/// for timers, or at the start, always is.
 const ACTS_EVERY: Duration = Duration::from_millis(100);
+
+/// What a policy is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallReason {
+    Start,
+    Timer,
+    Visits,
+}
 
 /// What a policy is handed.
 pub(crate) struct ClusterControl<'a> {
     core: &'a Arc<Core>,
     cluster: usize,
     state: &'a mut ClusterState,
-    /// `start` is running.
-    starting: bool,
+    reason: CallReason,
     /// Which queues are used is fixed.
     queues_fixed: bool,
     /// What it does now is remembered.
     noted: bool,
     why: Option<String>,
+    /// Who decides, if not the policy.
+    by: Option<String>,
     /// The visit order has changed, and is to be published.
     new_order: bool,
 }
@@ -46,13 +55,22 @@ impl<'a> ClusterControl<'a> {
         core: &'a Arc<Core>,
         cluster: usize,
         state: &'a mut ClusterState,
-        starting: bool,
+        reason: CallReason,
     ) -> Self {
         let now = core.clock.now();
         let lately = state.acted.is_some_and(|acted| now.duration_since(acted) < ACTS_EVERY);
-        let noted = starting || !lately || core.is_tested();
-        let (queues_fixed, why, new_order) = (false, None, false);
-        ClusterControl { core, cluster, state, starting, queues_fixed, noted, why, new_order }
+        let noted = reason != CallReason::Visits || !lately || core.is_tested();
+        ClusterControl {
+            core,
+            cluster,
+            state,
+            reason,
+            queues_fixed: false,
+            noted,
+            why: None,
+            by: None,
+            new_order: false,
+        }
     }
 
     /// The call is over: what it changed together is reported together.
@@ -61,7 +79,7 @@ impl<'a> ClusterControl<'a> {
             self.publish_order();
         }
         self.serve_steals(); // a person may have given the cluster threads
-        if !self.state.acts.is_empty() && !self.starting {
+        if !self.state.acts.is_empty() && self.reason == CallReason::Visits {
             self.state.acted = Some(self.core.clock.now());
         }
     }
@@ -69,8 +87,8 @@ impl<'a> ClusterControl<'a> {
     fn did(&mut self, what: impl FnOnce(&Self) -> String) {
         if self.noted {
             let did = what(self);
-            let why = self.why.take();
-            self.state.acts.push(Act { why, did });
+            let (by, why) = (self.by.clone(), self.why.take());
+            self.state.acts.push(Act { by, why, did });
         }
     }
 
@@ -112,7 +130,7 @@ impl<'a> ClusterControl<'a> {
     }
 
     fn fix_queues(&mut self) -> Result<(), Refused> {
-        if !self.starting || self.queues_fixed {
+        if self.reason != CallReason::Start || self.queues_fixed {
             return Err(Refused::Started);
         }
         self.queues_fixed = true;
@@ -134,7 +152,7 @@ impl<'a> ClusterControl<'a> {
         workers.shared.set_visit_order(Some(visit_order), |stage| self.core.priorities.of(stage));
         // Later those who sleep have no work on the new order either. To wake them would have them
         // come to its end, and the policy called again, for ever.
-        if self.starting {
+        if self.reason == CallReason::Start {
             workers.sleep.wake_all();
         }
     }
@@ -223,6 +241,10 @@ impl PolicyControl for ClusterControl<'_> {
 
     fn record(&mut self, did: String) {
         self.did(|_| did);
+    }
+
+    fn decide_as(&mut self, name: &str) {
+        self.by = Some(name.to_owned());
     }
 
     // --- 1. queues
@@ -435,7 +457,7 @@ impl PolicyControl for ClusterControl<'_> {
         if let Some(index) = self.state.visit_order.restart.filter(|index| *index >= len) {
             return Err(Refused::NoPlace { index, len });
         }
-        let changes = self.starting || !self.state.visit_order.is(&order);
+        let changes = self.reason == CallReason::Start || !self.state.visit_order.is(&order);
         self.state.visit_order.set_order(order);
         self.new_order = true; // also if it is as before: threads begin at its first place
         if changes {

@@ -55,6 +55,8 @@ impl Since {
 
 /// Something that a policy did, and why, if it said so.
 pub(crate) struct Act {
+    /// Who did it, if it was not the policy.
+    pub(crate) by: Option<String>,
     pub(crate) why: Option<String>,
     pub(crate) did: String,
 }

@@ -327,8 +327,9 @@ impl Control {
     /// Moves a stage to another cluster. The policies of both clusters are started again.
     ///
     /// # Errors
-    /// Returns an error if the stage or the cluster is unknown, or if a local connector joins the stage to
-    /// one of another cluster.
+    /// Returns an error if the stage or the cluster is unknown, if a local connector joins the stage to
+    /// one of another cluster, or if the policy of that cluster refuses to start with the stage, such as one with pools of its
+    /// own with a stage that the plan makes elastic.
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
@@ -339,7 +340,8 @@ impl Control {
                 return Ok(());
             }
             self.may_move(stage, to)?;
-            if hosts[from].hand_over(&self.core, stage.0, &hosts[to]) {
+            let moved = hosts[from].hand_over(&self.core, stage.0, &hosts[to]);
+            if moved.map_err(ControlError::Policy)? {
                 return Ok(());
             }
         }

@@ -16,12 +16,12 @@ use std::fmt;
 
 use comporta_model::event::Time;
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Choice, ClusterSettings, Settings, StageSettings, defaults};
+use comporta_model::plan::{Choice, ClusterSettings, Settings, defaults};
 use comporta_policy::elastic::{Beside, ElasticChoice};
 use comporta_policy::policies::Stealing;
 use comporta_policy::{Entry, Policy, TimerId};
 
-use crate::cluster_control::ClusterControl;
+use crate::cluster_control::{CallReason, ClusterControl};
 use crate::cluster_state::{Act, ClusterState};
 use crate::core::Core;
 use crate::log;
@@ -125,7 +125,7 @@ struct Noted {
 pub struct Decision {
     /// When, since the program started.
     pub at: Time,
-    /// The policy.
+    /// The policy; for the threads of a stage that the plan makes elastic, its controller.
     pub policy: String,
     /// What it was called for: `start`, `timer 0`, `last focused`, `max visits`.
     pub call: String,
@@ -239,7 +239,15 @@ impl PolicyHost {
     /// A stage moves from this cluster to another. The policies of both begin anew, and neither is
     /// called in between: the one would still have the stage, and put it where it is not looked for.
     /// Returns `false` if the stage is not here any more.
-    pub(crate) fn hand_over(&self, core: &Arc<Core>, stage: u32, to: &PolicyHost) -> bool {
+    ///
+    /// # Errors
+    /// The policy there does not start with the stage; both go on without the move, from their start.
+    pub(crate) fn hand_over(
+        &self,
+        core: &Arc<Core>,
+        stage: u32,
+        to: &PolicyHost,
+    ) -> Result<bool, String> {
         let (mut here, mut there);
         if self.cluster < to.cluster {
             here = self.take();
@@ -248,23 +256,29 @@ impl PolicyHost {
             there = to.take();
             here = self.take();
         }
-        let moves = {
-            let mut base = core.assignments[stage as usize].base.lock();
-            let here = base.cluster == self.cluster;
-            if here {
-                base.cluster = to.cluster;
-            }
-            here
-        };
+        let base = &core.assignments[stage as usize].base;
+        let moves = base.lock().cluster == self.cluster; // both policies are taken: nobody else moves it
+        let mut moved = Ok(moves);
         if moves {
+            base.lock().cluster = to.cluster;
             // Where it goes first: the policy here may have no threads left for it.
-            to.begin_again(core, &mut there);
+            match to.begin(core, &mut there, &to.choice()) {
+                Ok(()) => {}
+                Err(InstallError::Threads(message)) => core.report(message),
+                Err(InstallError::Policy(message)) => {
+                    base.lock().cluster = self.cluster;
+                    moved = Err(message);
+                }
+            }
             self.begin_again(core, &mut here);
+            if moved.is_err() {
+                to.begin_again(core, &mut there);
+            }
         }
         drop((here, there));
         to.serve(core, false);
         self.serve(core, false);
-        moves
+        moved
     }
 
     /// Waits for the policy, and goes before further calls. Must not be asked for by a policy.
@@ -308,7 +322,7 @@ impl PolicyHost {
         let threads = self.threads.load(SeqCst);
         let Installed { policy, state, .. } = taken;
         calling(|| state.reset(core, self.cluster, threads)).map_err(InstallError::Threads)?;
-        let mut control = ClusterControl::new(core, self.cluster, state, true);
+        let mut control = ClusterControl::new(core, self.cluster, state, CallReason::Start);
         let started = calling(|| user::call(|| policy.start(&mut control)));
         control.done();
         self.record(core, &choice.name, "start", state);
@@ -322,8 +336,9 @@ impl PolicyHost {
     /// The policy is replaced by the default one.
     fn fall_back(&self, core: &Arc<Core>, taken: &mut Installed, what: &str) {
         let name = self.choice().name;
-        let own = |stage: &StageSettings| stage.cluster == self.cluster;
-        let elastic = core.settings.stages.iter().any(|s| own(s) && s.elastic.is_some());
+        let mut stages = core.settings.stages.iter().zip(&core.assignments);
+        let elastic = stages
+            .any(|(stage, at)| stage.elastic.is_some() && at.base.lock().cluster == self.cluster);
         let without = if elastic { ", without elastic stages" } else { "" };
         core.report(format!(
             "the policy `{name}` of `{}` {what}; `{}` goes on{without}",
@@ -405,7 +420,9 @@ impl PolicyHost {
             Call::LastFocused => "last focused".to_owned(),
             Call::MaxVisits => "max visits".to_owned(),
         };
-        let mut control = ClusterControl::new(core, self.cluster, state, false);
+        let timer = matches!(call, Call::Timer { .. });
+        let reason = if timer { CallReason::Timer } else { CallReason::Visits };
+        let mut control = ClusterControl::new(core, self.cluster, state, reason);
         let called = calling(|| {
             user::call(|| match call {
                 Call::Timer { timer, .. } => policy.on_timer(TimerId(timer), &mut control),
@@ -434,13 +451,13 @@ impl PolicyHost {
             return;
         }
         let at = core.clock.now();
-        let decided = state.acts.drain(..).map(|Act { why, did }| {
-            let (policy, call) = (policy.to_owned(), call.to_owned());
+        let decided = state.acts.drain(..).map(|Act { by, why, did }| {
+            let (policy, call) = (by.unwrap_or_else(|| policy.to_owned()), call.to_owned());
             Decision { at, policy, call, why, did }
         });
         let decided: Vec<Decision> = decided.collect();
         for decision in &decided {
-            log::decided(&core.graph.name, &self.name, policy, decision);
+            log::decided(&core.graph.name, &self.name, &decision.policy, decision);
         }
         self.decisions.lock().extend(decided);
     }

@@ -33,6 +33,7 @@ struct Panel {
 /// Draws what was seen.
 #[must_use]
 pub fn draw(title: &str, samples: &[Sample]) -> String {
+    let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let every = samples.len().div_ceil(POINTS_MAX).max(1);
     let of = |at_first: f64, value: &dyn Fn(&Sample) -> f64| {
         let thinned = samples.iter().step_by(every).chain(samples.last());
@@ -186,10 +187,11 @@ mod tests {
 
     #[test]
     fn a_drawing_of_nothing_is_a_drawing() {
-        let svg = draw("nothing", &[]);
+        let svg = draw("nothing <&", &[]);
         assert!(
             svg.starts_with("<svg") && svg.ends_with("</svg>\n") && !svg.contains("NaN"),
             "{svg}"
         );
+        assert!(svg.contains("<title>nothing &lt;&amp;</title>"), "{svg}");
     }
 }

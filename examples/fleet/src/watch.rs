@@ -146,12 +146,20 @@ fn watch(cli: &Cli) -> Result<ExitCode> {
         run.decisions.iter().try_for_each(|decision| table.print(&format!("{decision}\n")))?;
     }
     if let Some(path) = &cli.output {
-        let title =
-            format!("fleet, {}", if cli.is_virtual { "virtual time" } else { "real threads" });
-        let title = format!("{title}, {}", args.controller);
-        write(path, &chart::draw(&title, &run.samples))?;
+        write(path, &chart::draw(&title(cli), &run.samples))?;
     }
     if cli.verify { verify(&args, &run, &mut table) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// What a drawing is called: how the program ran, and what decided on its threads.
+fn title(cli: &Cli) -> String {
+    let time = if cli.is_virtual { "virtual time" } else { "real threads" };
+    let plan = cli.plan.as_deref().and_then(Path::file_name);
+    let decided = plan.map_or_else(
+        || cli.args.controller.to_string(),
+        |plan| plan.to_string_lossy().into_owned(),
+    );
+    format!("fleet, {time}, {decided}")
 }
 
 /// The plan of the program, and what a file says in its place.
@@ -336,4 +344,17 @@ fn verify(args: &Args, run: &Run, table: &mut Table) -> Result<ExitCode> {
     }
     wrong.iter().for_each(|wrong| complain(wrong));
     Ok(ExitCode::FAILURE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawing_is_called_after_what_decided_on_the_threads() {
+        let of = |args: &[&str]| title(&Cli::try_parse_from(args).unwrap());
+        assert_eq!(of(&["fleet", "--virtual"]), "fleet, virtual time, elastic");
+        assert_eq!(of(&["fleet", "--controller", "ds2"]), "fleet, real threads, ds2");
+        assert_eq!(of(&["fleet", "--plan", "a/my.toml"]), "fleet, real threads, my.toml");
+    }
 }

@@ -27,6 +27,8 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 pub const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// The most threads of a cluster: a bound against mistakes, far above any use.
 pub const THREADS_MAX: usize = 1_024;
+/// The shortest time between two calls of a policy for a timer: a bound against mistakes.
+pub const TIMER_MIN: Duration = Duration::from_millis(1);
 /// The lowest rate of a source, in events per second: a bound against mistakes.
 pub const RATE_MIN: f64 = 1e-6;
 /// The highest rate of a source, in events per second.

@@ -66,7 +66,10 @@ fn contradictions(validated: &Choice, key: &str) -> Vec<PlanFault> {
         faults.push(bad("threads_max", number(most), format!("`threads_min`, {least}, or more")));
     }
     let (deadline, sample) = (validated.span("deadline"), validated.span("sample"));
-    if sample > deadline / 10 {
+    if sample < defaults::TIMER_MIN {
+        let expected = format!("{} or more", show_duration(defaults::TIMER_MIN));
+        faults.push(bad("sample", show_duration(sample), expected));
+    } else if sample > deadline / 10 {
         let expected = format!("a tenth of `deadline`, {}, or less", show_duration(deadline / 10));
         faults.push(bad("sample", show_duration(sample), expected));
     }

@@ -1,5 +1,6 @@
-//! How far a stage may grow, whichever controller asks: by the CPU time that is left (Algorithm 3 of the thesis), and by
-//! the keys that can use a thread (Algorithm 4, and the form of the annexed article). Measured since growth began.
+//! How far a stage may grow, whichever controller asks: by the CPU time that is left (Algorithm 3 of the thesis), by
+//! the keys that can use a thread (Algorithm 4, and the form of the annexed article), and by whether the threads there are
+//! have work, which is ours. Measured since growth began.
 //!
 //! CPU figures are percent of the whole host. In print `n` threads are to start from one, and one of them is there already, so the
 //! printed rule is one thread cautious; from several threads, those there are but one count as paid for, which
@@ -7,8 +8,8 @@
 //!
 //! Skew: the keys whose average is above a multiple of the standard deviation of all keys that did anything; where no key is, there
 //! is no bound. Without deviation every key is above it, so the bound is the number of keys: more threads
-//! than keys would wait. Print knows all keys, and the runtime only those that stay among the busiest: where these
-//! had less than half of the events, the others are many, and there is no bound either. Keys that bounded a scale-up,
+//! than keys would wait. Print knows all keys, and the runtime only those that stay among the busiest: the others count as keys with one event
+//! each; where those that are known had less than half of what came and of what went, there is no bound either. Keys that bounded a scale-up,
 //! and have a thread each, are remembered, and do not cause another, until threads are removed; print does not
 //! say until when.
 
@@ -20,6 +21,10 @@ use crate::control::KeyLoad;
 
 /// How many keys are measured at most, the hottest of each sample; there are not more threads than this.
 pub(super) const KEYS_MAX: usize = 1_024;
+
+/// Threads that were busy for a smaller part of their time wait for something else. Busy threads whose visits take as long
+/// as they were measured, or less, show at least a half.
+const BUSY_LEAST: f64 = 0.5;
 
 /// Which keys count as hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +60,9 @@ pub(super) struct Monitor {
     /// The most of the host that may be used, in percent.
     cpu_max: f64,
     skew: Skew,
-    /// Seconds of CPUs that visits took, and that threads were there.
+    /// Seconds of CPUs that visits took, seconds that they took, and that threads were there.
     cpu_secs: f64,
+    busy_secs: f64,
     thread_secs: f64,
     /// Percent of the host that was used, weighted by time.
     host: f64,
@@ -78,7 +84,8 @@ pub(super) struct Usage {
     /// Events that came, and that were handled.
     pub(super) input: u64,
     pub(super) output: u64,
-    /// CPU time of visits.
+    /// Time and CPU time of visits.
+    pub(super) busy: Duration,
     pub(super) cpu: Duration,
     /// Percent of the host, by whoever.
     pub(super) host: u32,
@@ -97,6 +104,7 @@ impl Monitor {
             cpu_max,
             skew,
             cpu_secs: 0.0,
+            busy_secs: 0.0,
             thread_secs: 0.0,
             host: 0.0,
             host_secs: 0.0,
@@ -123,6 +131,7 @@ impl Monitor {
     pub(super) fn note(&mut self, usage: &Usage, keys: &[KeyLoad]) {
         let secs = usage.elapsed.as_secs_f64();
         self.cpu_secs += usage.cpu.as_secs_f64();
+        self.busy_secs += usage.busy.as_secs_f64();
         self.thread_secs += secs * usage.threads as f64;
         self.host += f64::from(usage.host) * secs;
         self.host_secs += secs;
@@ -169,6 +178,20 @@ impl Monitor {
         cpu_bound(total, threads, each, left)
     }
 
+    /// No thread more, if those there are were idle for most of the time: their stage waits for room behind it, for a key that
+    /// is held, for a group to gather. Not known while no visit has ended.
+    pub(super) fn by_use(&self, threads: usize) -> Option<Allowed> {
+        let busy = self.busy_secs / self.thread_secs;
+        let idle = busy > 0.0 && busy < BUSY_LEAST;
+        idle.then(|| {
+            let percent = 100.0 * busy;
+            let why = format!(
+                "threads were busy for {percent:.0} % of the time: it waits for something else"
+            );
+            Allowed { total: threads, why }
+        })
+    }
+
     /// Algorithm 4: as many threads as there are hot keys, if they are fewer than `total`; none more if all of them have
     /// bounded a scale-up before.
     pub(super) fn by_keys(&mut self, total: usize, threads: usize) -> Option<Allowed> {
@@ -178,9 +201,15 @@ impl Monitor {
             .map(|load| (load.key, self.skew.of(load.arrived, load.handled)))
             .filter(|(_, load)| *load > 0.0)
             .collect();
-        let known_load: f64 = loads.iter().map(|(_, load)| load).sum();
-        let is_most = known_load >= self.skew.of(self.input, self.output) / 2.0;
-        let hot = hot_keys(&loads, self.skew.times());
+        // Fair rounds let a hot key out as slowly as the others: it has most of the events by what came, at least.
+        let is_most = [Skew::Input, Skew::Output].into_iter().any(|by| {
+            let known: f64 = self.keys.values().map(|load| by.of(load.arrived, load.handled)).sum();
+            let all = by.of(self.input, self.output);
+            all > 0.0 && known >= all / 2.0
+        });
+        let known: f64 = loads.iter().map(|(_, load)| load).sum();
+        let others = (self.skew.of(self.input, self.output) - known).max(0.0);
+        let hot = hot_keys(&loads, others, self.skew.times());
         self.bounding.clear();
         if !is_most || hot.is_empty() || hot.len() >= total {
             return None;
@@ -212,11 +241,13 @@ fn cpu_bound(total: usize, threads: usize, each: f64, left: f64) -> Option<Allow
     Some(Allowed { total: allowed, why })
 }
 
-/// The keys that are above so many standard deviations of all.
-fn hot_keys(loads: &[(u64, f64)], times: f64) -> Vec<u64> {
-    let n = loads.len().max(1) as f64;
-    let mean = loads.iter().map(|(_, load)| load).sum::<f64>() / n;
-    let variance = loads.iter().map(|(_, load)| (load - mean).powi(2)).sum::<f64>() / n;
+/// The keys that are above so many standard deviations of all. There are `others` events of keys that are not known, each
+/// of which counts as one of another key.
+fn hot_keys(loads: &[(u64, f64)], others: f64, times: f64) -> Vec<u64> {
+    let n = (loads.len() as f64 + others).max(1.0);
+    let mean = (loads.iter().map(|(_, load)| load).sum::<f64>() + others) / n;
+    let squares = loads.iter().map(|(_, load)| (load - mean).powi(2)).sum::<f64>();
+    let variance = (squares + others * (1.0 - mean).powi(2)) / n;
     let above = times * variance.sqrt();
     loads.iter().filter(|(_, load)| *load > above).map(|(key, _)| *key).collect()
 }
@@ -254,8 +285,8 @@ mod tests {
 
     /// A second in which so many events came and were handled.
     fn usage(events: u64) -> Usage {
-        let (elapsed, cpu) = (Duration::from_secs(1), Duration::ZERO);
-        Usage { elapsed, threads: 1, input: events, output: events, cpu, host: 0 }
+        let (elapsed, busy, cpu) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
+        Usage { elapsed, threads: 1, input: events, output: events, busy, cpu, host: 0 }
     }
 
     #[test]
@@ -265,6 +296,19 @@ mod tests {
         assert_eq!(monitor.by_keys(7, 1).unwrap().total, 2, "half of 20");
         monitor.note(&usage(1), &[]);
         assert_eq!(monitor.by_keys(7, 1), None);
+    }
+
+    #[test]
+    fn a_hot_key_that_fair_rounds_let_out_as_slowly_as_the_others_bounds_all_the_same() {
+        // Of 60 events that went, 29 were of the hot key, and of 300 that came, 270; the others had one each.
+        for (skew, others) in [(Skew::Output, 0), (Skew::Input, 0), (Skew::Input, 5)] {
+            let mut monitor = Monitor::new(100.0, skew);
+            let one = |key| KeyLoad { key, arrived: 1, handled: 1 };
+            let mut keys = vec![KeyLoad { key: 0, arrived: 270, handled: 29 }];
+            keys.extend((1..=others).map(one));
+            monitor.note(&Usage { input: 300, ..usage(60) }, &keys);
+            assert_eq!(monitor.by_keys(7, 1).unwrap().total, 1, "{skew:?} {others}");
+        }
     }
 
     #[test]
@@ -303,5 +347,19 @@ mod tests {
     fn a_host_that_says_nothing_of_cpu_time_bounds_nothing() {
         assert_eq!(Monitor::new(100.0, Skew::Output).by_cpu(9, 1, 4), None);
         assert_eq!(monitor(Skew::Output, &[]).by_cpu(9, 1, 4), None);
+    }
+
+    #[test]
+    fn threads_that_are_idle_for_most_of_the_time_bound_it() {
+        let mut monitor = Monitor::new(100.0, Skew::None);
+        assert_eq!(monitor.by_use(4), None, "nothing is known");
+        let secs = Duration::from_secs;
+        monitor.note(&Usage { threads: 4, busy: secs(2), ..usage(9) }, &[]);
+        assert_eq!(monitor.by_use(4), None, "half of the time");
+        monitor.note(&Usage { threads: 4, busy: Duration::from_millis(1_900), ..usage(9) }, &[]);
+        assert_eq!(monitor.by_use(4).unwrap().total, 4);
+        monitor.restart();
+        monitor.note(&Usage { threads: 4, ..usage(9) }, &[]);
+        assert_eq!(monitor.by_use(4), None, "no visit has ended");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use comporta_model::plan::defaults::THREADS_MAX;
+use comporta_model::plan::defaults::{THREADS_MAX, TIMER_MIN};
 use comporta_model::plan::{Choice, Offer, ParamKind, ParamSpec};
 
 use super::averages::Average;
@@ -184,15 +184,13 @@ impl Controller {
                 ("`threads_max`".to_owned(), format!("`threads_min`, {least}, or more"));
             return Err(Refused::OutOfRange { what, given: most, expected });
         }
-        if self.every > self.deadline / 10 {
-            let text = |span: Duration| format!("{span:?}");
-            return Err(Refused::Failed(format!(
-                "`sample` is {}: use a tenth of `deadline`, {}, or less",
-                text(self.every),
-                text(self.deadline / 10)
-            )));
-        }
-        Ok(())
+        let (every, most) = (self.every, self.deadline / 10);
+        let expected = match every {
+            _ if every < TIMER_MIN => format!("{TIMER_MIN:?} or more"),
+            _ if every > most => format!("a tenth of `deadline`, {most:?}, or less"),
+            _ => return Ok(()),
+        };
+        Err(Refused::Failed(format!("`sample` is {every:?}: use {expected}")))
     }
 
     pub(super) fn rules(&self) -> Box<dyn Rules> {

@@ -8,8 +8,8 @@
 //! the deadline; threads are removed once after a scale-up, below half the average input or at an empty queue.
 //!
 //! Left undefined there, and defined here:
-//! - *Output 0*: a sample counts as if one event had come out (`Sample::ratio`). While the average output is 0, what a
-//!   thread does is not known, and no thread is added. Nothing in and nothing out since the scale-up: all threads but one
+//! - *Output 0*: a sample counts as if one event had come out (`Sample::ratio`). While the average output is 0, or after
+//!   three samples without output, what a thread does is not known, and no thread is added: a group may gather, or what it sends find no room. Nothing in and nothing out since the scale-up: all threads but one
 //!   go, and the least stay.
 //! - *Scale-up from several threads*: the ratio is that of the threads there are, so the threads that contain the burst are
 //!   `threads x avgIO`; from one thread that is the printed `avgIO`. The sum is the total, as from one thread.
@@ -35,6 +35,8 @@ use super::sample::{Grown, Rules, Sample, Verdict, truncated};
 
 /// Growing samples that pass after a scale-up before the next: `wait`.
 const WAIT: u32 = 3;
+/// Samples without output after which the average says nothing of what a thread does.
+const SILENT: u32 = 3;
 /// The part of the deadline for which a queue that is above the entry point from the start is measured.
 const MEASURED_PART: u32 = 10;
 
@@ -56,6 +58,8 @@ pub(super) struct Published {
     /// `scaledUp`.
     scaled_up: bool,
     wait: u32,
+    /// Samples in a row in which nothing came out.
+    silent: u32,
 }
 
 impl Published {
@@ -71,6 +75,7 @@ impl Published {
             measured_at: None,
             scaled_up: false,
             wait: 0,
+            silent: 0,
         }
     }
 
@@ -137,11 +142,15 @@ impl Published {
                 self.measured_at = Some(sample.at + self.deadline / MEASURED_PART);
                 Verdict::Watch
             }
-            Some(at) if sample.at >= at => {
+            Some(at) if sample.at < at => Verdict::Keep,
+            Some(_) if self.wait > 0 => {
+                self.wait -= 1; // the system has refused threads
+                Verdict::Keep
+            }
+            Some(_) => {
                 self.start = Some(sample.at);
                 self.scale_up(sample, entry_point)
             }
-            Some(_) => Verdict::Keep,
         }
     }
 
@@ -161,8 +170,8 @@ impl Published {
     fn scale_up(&mut self, sample: &Sample, entry_point: f64) -> Verdict {
         let (left, threads) = (self.left(sample), sample.threads as f64);
         let output = self.averages.output();
-        if output == 0.0 {
-            return Verdict::Keep; // what a thread does is not known yet
+        if output == 0.0 || self.silent >= SILENT {
+            return Verdict::Keep; // what a thread does is not known yet, or not any more
         }
         let contention = self.averages.ratio() * threads;
         let zero = sample.queue as f64 / left / (output / threads);
@@ -252,6 +261,7 @@ impl Rules for Published {
             self.restart_averages();
         }
         self.note(sample);
+        self.silent = if sample.output == 0 { self.silent.saturating_add(1) } else { 0 };
         if sample.grows() { self.growing(sample) } else { self.not_growing(sample) }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Elastic {
     last: Option<(Time, StageSample)>,
     /// What was recorded last without a change: it is recorded once.
     recorded: Option<String>,
+    /// The clock jumped before the last sample.
+    jumped: bool,
     /// The policy beside has moved it away.
     gone: bool,
 }
@@ -50,6 +52,7 @@ impl Elastic {
         control: &mut dyn PolicyControl,
     ) -> Result<Self, Refused> {
         let Limits { least, most } = controller.limits;
+        control.decide_as(controller.name());
         if !info.instances_said {
             let instances = control.instances(info.id)?;
             if instances > 0 && instances < most {
@@ -65,9 +68,21 @@ impl Elastic {
         control.set_pool(pool, info.id)?;
         let (rules, monitor) = (controller.rules(), controller.monitor());
         let first = (control.now(), control.sample(info.id)?);
-        control.key_loads(info.id, 0)?; // from now on
-        let (last, recorded, gone) = (Some(first), None, false);
-        Ok(Elastic { info, controller, priority, pool, rules, monitor, last, recorded, gone })
+        if monitor.wants_keys() {
+            control.key_loads(info.id, 0)?; // from now on
+        }
+        Ok(Elastic {
+            info,
+            controller,
+            priority,
+            pool,
+            rules,
+            monitor,
+            last: Some(first),
+            recorded: None,
+            jumped: false,
+            gone: false,
+        })
     }
 
     /// Takes a sample and decides. `host` is the percent of the CPUs that is used.
@@ -76,10 +91,15 @@ impl Elastic {
         host: u32,
         control: &mut dyn PolicyControl,
     ) -> Result<Option<Wish>, Refused> {
+        control.decide_as(self.controller.name());
         if self.gone || self.has_gone(control)? {
             return Ok(None);
         }
-        let Some((sample, usage)) = self.sample(host, control)? else { return Ok(None) };
+        let now = control.sample(self.info.id)?;
+        if now.instances == 0 {
+            return self.ended(control);
+        }
+        let Some((sample, usage)) = self.sample(now, host, control)? else { return Ok(None) };
         let keys = if self.monitor.wants_keys() && self.info.keyed {
             control.key_loads(self.info.id, KEYS_MAX)?
         } else {
@@ -103,24 +123,26 @@ impl Elastic {
     /// The change since the sample before, if there is one.
     fn sample(
         &mut self,
+        now: StageSample,
         host: u32,
         control: &mut dyn PolicyControl,
     ) -> Result<Option<(Sample, Usage)>, Refused> {
-        let (at, now) = (control.now(), control.sample(self.info.id)?);
-        if now.instances == 0 {
-            return Ok(None); // it has seen its last event
-        }
+        let at = control.now();
         let Some((before_at, before)) = self.last.replace((at, now)) else { return Ok(None) };
         let elapsed = at.duration_since(before_at);
         if elapsed.is_zero() {
             self.last = Some((before_at, before)); // the next sample has what this one would have
             return Ok(None);
         }
-        if elapsed > self.controller.every * GAP {
+        let jumped = elapsed > self.controller.every.saturating_mul(GAP);
+        let before_too = std::mem::replace(&mut self.jumped, jumped);
+        if jumped {
             self.rules.forget();
             self.monitor.restart();
-            let why = format!("no sample for {elapsed:.1?}");
-            self.record(control, why, "is measured anew");
+            if !before_too {
+                control.explain(format!("no sample for {elapsed:.1?}"));
+                control.record(format!("`{}` is measured anew", self.info.name));
+            }
             return Ok(None);
         }
         let threads = control.threads(self.pool)?.max(1);
@@ -139,7 +161,14 @@ impl Elastic {
         let cpu = now.cpu.unwrap_or_default().saturating_sub(before.cpu.unwrap_or_default());
         let cpu = cpu.min(busy); // what is measured now changes what was estimated of visits before
         let sample = Sample { at, elapsed, input, output, queue, full, threads, busy };
-        Ok(Some((sample, Usage { elapsed, threads, input, output, cpu, host })))
+        Ok(Some((sample, Usage { elapsed, threads, input, output, busy, cpu, host })))
+    }
+
+    /// It has seen its last event: one thread is left, since a pool with a stage has one.
+    fn ended(&self, control: &dyn PolicyControl) -> Result<Option<Wish>, Refused> {
+        let by = control.threads(self.pool)?.saturating_sub(1);
+        let why = "it has seen its last event".to_owned();
+        Ok((by > 0).then_some(Wish::Shrink { by, why }))
     }
 
     /// How far it may grow.
@@ -158,6 +187,7 @@ impl Elastic {
                 why += &format!("; {bound}");
             }
         };
+        bound(self.monitor.by_use(threads));
         bound(self.monitor.by_cpu(total, threads, control.cpus()));
         bound(self.monitor.by_keys(total, threads));
         let most = self.controller.limits.most;
@@ -216,6 +246,8 @@ impl Elastic {
         if self.gone {
             let why = "the policy has moved it to another pool".to_owned();
             self.record(control, why, "is elastic no more");
+            // Refused, and so left as it is, if another stage was moved there.
+            let _ = control.kill_threads(self.pool, control.threads(self.pool)?);
         }
         Ok(self.gone)
     }

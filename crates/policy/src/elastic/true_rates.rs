@@ -8,8 +8,8 @@
 //! changes, so that load that varies by less than the reserve changes nothing. With `energy`, the reserve is the rest of the last thread only.
 //!
 //! Defined here: before anything came out, useful time is not known, and nothing is decided. A full
-//! queue keeps input outside, so demand is at least what the threads can do: each step then adds the reserve, one
-//! thread at least. After a change, threads are measured anew; one that the system refused is tried again after that.
+//! queue keeps input outside, so demand is at least what the threads can do, if they are busy: each step then adds the reserve,
+//! one thread at least. After a change, threads are measured anew; one that the system refused is tried again after that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,6 +21,12 @@ use super::sample::{Grown, Rules, Sample, Verdict, truncated};
 /// Samples after which threads are added: DS2 is published with one; three, as the published controller waits, so
 /// that one odd sample decides nothing.
 const MEASURED: usize = 3;
+/// Handlers have become slower if so many events in the last samples took so many times as long as those before: more than
+/// chance makes of as many.
+const SLOWER_EVENTS: u64 = 20;
+const SLOWER_TIMES: f64 = 2.0;
+/// The part of their time that threads are busy at least if theirs is what a full queue waits for.
+const BUSY: f64 = 0.8;
 /// Samples kept at most: those of a deadline, where it does not have more.
 const KEPT: usize = 600;
 
@@ -49,13 +55,30 @@ impl TrueRates {
         TrueRates { deadline, utilization, samples: VecDeque::new(), secs: None }
     }
 
-    /// Useful time is that of all samples: it does not depend on the load.
+    /// Useful time is that of all samples, since it does not depend on the load; of the last, where handlers have become
+    /// slower.
     fn measure(&mut self) {
-        let busy: f64 = self.samples.iter().map(|sample| sample.busy.as_secs_f64()).sum();
-        let output: f64 = self.samples.iter().map(|sample| sample.output as f64).sum();
-        if output > 0.0 && busy > 0.0 {
-            self.secs = Some(busy / output);
+        let before = self.samples.len().saturating_sub(MEASURED);
+        let (all, lately) = (useful(self.samples.iter()), useful(self.samples.iter().skip(before)));
+        if let (Some((_, all)), Some((events, lately))) = (all, lately)
+            && events >= SLOWER_EVENTS
+            && lately > SLOWER_TIMES * all
+        {
+            self.samples.drain(..before);
         }
+        if let Some((_, secs)) = useful(self.samples.iter()) {
+            self.secs = Some(secs);
+        }
+    }
+
+    /// What part of their time threads are busy lately.
+    fn busy(&self) -> f64 {
+        let (mut busy, mut secs) = (0.0, 0.0);
+        for sample in self.samples.iter().rev().take(MEASURED) {
+            busy += sample.busy.as_secs_f64();
+            secs += sample.elapsed.as_secs_f64() * sample.threads as f64;
+        }
+        busy / secs
     }
 
     /// What comes lately, in events a second.
@@ -99,6 +122,16 @@ impl TrueRates {
     }
 }
 
+/// Events that came out in these samples, and the useful time of each; nothing where it is not known.
+fn useful<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<(u64, f64)> {
+    let (mut events, mut busy) = (0_u64, 0.0);
+    for sample in samples {
+        events = events.saturating_add(sample.output);
+        busy += sample.busy.as_secs_f64();
+    }
+    (events > 0 && busy > 0.0).then(|| (events, busy / events as f64))
+}
+
 /// Events a second, in these samples.
 fn mean_input<'a>(samples: impl Iterator<Item = &'a Sample>) -> f64 {
     let (mut input, mut secs) = (0.0, 0.0);
@@ -123,8 +156,9 @@ impl Rules for TrueRates {
         let threads = sample.threads as f64;
         let Some(lately) = self.demand(self.input(), sample.queue) else { return unchanged };
         let Demand { input, secs, steady, backlog } = lately;
-        let steady = if sample.full { steady.max(threads) } else { steady };
-        if steady + backlog > threads || sample.full {
+        let full = sample.full && self.busy() >= self.utilization.min(BUSY);
+        let steady = if full { steady.max(threads) } else { steady };
+        if steady + backlog > threads || full {
             let total = self.threads_for(steady + backlog).max(sample.threads + 1);
             let why = format!(
                 "{input:.2}/s in at {secs:.6} s each is the work of {steady:.2} threads, and queue {} that of {backlog:.2} by the \

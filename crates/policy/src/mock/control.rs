@@ -138,6 +138,8 @@ impl PolicyControl for Mock {
         self.recorded.push(did);
     }
 
+    fn decide_as(&mut self, _: &str) {} // what is logged here has no name
+
     // --- 1. queues
 
     fn use_per_stage_queues(&mut self) -> Result<(), Refused> {

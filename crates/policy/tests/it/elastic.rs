@@ -313,6 +313,20 @@ fn no_output_makes_no_thread_until_one_event_came_out() {
 }
 
 #[test]
+fn a_stage_that_gathers_groups_has_one_thread() {
+    for choice in ["elastic", "ds2"] {
+        let mut run = Run::new(choice);
+        run.mock.at_mut("work").capacity = 120;
+        for second in 1..=200 {
+            let output = if second % 10 == 0 { 100 } else { 0 };
+            run.mock.at_mut("work").busy_time += Duration::from_millis(output);
+            let threads = run.second((10, output, second % 10 * 10));
+            assert_eq!(threads, 1, "{choice}, {second}: {:?}", run.mock.explained());
+        }
+    }
+}
+
+#[test]
 fn nothing_in_and_nothing_out_removes_all_threads_but_the_least() {
     for (choice, left) in [("elastic", 1), ("elastic(threads_min=2)", 2)] {
         let mut run = Run::new(choice);
@@ -332,6 +346,13 @@ fn a_clock_that_jumps_begins_the_measurement_again_and_one_that_stands_is_waited
     assert_eq!(run.threads(), 1);
     assert_eq!(run.mock.recorded(), ["`work` is measured anew"]);
     assert_eq!(run.last_reason(), "no sample for 3601.0s");
+    // It jumps again: this is recorded again, unless it jumps each time.
+    run.second(TABLE_3_5[0]);
+    for _ in 0..3 {
+        run.mock.pass(Duration::from_secs(3_600));
+        run.second((63, 15, 919));
+        assert_eq!(run.mock.recorded().len(), 2);
+    }
     assert_eq!(run.seconds(&TABLE_3_5), 6, "as from the beginning");
     // No time passes: what is seen belongs to the next sample.
     let mut run = Run::new("elastic(average=halving)");
@@ -358,6 +379,23 @@ fn threads_that_the_system_refuses_are_asked_for_again() {
     );
     assert_eq!(run.second((63, 15, 1_111)), 3, "as many as there are");
     assert_eq!(run.mock.recorded().len(), 1);
+}
+
+#[test]
+fn threads_refused_without_growth_are_asked_for_again_after_three_samples() {
+    let mut run = Run::new("elastic");
+    run.mock.set_threads_left(Some(0));
+    let mut asked = Vec::new();
+    for second in 1..=21 {
+        let before = run.mock.refused().len();
+        run.second((20, 20, 5_000)); // as after a crash
+        if run.mock.refused().len() > before {
+            asked.push(second);
+        }
+    }
+    assert_eq!(asked, [9, 13, 17, 21]);
+    run.mock.set_threads_left(None);
+    assert!(run.seconds(&[(20, 20, 5_000); 4]) > 1);
 }
 
 #[test]
@@ -531,6 +569,23 @@ fn ds2_reaches_the_final_count_in_one_step() {
 }
 
 #[test]
+fn ds2_notices_handlers_that_become_slower_as_soon_as_load_that_grows() {
+    let mut run = Run::new("ds2");
+    for _ in 0..100 {
+        run.mock.at_mut("work").busy_time += SECOND / 10;
+        assert_eq!(run.second((100, 100, 0)), 1);
+    }
+    let mut queue = 0;
+    let slow = (1..=10).find(|_| {
+        queue += 80;
+        run.mock.at_mut("work").busy_time += SECOND; // 50 ms each
+        run.second((100, 20, queue)) > 1
+    });
+    assert!(slow.is_some_and(|samples| samples <= 4), "{slow:?}: {:?}", run.mock.explained());
+    assert_eq!(run.threads(), 7, "{}", run.last_reason());
+}
+
+#[test]
 fn ds2_follows_the_load_down_also_to_nothing() {
     let mut load = Load::new("ds2", 20.0);
     let changes = load.changes(300, |second| if second < 100 { 100.0 } else { 0.0 });
@@ -633,6 +688,55 @@ fn where_threads_are_scarce_a_stage_takes_them_down_to_the_others_least() {
 }
 
 #[test]
+fn a_stage_that_has_ended_keeps_one_thread_and_leaves_the_others_to_its_equals() {
+    for choice in ["elastic(threads=8, threads_min=2)", "ds2(threads=8, threads_min=2)"] {
+        let mock =
+            Mock::new().source("read").stage("one").stage("other").keyed("one").keyed("other");
+        let mut run = Run::on(choice, mock);
+        let grow = |run: &mut Run, stage: &str| {
+            for n in 1..=60 {
+                run.show(stage, (200, 20, 180 * n));
+                run.mock.at_mut(stage).busy_time += SECOND * 2;
+                run.tick();
+            }
+            [PoolId(1), PoolId(2)].map(|pool| run.mock.threads(pool).unwrap())
+        };
+        assert_eq!(grow(&mut run, "one"), [6, 2], "{choice}");
+        run.mock.at_mut("one").instances = 0;
+        assert_eq!(grow(&mut run, "other"), [1, 7], "{choice}");
+        let ended = "`one`: it has seen its last event";
+        assert!(run.mock.explained().iter().any(|why| why == ended), "{:?}", run.mock.explained());
+    }
+}
+
+#[test]
+fn threads_that_are_idle_show_that_more_would_not_help() {
+    // What it sends finds no room, or a key is held: input and output as of the stage behind, and a queue that is full, or grows.
+    for (choice, capacity, output, ms, recorded) in [
+        ("elastic", 100, 20, 40, 1),
+        ("ds2", 100, 20, 40, 0),
+        ("ds2", 100, 0, 0, 0),
+        ("elastic", usize::MAX, 20, 400, 1),
+        ("ds2", usize::MAX, 20, 400, 1),
+    ] {
+        let mut run = Run::new(choice);
+        run.mock.at_mut("work").capacity = capacity;
+        for _ in 0..5 {
+            run.mock.at_mut("work").busy_time += SECOND / 25;
+            run.second((20, 20, 0));
+        }
+        for n in 1..=200 {
+            run.mock.at_mut("work").busy_time += Duration::from_millis(ms);
+            let input = if capacity == usize::MAX { 100 } else { output };
+            let threads = run.second((input, output, (80 * n).min(capacity)));
+            assert_eq!(threads, 1, "{choice}: {:?}", run.mock.explained());
+        }
+        let said = run.mock.recorded();
+        assert_eq!(said, &["`work` has no thread more"][..recorded], "{choice}, {capacity}");
+    }
+}
+
+#[test]
 fn a_full_queue_grows_though_what_comes_is_what_goes() {
     for (policy, capacity) in [("elastic", 100), ("elastic", 5), ("elastic", 1), ("ds2", 100)] {
         let mut run = Run::new(policy);
@@ -663,6 +767,7 @@ fn parameters_that_contradict_each_other_are_refused_before_anything_is_changed(
     for (choice, message) in [
         ("elastic(threads_min=20)", "`threads_max` is 16: use `threads_min`, 20, or more"),
         ("ds2(deadline=5s)", "`sample` is 1s: use a tenth of `deadline`, 500ms, or less"),
+        ("ds2(sample=10us)", "`sample` is 10µs: use 1ms or more"),
         (
             "elastic(threads_min=3, threads=2)",
             "the number of threads of all elastic stages is 2: use their `threads_min` together, 3, or more",
@@ -757,7 +862,7 @@ fn beside_any_policy_that_leaves_stages_in_the_main_pool_a_stage_is_elastic() {
 }
 
 #[test]
-fn a_stage_that_was_moved_away_has_no_threads_to_give() {
+fn a_stage_that_was_moved_away_leaves_its_threads_and_has_none_to_give() {
     let stages = vec![
         elastic("low", "elastic(average=halving)"),
         elastic("high", "elastic(average=halving, priority=5)"),
@@ -784,6 +889,8 @@ fn a_stage_that_was_moved_away_has_no_threads_to_give() {
     let main = mock.threads(PoolId(0)).unwrap();
     grow(&mut mock, "high");
     assert_eq!(mock.threads(PoolId(0)).unwrap(), main, "{:?}", mock.log());
+    let high = mock.at("high").pool;
+    assert_eq!((mock.threads(pool).unwrap(), mock.threads(high).unwrap()), (0, 6));
 }
 
 #[test]

@@ -31,12 +31,12 @@ pub(crate) struct Known<L> {
     pub(crate) since: Time,
     pub(crate) handled: u64,
     pub(crate) busy: Duration,
-    /// What a policy was told of it; `None` if it became known in the place of another since.
-    told: Option<Told>,
+    /// What was reported of it to a policy; `None` if it became known in the place of another since.
+    reported: Option<Reported>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Reported {
     arrived: u64,
     handled: u64,
 }
@@ -73,10 +73,10 @@ impl<L: LaneId> TopKeys<L> {
             .then(|| (0..TRACKED).min_by_key(|at| self.known[*at].arrived))
             .flatten();
         let error = fewest.map_or(0, |at| self.known[at].arrived);
-        let told = fewest.is_none().then(Told::default);
+        let reported = fewest.is_none().then(Reported::default);
         let (handled, busy) = (0, Duration::ZERO);
         let lane = lane.clone();
-        let new = Known { lane, arrived: error + n, error, since: now, handled, busy, told };
+        let new = Known { lane, arrived: error + n, error, since: now, handled, busy, reported };
         let Some(at) = fewest else {
             self.by_id.insert(id, self.known.len());
             self.known.push(new);
@@ -119,8 +119,8 @@ impl<L: LaneId> TopKeys<L> {
     /// left out, since only a part of what it did is known.
     pub(crate) fn loads(&mut self, most: usize) -> Vec<KeyLoad> {
         let load = |known: &mut Known<L>| {
-            let now = Told { arrived: known.arrived, handled: known.handled };
-            let before = known.told.replace(now)?;
+            let now = Reported { arrived: known.arrived, handled: known.handled };
+            let before = known.reported.replace(now)?;
             let (arrived, handled) = (now.arrived - before.arrived, now.handled - before.handled);
             Some(KeyLoad { key: known.lane.id(), arrived, handled })
         };

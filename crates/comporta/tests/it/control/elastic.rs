@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta::policy::Choice;
 use comporta::testing::{Dice, ServiceTime, TestRuntime};
-use comporta::{App, Control, Plan, PolicyWarning};
+use comporta::{App, Control, Plan, PolicyWarning, StageSet};
 
 use crate::seen::{stage, until};
 
@@ -131,4 +131,44 @@ fn only_a_stage_without_keys_and_order_is_warned_of() {
         panic!("{warnings:?}")
     };
     assert_eq!((stage.as_str(), *instances), ("store", 16));
+}
+
+#[test]
+fn decisions_on_the_threads_of_a_stage_have_the_name_of_its_controller() {
+    let plan = Plan::new().threads(2).policy("srpt").stage("work", |work| work.elastic("ds2"));
+    let runtime = TestRuntime::new(program(9), &plan).unwrap();
+    let decisions = runtime.control().decisions("main").unwrap();
+    let of = |name: &str| decisions.iter().filter(|one| one.policy == name).count();
+    assert_eq!((of("ds2"), of("ds2") + of("srpt")), (3, decisions.len()), "{decisions:?}");
+    let shown = decisions.iter().find(|one| one.did.starts_with("a new pool")).unwrap().to_string();
+    assert!(shown.starts_with("0.000 s: ds2 (start): a new pool"), "{shown}");
+}
+
+#[test]
+fn a_stage_moves_only_where_it_can_be_elastic() {
+    let ds2 = || Choice::new("ds2").with("threads_min", 3);
+    let policies = [("seda", None), ("srpt", Some(2))];
+    for (policy, bound) in policies {
+        let plan = Plan::new().threads(1).stage("work", |work| work.elastic(ds2()));
+        let plan =
+            plan.stage("store", |store| if bound.is_some() { store.elastic("ds2") } else { store });
+        let plan = plan.cluster("side", |side| {
+            let side = side.threads(2).policy(policy).stages(StageSet::of(["store"]));
+            if let Some(bound) = bound { side.elastic_threads(bound) } else { side }
+        });
+        let mut runtime = TestRuntime::new(program(50), &plan).unwrap();
+        runtime.step();
+        let before = pools(&runtime);
+        let refused = runtime.control().move_stage("work", "side").unwrap_err().to_string();
+        assert!(refused.starts_with("the policy did not start: "), "{refused}");
+        assert_eq!(pools(&runtime), before, "nothing has changed");
+        assert!(runtime.problems().is_empty(), "{:?}", runtime.problems());
+        assert!(runtime.run() && runtime.snapshot().adds_up(), "{}", runtime.snapshot());
+    }
+}
+
+/// Every pool: its cluster, its policy, its threads and its stages.
+fn pools(runtime: &TestRuntime) -> Vec<(String, String, usize, Vec<String>)> {
+    let pools = runtime.snapshot().pools.into_iter();
+    pools.map(|pool| (pool.cluster, pool.policy.name, pool.threads, pool.stages)).collect()
 }

@@ -340,3 +340,35 @@ fn firing_can_be_ended_and_needs_private_queues() {
     }
     assert_eq!(calls.load(SeqCst), 1);
 }
+
+#[test]
+fn what_is_done_for_timers_is_remembered_however_often_something_is_done_for_visits() {
+    let ticks = Arc::new(AtomicUsize::new(0));
+    let ticked = ticks.clone();
+    let app = App::new("often");
+    Made::new(|control| {
+        control.use_per_stage_queues()?;
+        control.set_fire_last_focused(true)?;
+        control.add_timer(Duration::from_millis(5)).map(drop)
+    })
+    .on_last_focused(|control| {
+        control.record("a round".to_owned());
+        Ok(())
+    })
+    .on_timer(move |control| {
+        control.record(format!("tick {}", ticked.load(SeqCst)));
+        ticked.fetch_add(1, SeqCst);
+        Ok(())
+    })
+    .add(&app, "often");
+    let numbers = app.source("numbers", || 0..u64::MAX);
+    app.connect(numbers, app.sink("sink", |_: u64| ()));
+    let running = app.start(&Plan::new().threads(1).policy("often")).unwrap();
+    until(|| ticks.load(SeqCst) > 20);
+    let decisions = running.control().decisions("main").unwrap();
+    let _ = running.stop();
+    let remembered = decisions.iter().filter(|decision| decision.did.starts_with("tick"));
+    let remembered: Vec<&str> = remembered.map(|decision| &*decision.did).collect();
+    let all: Vec<String> = (0..remembered.len()).map(|n| format!("tick {n}")).collect();
+    assert!(remembered == all && all.len() >= 20, "{remembered:?}");
+}
