@@ -1,6 +1,6 @@
 //! What joins the parts: the repository, the observer, the stacks, and the handler that runs.
-//! [`Scheduler`](crate::Scheduler) owns it; operations inside of handlers find it through a
-//! thread-local ([`Core::current`]).
+//! [`Scheduler`](crate::Scheduler) owns it; operations inside of handlers find it through the coroutine
+//! that runs, other user code through a thread-local ([`Core::current`]).
 //!
 //! Invariants: user code runs only inside of coroutines, in a polled source, in `attach` or in `on_failure`,
 //! and then nothing here is borrowed. The observer is asked when the ready queue is empty, and after at most
@@ -33,7 +33,7 @@ const BUDGET: u32 = 128;
 const TRIM_BATCH: usize = 256;
 
 thread_local! {
-    /// The scheduler whose loop is the innermost on this thread. It is only compared.
+    /// The scheduler whose loop calls user code on this thread, outside of its coroutines. It is only compared.
     static ENTERED: Cell<*const Core> = const { Cell::new(ptr::null()) };
     /// The schedulers of this thread, of which there is mostly one: see [`Core::current`].
     static LIVE: RefCell<Vec<Weak<Core>>> = const { RefCell::new(Vec::new()) };
@@ -71,7 +71,7 @@ pub(crate) struct Core {
     /// Operations left to the running handler before it lets others go first.
     budget: Cell<u32>,
     /// Handlers that are resumed before the observer is asked although others are ready; none if there are no
-    /// handlers.
+    /// handlers, or none was ready when it was last asked.
     turns_left: Cell<u32>,
     activity: Cell<Activity>,
     /// When it last looked for stacks to trim although it was not idle.
@@ -122,14 +122,15 @@ impl Core {
         Ok(core)
     }
 
-    /// The scheduler whose loop is the innermost on this thread.
+    /// The scheduler whose coroutine or loop is the innermost on this thread.
     pub(crate) fn current() -> Option<Rc<Core>> {
-        let entered = ENTERED.get();
-        if entered.is_null() {
+        let owner: *const Core = coroutine::owner();
+        let innermost = if owner.is_null() { ENTERED.get() } else { owner };
+        if innermost.is_null() {
             return None;
         }
         LIVE.with_borrow_mut(|live| {
-            let place = live.iter().position(|core| ptr::eq(core.as_ptr(), entered))?;
+            let place = live.iter().position(|core| ptr::eq(core.as_ptr(), innermost))?;
             // The next search finds it at once.
             live.swap(0, place);
             live[0].upgrade()
@@ -153,25 +154,16 @@ impl Core {
         })
     }
 
-    /// Makes this the current scheduler until the guard is dropped.
-    #[inline]
+    /// Makes this the current scheduler until the guard is dropped, outside of its coroutines. For what may call user code
+    /// there; coroutines know whose they are.
     pub(crate) fn enter(self: &Rc<Core>) -> Entered {
-        Entered { outer: ENTERED.replace(Rc::as_ptr(self)) }
+        Entered { outer: ENTERED.replace(Rc::as_ptr(self)), _outer_coroutine: coroutine::hide() }
     }
 
     /// Whether the innermost coroutine of this thread is one of this scheduler's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn runs_here(&self) -> bool {
-        ptr::eq(ENTERED.get(), self) && self.runs()
-    }
-
-    /// Whether a handler runs.
-    #[inline]
-    fn runs(&self) -> bool {
-        let running = self.running.take();
-        let runs = running.is_some();
-        self.running.set(running);
-        runs
+        ptr::eq(coroutine::owner(), self)
     }
 
     /// The handler that runs, which is about to suspend: it is not here any more, unless it goes on.
@@ -214,7 +206,9 @@ impl Core {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
         let stack = self.stacks.borrow_mut().take()?;
-        Ok(self.repository.create_object(|handler| Coroutine::new(stack, move || body(&handler))))
+        let owner = ptr::from_ref(self);
+        let begin = |handler: Rc<Handler>| Coroutine::new(stack, owner, move || body(&handler));
+        Ok(self.repository.create_object(begin))
     }
 
     /// The next handler to resume, on the shortest way: the first of the ready queue, or whichever an event of the
@@ -226,12 +220,10 @@ impl Core {
             let stops = self.observer.inbox().has_stop();
             return if stops { None } else { self.repository.pop_ready() };
         }
-        if self.activity.get() != Activity::Ran {
-            return None;
+        if let Some(only) = self.observer.wait_for_one() {
+            return Some(only);
         }
-        let in_vain = || self.activity.set(Activity::Idle);
-        let only = self.observer.wait_for_one(self.limits.trim_after, in_vain);
-        only.or_else(|| self.repository.pop_ready())
+        self.repository.pop_ready()
     }
 
     /// The next handler to resume: from the ready queue, or from whatever the observer reports within
@@ -240,28 +232,34 @@ impl Core {
         &self,
         limit: Option<Duration>,
     ) -> io::Result<Option<Rc<Handler>>> {
-        let Some(turns_left) = self.turns_left.get().checked_sub(1) else {
-            return self.look_around();
-        };
-        self.turns_left.set(turns_left);
-        match self.repository.pop_ready() {
-            None => self.wait_for_handler(limit),
-            ready => Ok(ready),
+        let turns_left = self.turns_left.get().checked_sub(1);
+        match turns_left {
+            Some(turns_left) => self.turns_left.set(turns_left),
+            None => self.look_around()?,
         }
+        let was_asked = turns_left.is_none() && limit == Some(Duration::ZERO);
+        let ready = match self.repository.pop_ready() {
+            None if !was_asked => self.wait_for_handler(limit)?,
+            ready => ready,
+        };
+        match ready {
+            Some(_) => self.activity.set(Activity::Ran),
+            None => self.turns_left.set(0),
+        }
+        Ok(ready)
     }
 
     /// Asks the observer although handlers may be ready, and trims, although it is not idle, the stacks of those that
     /// have not run since the last time.
     #[cold]
-    fn look_around(&self) -> io::Result<Option<Rc<Handler>>> {
+    fn look_around(&self) -> io::Result<()> {
         self.turns_left.set(ASK_EVERY);
         let now = self.observer.now();
         if now.saturating_duration_since(self.swept_at.get()) >= self.limits.trim_after {
             self.swept_at.set(now);
             self.sweep(false);
         }
-        self.observer.wait_for_events(Some(Duration::ZERO))?;
-        Ok(self.repository.pop_ready())
+        self.observer.wait_for_events(Some(Duration::ZERO)).map(drop)
     }
 
     /// No handler is ready. Waits for events, and if there are none for long enough, it has time to trim the stacks
@@ -293,7 +291,6 @@ impl Core {
     #[inline(always)]
     pub(crate) fn resume(&self, handler: &Rc<Handler>) -> Option<Stack> {
         self.budget.set(BUDGET);
-        self.activity.set(Activity::Ran);
         let before = self.running.replace(Some(handler.clone()));
         debug_assert!(before.is_none(), "one handler runs at a time");
         mem::forget(before);
@@ -322,6 +319,9 @@ impl Core {
     ///
     /// A cancelled handler unwinds instead of going on. One that unwinds already, by cancellation or
     /// by a panic, cannot be suspended: others would run in the midst of its panic. It goes on at once.
+    ///
+    /// # Panics
+    /// Panics if this is not a coroutine of this scheduler.
     #[inline(always)]
     pub(crate) fn park(
         &self,
@@ -332,21 +332,16 @@ impl Core {
         if thread::panicking() {
             return Parked::Unwinding;
         }
-        let handler = self.take_running();
-        handler.suspends();
-        let cause = match deadline {
-            None => {
-                enlist(handler);
-                coroutine::suspend()
-            }
-            Some(at) => {
-                let timer = self.observer.wake_at(at, handler.clone());
-                enlist(handler);
-                let cause = coroutine::suspend();
-                self.observer.cancel_timer(timer);
-                cause
-            }
-        };
+        let mut timer = None;
+        let cause = coroutine::suspend(self, || {
+            let handler = self.take_running();
+            handler.suspends();
+            timer = deadline.map(|at| self.observer.wake_at(at, handler.clone()));
+            enlist(handler);
+        });
+        if let Some(timer) = timer {
+            self.observer.cancel_timer(timer);
+        }
         left(cause);
         match cause {
             Cause::Event => Parked::Woken,
@@ -376,8 +371,7 @@ impl Core {
         if thread::panicking() {
             return;
         }
-        self.take_running().requeue();
-        if coroutine::suspend() == Cause::Cancelled {
+        if coroutine::suspend(self, || self.take_running().requeue()) == Cause::Cancelled {
             unwind();
         }
     }
@@ -447,15 +441,7 @@ impl Drop for Core {
 /// Restores the current scheduler of this thread.
 pub(crate) struct Entered {
     outer: *const Core,
-}
-
-impl Entered {
-    /// As dropping it, which is left to unwinding.
-    #[inline(always)]
-    pub(crate) fn leave(self) {
-        ENTERED.set(self.outer);
-        mem::forget(self);
-    }
+    _outer_coroutine: coroutine::Outer,
 }
 
 impl Drop for Entered {

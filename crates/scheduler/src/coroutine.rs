@@ -11,8 +11,8 @@
 //! given back with `madvise`, below the pointer of a stack at which nothing lives.
 //!
 //! Invariant: `RUNNING` is null, or points to the `Link` of the coroutine whose `resume` is the
-//! innermost of ours on this thread. It holds also if `resume` panics; nothing unwinds out of a body,
-//! which would free what the invariant says is alive: the process aborts instead.
+//! innermost of ours on this thread; it is null inside of [`hide`], too. It holds also if `resume` panics; nothing
+//! unwinds out of a body, which would free what the invariant says is alive: the process aborts instead.
 
 #![allow(unsafe_code)]
 
@@ -34,8 +34,9 @@ thread_local! {
 #[cfg(target_os = "linux")]
 const MARGIN: usize = 4096;
 
-/// What `suspend` needs of the coroutine it suspends.
+/// What code inside of a coroutine needs of it.
 struct Link {
+    owner: *const (),
     yielder: Cell<*const Yielder<Cause, ()>>,
     /// An address below the frame that suspended it, by less than a call of a small function takes.
     suspended_at: Cell<usize>,
@@ -50,8 +51,13 @@ pub(crate) struct Coroutine {
 }
 
 impl Coroutine {
-    /// A coroutine that will run `body`, which must not unwind: the process would abort.
-    pub(crate) fn new(stack: Stack, body: impl FnOnce() + 'static) -> Coroutine {
+    /// A coroutine that will run `body`, which must not unwind: the process would abort. What its owner is, [`owner`]
+    /// returns inside of it.
+    pub(crate) fn new<T>(
+        stack: Stack,
+        owner: *const T,
+        body: impl FnOnce() + 'static,
+    ) -> Coroutine {
         let (limit, base) = (stack.0.limit().get(), stack.0.base().get());
         // Boxed, because corosensei hands over no more than 1 KiB.
         let body = Box::new(body);
@@ -64,7 +70,8 @@ impl Coroutine {
             body();
             mem::forget(unwound);
         });
-        let link = Link { yielder: Cell::new(ptr::null()), suspended_at: Cell::new(0) };
+        let owner = owner.cast();
+        let link = Link { owner, yielder: Cell::new(ptr::null()), suspended_at: Cell::new(0) };
         Coroutine { raw, link: Box::new(link), limit, base }
     }
 
@@ -97,8 +104,24 @@ impl Coroutine {
     }
 }
 
-/// Restores `RUNNING` when `resume` returns or panics.
-struct Outer(*const Link);
+/// The owner of the innermost coroutine that runs on this thread, to be compared; null if there is none.
+#[inline(always)]
+pub(crate) fn owner<T>() -> *const T {
+    let link = RUNNING.get();
+    if link.is_null() {
+        return ptr::null();
+    }
+    // SAFETY: by the invariant of `RUNNING` the coroutine is being resumed by this thread right now, and its link alive.
+    unsafe { (*link).owner.cast() }
+}
+
+/// Code that runs until the guard is dropped runs in no coroutine, although one has called it.
+pub(crate) fn hide() -> Outer {
+    Outer(RUNNING.replace(ptr::null()))
+}
+
+/// Restores `RUNNING` when it is dropped: when `resume` returns or panics.
+pub(crate) struct Outer(*const Link);
 
 impl Drop for Outer {
     #[inline]
@@ -116,17 +139,22 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Suspends the innermost coroutine that runs on this thread; returns why it was resumed.
+/// Suspends the innermost coroutine that runs on this thread, after a call of `prepare`, which leaves it where it will be
+/// resumed from. Returns why it was resumed.
 ///
 /// # Panics
-/// Panics outside a coroutine.
+/// Panics if that coroutine is not one of this owner's, or there is none.
 #[inline(always)]
-pub(crate) fn suspend() -> Cause {
+pub(crate) fn suspend<T>(owner: *const T, prepare: impl FnOnce()) -> Cause {
     let link = RUNNING.get();
-    assert!(!link.is_null(), "only a coroutine can be suspended");
+    // SAFETY: by the invariant of `RUNNING` the link is alive if there is one.
+    let here = !link.is_null() && ptr::eq(unsafe { (*link).owner }, owner.cast());
+    assert!(here, "an operation would wait outside of a coroutine of its scheduler");
+    prepare();
     // SAFETY: by the invariant of `RUNNING` the coroutine is being resumed by this thread right now:
     // its link is alive, and so is the yielder, which lives as long as its body runs. The body
-    // runs, because user code that gets here is called by it.
+    // runs, because user code that gets here is called by it. It is still the innermost: whatever `prepare` may have
+    // resumed has returned.
     unsafe {
         mark(&*link);
         (*(*link).yielder.get()).suspend(())
@@ -222,6 +250,11 @@ mod tests {
     use std::rc::Rc;
 
     const SIZE: usize = 2 * 1024 * 1024;
+    const NOBODY: *const () = ptr::null();
+
+    fn wait() -> Cause {
+        suspend(NOBODY, || ())
+    }
 
     fn pool() -> StackPool {
         StackPool::new(SIZE, 2)
@@ -242,10 +275,10 @@ mod tests {
     fn a_coroutine_suspends_from_nested_calls_and_goes_on_there() {
         let log = Rc::new(Cell::new(0));
         let inner = log.clone();
-        let mut coroutine = Coroutine::new(pool().take().unwrap(), move || {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), NOBODY, move || {
             deep(100, &|| {
                 inner.set(1);
-                assert_eq!(suspend(), Cause::Event);
+                assert_eq!(wait(), Cause::Event);
                 inner.set(2);
             });
         });
@@ -257,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_resume_that_panics_leaves_no_coroutine_running() {
-        let mut coroutine = Coroutine::new(pool().take().unwrap(), || ());
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), NOBODY, || ());
         assert!(coroutine.resume(Cause::Event));
         let resumed =
             panic::catch_unwind(panic::AssertUnwindSafe(|| coroutine.resume(Cause::Event)));
@@ -278,16 +311,17 @@ mod tests {
     #[test]
     #[ignore = "ends its process: run by a_body_that_unwinds_aborts_the_process"]
     fn unwinds() {
-        Coroutine::new(pool().take().unwrap(), || panic!("on purpose")).resume(Cause::Event);
+        Coroutine::new(pool().take().unwrap(), NOBODY, || panic!("on purpose"))
+            .resume(Cause::Event);
     }
 
     #[test]
     fn trimming_leaves_what_lives_on_a_suspended_stack() {
-        let mut coroutine = Coroutine::new(pool().take().unwrap(), || {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), NOBODY, || {
             for calls in [0, 10, 300, 3] {
                 deep(300, &|| ());
                 let kept = std::hint::black_box([calls; 100]);
-                assert_eq!(deep(calls, &|| assert_eq!(suspend(), Cause::Event)), calls);
+                assert_eq!(deep(calls, &|| assert_eq!(wait(), Cause::Event)), calls);
                 assert_eq!(std::hint::black_box(kept), [calls; 100]);
             }
         });
@@ -300,9 +334,9 @@ mod tests {
 
     #[test]
     fn trimming_leaves_a_large_frame_that_suspends() {
-        let mut coroutine = Coroutine::new(pool().take().unwrap(), || {
+        let mut coroutine = Coroutine::new(pool().take().unwrap(), NOBODY, || {
             let kept = std::hint::black_box([1_u8; 64 * 1024]);
-            assert_eq!(suspend(), Cause::Event);
+            assert_eq!(wait(), Cause::Event);
             assert!(std::hint::black_box(&kept).iter().all(|byte| *byte == 1));
         });
         assert!(!coroutine.resume(Cause::Event));
@@ -312,9 +346,9 @@ mod tests {
 
     #[test]
     fn a_coroutine_suspended_from_inside_a_foreign_one_is_not_trimmed_but_goes_on() {
-        let mut outer = Coroutine::new(pool().take().unwrap(), || {
+        let mut outer = Coroutine::new(pool().take().unwrap(), NOBODY, || {
             let mut foreign = corosensei::Coroutine::<(), (), u8>::new(|_, ()| {
-                assert_eq!(suspend(), Cause::Event);
+                assert_eq!(wait(), Cause::Event);
                 7
             });
             assert_eq!(foreign.resume(()).as_return(), Some(7));

@@ -133,8 +133,6 @@ impl<E> Events<E> {
             }
         }
         loop {
-            let here = self.core.runs_here();
-            assert!(here, "`Events::next` would wait outside of a coroutine of its scheduler");
             let parked = waiting.park(&self.core, deadline);
             if parked == Parked::Unwinding {
                 return Err(unwinding());

@@ -62,10 +62,11 @@ pub(crate) struct Handler {
     coroutine: RefCell<Option<Coroutine>>,
     ready: Rc<Fifo<Rc<Handler>>>,
     key: Cell<Option<Key>>,
+    // What a resumption sets together, side by side, and what a suspension does.
+    trim: Cell<Trim>,
     state: Cell<State>,
     cause: Cell<Cause>,
     cancelled: Cell<bool>,
-    trim: Cell<Trim>,
     /// `None` after they have run.
     finalizers: RefCell<Option<Vec<Finalizer>>>,
 }

@@ -167,12 +167,11 @@ impl Scheduler {
     /// # Errors
     /// Returns an error if the system call for events fails, or if the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
-        let entered = self.core.enter();
         if let Some(handler) = self.take_next() {
+            // What mostly happens is told apart, so that it is short.
             if let Some(stack) = self.core.resume(&handler) {
                 return Ok(self.end(&handler, stack));
             }
-            entered.leave();
             return Ok(Step::Resumed);
         }
         self.wait_and_step(None)
@@ -183,17 +182,7 @@ impl Scheduler {
     /// # Errors
     /// Like [`Scheduler::step`].
     pub fn step_within(&mut self, limit: Duration) -> io::Result<Step> {
-        let _entered = self.core.enter();
         self.wait_and_step(Some(limit))
-    }
-
-    /// A step without a limit, in a scheduler that was entered.
-    #[inline(always)]
-    fn step_entered(&self) -> io::Result<Step> {
-        match self.take_next() {
-            Some(handler) => Ok(self.resume(&handler)),
-            None => self.wait_and_step(None),
-        }
     }
 
     /// The next handler, on the shortest way: see [`Core::take_next`].
@@ -202,17 +191,10 @@ impl Scheduler {
         if thread::panicking() { None } else { self.core.take_next() }
     }
 
-    #[inline(always)]
-    fn resume(&self, handler: &Rc<Handler>) -> Step {
-        match self.core.resume(handler) {
-            None => Step::Resumed,
-            Some(stack) => self.end(handler, stack),
-        }
-    }
-
     /// A handler has ended.
     #[cold]
     fn end(&self, handler: &Handler, stack: Stack) -> Step {
+        let _entered = self.core.enter();
         self.core.remove(handler, stack).map_or(Step::Resumed, Step::Failed)
     }
 
@@ -224,6 +206,7 @@ impl Scheduler {
             return Err(io::Error::other(refused));
         }
         let core = &self.core;
+        let _entered = core.enter();
         let deadline = match limit {
             None | Some(Duration::ZERO) => None,
             limit => core.deadline(limit),
@@ -237,7 +220,8 @@ impl Scheduler {
                 return Ok(Step::Complete);
             }
             if let Some(handler) = core.get_ready_object(wait)? {
-                return Ok(self.resume(&handler));
+                let ended = core.resume(&handler);
+                return Ok(ended.map_or(Step::Resumed, |stack| self.end(&handler, stack)));
             }
             if wait == Some(Duration::ZERO) {
                 return Ok(Step::Idle);
@@ -254,10 +238,9 @@ impl Scheduler {
     /// # Errors
     /// Like [`Scheduler::step`].
     pub fn run(&mut self) -> io::Result<Summary> {
-        let _entered = self.core.enter();
         let mut summary = Summary { stopped: false, failed: 0, failures: Vec::new() };
         loop {
-            match self.step_entered()? {
+            match self.step()? {
                 Step::Resumed | Step::Idle => {}
                 Step::Failed(failure) => summary.add(*failure),
                 Step::Stopped => {
@@ -278,18 +261,23 @@ impl Scheduler {
     pub fn block_on<T: 'static>(&mut self, f: impl FnOnce() -> T + 'static) -> Result<T, Failure> {
         let error = |error: io::Error| Failure::Error(error.into());
         let handle = self.spawn(f).map_err(error)?;
-        let _entered = self.core.enter();
-        while !handle.is_finished() {
-            match self.step_entered().map_err(error)? {
-                Step::Stopped => {
-                    handle.cancel();
-                    return Err(Failure::Cancelled);
-                }
+        if self.run_until(&|| handle.is_finished()).map_err(error)? {
+            return handle.join();
+        }
+        handle.cancel();
+        Err(Failure::Cancelled)
+    }
+
+    /// Steps until `is_over` returns `true`. Returns `false` if it was stopped before.
+    fn run_until(&mut self, is_over: &dyn Fn() -> bool) -> io::Result<bool> {
+        while !is_over() {
+            match self.step()? {
+                Step::Stopped => return Ok(false),
                 Step::Failed(failure) => crate::failure::discard(failure),
                 Step::Resumed | Step::Idle | Step::Complete => {}
             }
         }
-        handle.join()
+        Ok(true)
     }
 
     /// Returns a handle that stops this scheduler from any thread.

@@ -72,7 +72,10 @@ impl<T> Table<T> {
     /// What stands at a place now, whatever its generation.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<&T> {
-        self.places.get(place)?.entry.as_ref()
+        match self.places.get(place) {
+            Some(Place { entry: Some(entry), .. }) => Some(entry),
+            _ => None,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {

@@ -6,7 +6,10 @@ use std::time::Duration;
 use comporta_placement::{Capacity, Monitor, NodeId, NodeState, OperatorId, Strategy};
 use comporta_stats::Dice;
 
-use super::parts::{Counters, Input, Line, NodePart, OperatorPart, ReplicaPart};
+use super::mail::{Mail, Queue};
+use super::parts::{
+    Core, Counters, Input, Line, NodePart, OperatorKind, OperatorPart, ReplicaPart,
+};
 use super::policy::{NodePolicy, Stage};
 use super::{Happening, Model, NS, RunError, ns};
 use crate::calendar::Calendar;
@@ -16,6 +19,8 @@ use crate::seen::Seen;
 
 /// Rounds are held this long after the second, so that its control messages have come.
 const ROUND_AFTER_S: f64 = 0.05;
+/// Kinds that a new one is compared with, so that ten thousand operators that differ take no time.
+const KINDS_COMPARED: usize = 64;
 
 impl<'s> Model<'s> {
     pub(super) fn new(
@@ -28,9 +33,15 @@ impl<'s> Model<'s> {
             scenario,
             now: 0,
             calendar: Calendar::new(),
+            mail: Mail::default(),
             nodes: Vec::new(),
+            cores: Vec::new(),
+            kinds: Vec::new(),
             operators: Vec::new(),
+            receivers: Vec::new(),
+            inputs: Vec::new(),
             replicas: Vec::new(),
+            seen: Vec::new(),
             monitor: Monitor::new(period, latency),
             strategy,
             recorder: Recorder::new(scenario),
@@ -42,8 +53,10 @@ impl<'s> Model<'s> {
             model.add_operator(at, &followers, &mut seeds);
         }
         for (at, followers) in followers.iter().enumerate() {
+            let first = model.receivers.len() as u32;
             let replicas = followers.iter().flat_map(|&to| model.operators[to].replicas());
-            model.operators[at].receivers = replicas.collect();
+            model.receivers.extend(replicas);
+            model.operators[at].receivers = first..model.receivers.len() as u32;
         }
         for (at, node) in scenario.nodes.iter().enumerate() {
             if let Some(Err(wrong)) = model.node_policy(at) {
@@ -77,8 +90,7 @@ impl<'s> Model<'s> {
             state,
             cores: node.cores as u32,
             free: u64::MAX >> (64 - node.cores),
-            core_since: vec![0; node.cores],
-            core_busy: vec![0; node.cores],
+            first_core: self.cores.len() as u32,
             speed: node.speed,
             background: node.background.at(0.0),
             ready: VecDeque::new(),
@@ -89,40 +101,50 @@ impl<'s> Model<'s> {
             into: Line::new(node.download.unwrap_or(node.network)),
             memory_used: node.memory_taken,
         });
+        self.cores.extend((0..node.cores).map(|_| Core::default()));
     }
 
     fn add_operator(&mut self, at: usize, followers: &[Vec<usize>], seeds: &mut Dice) {
         let given = &self.scenario.operators[at];
-        let (inputs, seen) = self.inputs(at, followers);
         let (is_source, is_sink) = (given.rates.is_some(), followers[at].is_empty());
+        let first_input = self.inputs.len() as u32;
+        let seen = self.add_inputs(at, followers);
+        let before = given.inputs.iter().map(|&input| &self.operators[input]);
         let streams = match given.window {
-            None if !is_source => {
-                given.inputs.iter().map(|&input| self.operators[input].streams).sum()
-            }
+            None if !is_source => before.clone().map(|input| input.streams).sum(),
             _ => 1,
         };
+        let depth = before.map(|input| input.depth + 1).max().unwrap_or(0);
         let first = self.replicas.len() as u32;
         for copy in 0..given.nodes.len() {
             self.add_replica(at, copy, is_source || is_sink, &seen, Dice::new(seeds.next()));
         }
         for &input in &given.inputs {
-            let bytes = self.operators[input].event_bytes;
+            let bytes = self.scenario.operators[input].event_bytes;
             self.monitor.connect(OperatorId(input), OperatorId(at), bytes);
         }
-        let input_bytes = given.inputs.iter().map(|&input| self.operators[input].event_bytes);
-        let uses_disk = given.reads + given.writes > 0.0 || given.touches > 0;
+        let kind = self.kind_of(at, is_sink);
         self.operators.push(OperatorPart {
-            receivers: Box::default(),
-            inputs,
+            kind,
             first,
+            receivers: 0..0,
+            inputs: first_input..self.inputs.len() as u32,
             copies: given.nodes.len() as u32,
             streams,
-            depth: given
-                .inputs
-                .iter()
-                .map(|&from| self.operators[from].depth + 1)
-                .max()
-                .unwrap_or(0),
+            seen: seen.len() as u32,
+            depth,
+        });
+    }
+
+    /// The kind of an operator: one that there is already if one of the last is alike.
+    fn kind_of(&mut self, at: usize, is_sink: bool) -> u32 {
+        let given = &self.scenario.operators[at];
+        let input_bytes =
+            given.inputs.iter().map(|&input| self.scenario.operators[input].event_bytes);
+        let uses_disk = given.reads + given.writes > 0.0 || given.touches > 0;
+        let kind = OperatorKind {
+            rates: given.rates.as_ref(),
+            arrivals: given.arrivals,
             cost_ns: given.cost * NS,
             service: given.service,
             window: given.window,
@@ -130,18 +152,24 @@ impl<'s> Model<'s> {
             copies_bytes: given.copies,
             event_bytes: given.event_bytes,
             input_bytes: input_bytes.fold(0.0, f64::max),
-            is_source,
             is_sink,
             uses_disk,
             takes_nothing: given.cost == 0.0 && given.copies == 0.0 && !uses_disk,
-        });
+        };
+        let last = self.kinds.len().saturating_sub(KINDS_COMPARED);
+        let alike = self.kinds[last..].iter().position(|other| *other == kind);
+        let place = alike.map_or(self.kinds.len(), |place| last + place);
+        if alike.is_none() {
+            self.kinds.push(kind);
+        }
+        place as u32
     }
 
-    /// Where the events of an operator come from, and a window of sequence numbers for each stream that comes in copies.
-    fn inputs(&self, at: usize, followers: &[Vec<usize>]) -> (Box<[Input]>, Vec<Seen>) {
+    /// Adds where the events of an operator come from. Returns a window of sequence numbers for each stream that comes in copies.
+    fn add_inputs(&mut self, at: usize, followers: &[Vec<usize>]) -> Vec<Seen> {
         let mut operators = self.scenario.operators[at].inputs.clone();
         operators.sort_unstable();
-        let (mut inputs, mut seen, mut first) = (Vec::new(), Vec::new(), 0);
+        let (mut seen, mut first) = (Vec::new(), 0);
         for operator in operators {
             let sender = &self.operators[operator];
             let comes_in_copies = sender.copies > 1;
@@ -150,11 +178,11 @@ impl<'s> Model<'s> {
                 seen.extend((0..sender.streams).map(|_| Seen::new(sender.copies as u8)));
             }
             let is_first = followers[operator].first() == Some(&at);
-            let is_measured = is_first && !sender.is_source;
-            inputs.push(Input { operator: operator as u32, first, seen: place, is_measured });
+            let is_measured = is_first && self.scenario.operators[operator].rates.is_none();
+            self.inputs.push(Input { operator: operator as u32, first, seen: place, is_measured });
             first += sender.streams;
         }
-        (inputs.into_boxed_slice(), seen)
+        seen
     }
 
     fn add_replica(
@@ -177,21 +205,21 @@ impl<'s> Model<'s> {
             operator: operator as u32,
             node: node as u32,
             epoch: 0,
-            parallel: given.parallel.unwrap_or(self.scenario.nodes[node].cores) as u32,
-            queue: VecDeque::new(),
-            running: 0,
-            waiting: 0,
-            is_ready: false,
             tickets: 0,
             in_flight: 0,
-            seen: seen.into(),
-            in_window: 0,
+            parallel: given.parallel.unwrap_or(self.scenario.nodes[node].cores) as u32,
+            running: 0,
+            waiting: 0,
+            queue: Queue::default(),
+            is_ready: false,
             migrating: None,
             came_before: None,
-            counters: Counters::default(),
             dice,
             count: 0,
+            seen: self.seen.len() as u32,
+            counters: Counters::default(),
         });
+        self.seen.extend_from_slice(seen);
     }
 
     /// The policy of a node, with the replicas that are there; `None` if it has none.
@@ -201,10 +229,10 @@ impl<'s> Model<'s> {
         let there = self.replicas.iter().enumerate().filter(|(_, part)| part.node as usize == node);
         let stage = |(replica, part): (usize, &ReplicaPart)| {
             let operator = &self.operators[part.operator as usize];
-            (!operator.is_source).then_some(Stage {
+            self.kind(replica as u32).rates.is_none().then_some(Stage {
                 replica: replica as u32,
-                depth: operator.depth,
-                queued: part.queue.len(),
+                depth: operator.depth as usize,
+                queued: part.queue.len() as usize,
             })
         };
         let stages: Vec<Stage> = there.filter_map(stage).collect();
@@ -218,9 +246,9 @@ impl<'s> Model<'s> {
 
     /// Sets what happens first.
     pub(super) fn start(&mut self) {
-        for at in 0..self.replicas.len() {
-            if self.operators[self.replicas[at].operator as usize].is_source {
-                self.schedule_source(at as u32);
+        for at in 0..self.replicas.len() as u32 {
+            if self.kind(at).rates.is_some() {
+                self.schedule_source(at);
             }
         }
         self.calendar.set(ns(1.0), Happening::Second);

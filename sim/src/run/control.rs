@@ -63,17 +63,17 @@ impl Model<'_> {
 
     /// What a node used in the last second, with what its replicas used of its disk, and each of its CPUs.
     fn node_use(&mut self, at: usize, disk: Usage) -> (Usage, Vec<Cpu>) {
-        let node = &mut self.nodes[at];
+        let node = &self.nodes[at];
         // Which core an event left when it went to the disk is not kept: all wait alike.
         let waiting = disk[Resource::IoWait] / f64::from(node.cores);
         let others = node.background / f64::from(node.cores);
-        let mut cpus = Vec::with_capacity(node.core_busy.len());
-        for core in 0..node.core_busy.len() {
+        let mut cpus = Vec::with_capacity(node.cores as usize);
+        for (core, part) in self.cores[node.cores()].iter_mut().enumerate() {
             if node.free & (1 << core) == 0 {
-                node.core_busy[core] += self.now - node.core_since[core];
-                node.core_since[core] = self.now;
+                part.busy += self.now - part.since;
+                part.since = self.now;
             }
-            let ours = std::mem::take(&mut node.core_busy[core]) as f64 / NS;
+            let ours = std::mem::take(&mut part.busy) as f64 / NS;
             let busy = (ours * (1.0 - others) + others).min(1.0);
             cpus.push(Cpu { busy, io_wait: waiting.min(1.0 - busy) });
         }
@@ -100,9 +100,9 @@ impl Model<'_> {
             stamp: self.clock(self.ahead_s(node)),
             latencies: self.latencies(&counters),
             usage: self.replica_use(at, &counters),
-            arrived: counters.arrived,
-            handled: counters.handled,
-            emitted: counters.emitted,
+            arrived: f64::from(counters.arrived),
+            handled: f64::from(counters.handled),
+            emitted: f64::from(counters.emitted),
             state_bytes: self.state_bytes(at as u32),
             node_usage,
             cpus,
@@ -126,8 +126,8 @@ impl Model<'_> {
         let replica = &self.replicas[at];
         let node = &self.nodes[replica.node as usize];
         let ours = 1.0 - node.background / f64::from(node.cores);
-        let events = replica.queue.len() as f64 + f64::from(replica.running + replica.waiting);
-        let queued = events * self.operators[replica.operator as usize].input_bytes;
+        let events = f64::from(replica.queue.len()) + f64::from(replica.running + replica.waiting);
+        let queued = events * self.kind(at as u32).input_bytes;
         let memory = self.scenario.operators[replica.operator as usize].memory;
         counters
             .disk_use()

@@ -1,6 +1,6 @@
 //! An event's walk: a source emits it, copies travel, arrive, are handled, and lead to others.
 
-use super::parts::Message;
+use super::parts::{self, Message};
 use super::{Happening, Model};
 use crate::rates::{exponential, unit};
 use crate::scenario::{Service, Window};
@@ -10,9 +10,9 @@ impl Model<'_> {
     /// When a source sends its next event.
     pub(super) fn schedule_source(&mut self, source: u32) {
         let replica = &mut self.replicas[source as usize];
-        let given = &self.scenario.operators[replica.operator as usize];
-        let events = given.arrivals.events(&mut replica.dice);
-        let rates = given.rates.as_ref().expect("a source has a rate");
+        let kind = &self.kinds[self.operators[replica.operator as usize].kind as usize];
+        let events = kind.arrivals.events(&mut replica.dice);
+        let rates = kind.rates.expect("a source has a rate");
         if let Some(time) = rates.next_ns(self.now, events) {
             self.calendar.set(time, Happening::Emit { source });
         }
@@ -22,8 +22,8 @@ impl Model<'_> {
         let replica = &mut self.replicas[source as usize];
         let (number, node) = (replica.count, replica.node);
         replica.count += 1;
-        replica.counters.arrived += 1.0;
-        replica.counters.handled += 1.0;
+        replica.counters.arrived += 1;
+        replica.counters.handled += 1;
         self.recorder.offered += 1;
         let here = (self.now, node);
         let message = Message {
@@ -42,12 +42,11 @@ impl Model<'_> {
     /// Sends an event to every replica of every operator that follows, and to where one is about to migrate.
     fn send_on(&mut self, sender: u32, message: Message) {
         let replica = &mut self.replicas[sender as usize];
-        replica.counters.emitted += 1.0;
-        let (operator, from) = (replica.operator as usize, replica.node);
-        let bytes = self.operators[operator].event_bytes;
-        for at in 0..self.operators[operator].receivers.len() {
-            let receiver = self.operators[operator].receivers[at];
-            self.send(sender, from, receiver, bytes, message);
+        replica.counters.emitted += 1;
+        let (operator, from) = (&self.operators[replica.operator as usize], replica.node);
+        let bytes = self.kinds[operator.kind as usize].event_bytes;
+        for at in operator.receivers.clone() {
+            self.send(sender, from, self.receivers[at as usize], bytes, message);
         }
     }
 
@@ -63,11 +62,12 @@ impl Model<'_> {
             self.arrive(receiver, epoch, message);
         } else {
             let arrives = self.transfer(sender, from, receiver, node, bytes);
+            let message = self.mail.put(message);
             self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
         }
         if let Some(node) = twin {
             let arrives = self.transfer(sender, from, receiver, node, bytes);
-            let epoch = epoch + 1;
+            let (epoch, message) = (epoch + 1, self.mail.put(message));
             self.calendar.set(arrives, Happening::Arrive { replica: receiver, epoch, message });
         }
     }
@@ -89,12 +89,12 @@ impl Model<'_> {
             return;
         }
         let operator = &self.operators[replica.operator as usize];
-        let first = operator.first;
-        let input = operator.input(|| self.replicas[message.sender as usize].operator);
-        let copy = input.seen.map(|seen| {
-            let place = (seen + message.stream) as usize;
-            self.replicas[receiver as usize].seen[place].note(message.number)
-        });
+        let inputs = &self.inputs[operator.inputs.start as usize..operator.inputs.end as usize];
+        let (first, seen) = (operator.first, replica.seen);
+        let input = parts::input(inputs, || self.replicas[message.sender as usize].operator);
+        let copy = input
+            .seen
+            .map(|place| self.seen[(seen + place + message.stream) as usize].note(message.number));
         message.stream += input.first;
         if input.is_measured && first == receiver {
             self.measure(receiver, &message, copy);
@@ -121,37 +121,38 @@ impl Model<'_> {
     /// An event that is not a copy of another enters the queue of a replica.
     pub(super) fn accept(&mut self, receiver: u32, message: Message) {
         let replica = &mut self.replicas[receiver as usize];
-        replica.counters.arrived += 1.0;
-        let operator = &self.operators[replica.operator as usize];
-        if operator.is_sink && operator.takes_nothing {
+        replica.counters.arrived += 1;
+        let kind = &self.kinds[self.operators[replica.operator as usize].kind as usize];
+        if kind.is_sink && kind.takes_nothing {
             self.done(receiver, message);
             return;
         }
         let node = &mut self.nodes[replica.node as usize];
-        node.memory_used += operator.input_bytes;
+        node.memory_used += kind.input_bytes;
         if let Some(policy) = &mut node.policy {
             policy.arrived(receiver);
         }
-        replica.queue.push_back(message);
+        replica.queue.push(&mut self.mail, message);
         self.make_ready(receiver);
     }
 
     /// An event has been handled.
     pub(super) fn done(&mut self, at: u32, message: Message) {
         let replica = &mut self.replicas[at as usize];
-        replica.counters.handled += 1.0;
+        replica.counters.handled += 1;
         if let Some(policy) = &mut self.nodes[replica.node as usize].policy {
             policy.handled(at);
         }
         let operator = &self.operators[replica.operator as usize];
-        let failed = operator.fails > 0.0 && unit(&mut replica.dice) < operator.fails;
+        let kind = &self.kinds[operator.kind as usize];
+        let failed = kind.fails > 0.0 && unit(&mut replica.dice) < kind.fails;
         self.recorder.failed += u64::from(failed);
-        if operator.is_sink {
+        if kind.is_sink {
             if operator.first == at && !failed {
                 self.recorder.processed(self.now, self.now - message.entered);
             }
         } else {
-            let name = match operator.window {
+            let name = match kind.window {
                 None => Some((message.stream, message.number)),
                 // The windows of an operator are a stream of their own.
                 Some(window) => self.gather(at, window).map(|number| (0, number)),
@@ -170,23 +171,23 @@ impl Model<'_> {
     /// Replicas count the same events, perhaps in another order: the windows of one number are taken for copies of each other.
     fn gather(&mut self, at: u32, window: Window) -> Option<u32> {
         let replica = &mut self.replicas[at as usize];
+        let before = window.held(replica.count);
         replica.count += 1;
-        let ended = window.ended(replica.count);
-        let held = window.held(replica.count);
-        let more = f64::from(held) - f64::from(replica.in_window);
-        replica.in_window = held;
-        let bytes = more * self.operators[replica.operator as usize].input_bytes;
-        self.nodes[replica.node as usize].memory_used += bytes;
+        let (ended, held, node) =
+            (window.ended(replica.count), window.held(replica.count), replica.node);
+        let more = f64::from(held) - f64::from(before);
+        let bytes = more * self.kind(at).input_bytes;
+        self.nodes[node as usize].memory_used += bytes;
         ended
     }
 
     /// What the cores take for the next event of a replica, in nanoseconds.
     pub(super) fn service_ns(&mut self, at: u32) -> f64 {
         let replica = &mut self.replicas[at as usize];
-        let operator = &self.operators[replica.operator as usize];
-        match operator.service {
-            Service::Fixed => operator.cost_ns,
-            Service::Exponential => operator.cost_ns * exponential(&mut replica.dice),
+        let kind = &self.kinds[self.operators[replica.operator as usize].kind as usize];
+        match kind.service {
+            Service::Fixed => kind.cost_ns,
+            Service::Exponential => kind.cost_ns * exponential(&mut replica.dice),
         }
     }
 }

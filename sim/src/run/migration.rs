@@ -100,8 +100,7 @@ impl Model<'_> {
     pub(super) fn created(&mut self, at: u32) {
         let replica = &mut self.replicas[at as usize];
         let (first, epoch) = (replica.tickets, replica.epoch);
-        let old =
-            replica.in_flight + replica.queue.len() as u32 + replica.running + replica.waiting;
+        let old = replica.in_flight + replica.queue.len() + replica.running + replica.waiting;
         let migrating = replica.migrating.as_mut().expect("what is created was asked for");
         (migrating.step, migrating.first, migrating.old) = (Step::Queueing, first, old);
         if old == 0 {
@@ -150,9 +149,9 @@ impl Model<'_> {
     fn try_pause(&mut self, at: u32) {
         let now = self.now;
         let replica = &mut self.replicas[at as usize];
-        let window = self.operators[replica.operator as usize].window;
-        let tumbles = window.is_some_and(|window| window.size == window.slide);
-        let is_open = tumbles && replica.in_window > 0;
+        let kind = &self.kinds[self.operators[replica.operator as usize].kind as usize];
+        let tumbles = kind.window.is_some_and(|window| window.size == window.slide);
+        let is_open = tumbles && kind.held(replica.count) > 0;
         let migrating = replica.migrating.as_mut().expect("what is paused migrates");
         if is_open && !migrating.window_may_end {
             return;
@@ -164,8 +163,8 @@ impl Model<'_> {
 
     /// Step 4, when nothing runs any more.
     fn try_copy(&mut self, at: u32) {
-        let bytes =
-            self.state_bytes(at) + WINDOW_BYTES * self.replicas[at as usize].seen.len() as f64;
+        let seen = self.operators[self.replicas[at as usize].operator as usize].seen;
+        let bytes = self.state_bytes(at) + WINDOW_BYTES * f64::from(seen);
         let replica = &mut self.replicas[at as usize];
         if replica.running + replica.waiting > 0 {
             return;
@@ -184,21 +183,22 @@ impl Model<'_> {
         let now = self.clock(0.0);
         let replica = &mut self.replicas[at as usize];
         let migrating = replica.migrating.take().expect("what was copied migrates");
-        let operator = &self.operators[replica.operator as usize];
+        let kind = &self.kinds[self.operators[replica.operator as usize].kind as usize];
         let given = &self.scenario.operators[replica.operator as usize];
-        let queued = replica.queue.len() as f64 * operator.input_bytes;
-        let held = given.memory + given.state + f64::from(replica.in_window) * operator.input_bytes;
+        let queued = f64::from(replica.queue.len()) * kind.input_bytes;
+        let in_window = f64::from(kind.held(replica.count));
+        let held = given.memory + given.state + in_window * kind.input_bytes;
         self.nodes[replica.node as usize].memory_used -= queued + held;
         self.nodes[migrating.to as usize].memory_used += queued + held;
         // What x did in this second is not what y does, and the manager forgets it too.
-        replica.counters = Counters { since: self.now, ..Counters::default() };
+        replica.counters = Counters::since(self.now);
         let from = std::mem::replace(&mut replica.node, migrating.to);
         replica.parallel =
             given.parallel.unwrap_or(self.scenario.nodes[migrating.to as usize].cores) as u32;
         replica.epoch += 1;
         replica.in_flight = migrating.in_flight;
         replica.is_ready = false;
-        let backlog = replica.queue.len() as f64;
+        let backlog = f64::from(replica.queue.len());
         self.recorder.migrations[migrating.record].ended_s = Some(self.now as f64 / super::NS);
         let (id, to) = (ReplicaId(at as usize), NodeId(migrating.to as usize));
         self.monitor.migration_ends(now, id, to, backlog);
@@ -218,8 +218,8 @@ impl Model<'_> {
     /// Bytes that a migration of a replica would copy now.
     pub(super) fn state_bytes(&self, at: u32) -> f64 {
         let replica = &self.replicas[at as usize];
-        let operator = &self.operators[replica.operator as usize];
+        let kind = self.kind(at);
         self.scenario.operators[replica.operator as usize].state
-            + f64::from(replica.in_window) * operator.input_bytes
+            + f64::from(kind.held(replica.count)) * kind.input_bytes
     }
 }

@@ -1,9 +1,10 @@
 //! The model. An event's walk: `flow` (sent, arrived, done), `work` (cores, disk, network), `policy` (which replica is next); beside it
-//! `migration` (the five steps) and `control` (messages, rounds, what is recorded each second).
+//! `migration` (the five steps) and `control` (messages, rounds, what is recorded each second). `mail` is where messages lie.
 //!
 //! Invariant: nothing here reads a clock or a random number but those of the scenario.
 
 mod parts;
+mod mail;
 mod build;
 mod flow;
 mod work;
@@ -15,10 +16,12 @@ use comporta_placement::{
     ControlMessage, Monitor, NodeMessage, NodeState, Registry, Strategy, Unknown,
 };
 
-use self::parts::{Message, NodePart, OperatorPart, ReplicaPart};
+use self::mail::{Mail, Place};
+use self::parts::{Core, Input, NodePart, OperatorKind, OperatorPart, ReplicaPart};
 use crate::calendar::Calendar;
 use crate::outcome::{Outcome, Recorder};
 use crate::scenario::{Fault, Scenario};
+use crate::seen::Seen;
 
 /// Nanoseconds in a second.
 const NS: f64 = 1e9;
@@ -113,11 +116,11 @@ enum Happening {
     /// A source sends its next event.
     Emit { source: u32 },
     /// A copy of an event arrives at a replica, or at where it is about to migrate.
-    Arrive { replica: u32, epoch: u32, message: Message },
+    Arrive { replica: u32, epoch: u32, message: Place },
     /// A core is done with an event.
-    Computed { replica: u32, core: u32, message: Message },
+    Computed { replica: u32, core: u32, message: Place },
     /// The disk is done with it.
-    Stored { replica: u32, message: Message },
+    Stored { replica: u32, message: Place },
     /// A second has passed: control messages are sent.
     Second,
     /// A control message arrives.
@@ -140,21 +143,43 @@ struct Model<'s> {
     scenario: &'s Scenario,
     now: u64,
     calendar: Calendar<Happening>,
+    mail: Mail,
     nodes: Vec<NodePart>,
+    cores: Vec<Core>,
+    kinds: Vec<OperatorKind<'s>>,
     operators: Vec<OperatorPart>,
+    receivers: Vec<u32>,
+    inputs: Vec<Input>,
     replicas: Vec<ReplicaPart>,
+    /// Windows of sequence numbers.
+    seen: Vec<Seen>,
     monitor: Monitor,
     strategy: Box<dyn Strategy>,
     recorder: Recorder,
 }
 
-impl Model<'_> {
+impl<'s> Model<'s> {
+    /// The kind of a replica's operator.
+    fn kind(&self, replica: u32) -> &OperatorKind<'s> {
+        let operator = self.replicas[replica as usize].operator;
+        &self.kinds[self.operators[operator as usize].kind as usize]
+    }
+
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Emit { source } => self.emit(source),
-            Happening::Arrive { replica, epoch, message } => self.arrive(replica, epoch, message),
-            Happening::Computed { replica, core, message } => self.computed(replica, core, message),
-            Happening::Stored { replica, message } => self.stored(replica, message),
+            Happening::Arrive { replica, epoch, message } => {
+                let message = self.mail.take(message);
+                self.arrive(replica, epoch, message);
+            }
+            Happening::Computed { replica, core, message } => {
+                let message = self.mail.take(message);
+                self.computed(replica, core, message);
+            }
+            Happening::Stored { replica, message } => {
+                let message = self.mail.take(message);
+                self.stored(replica, message);
+            }
             Happening::Second => self.second(),
             Happening::Report(message) => self.receive(&message),
             Happening::NodeReport(message) => self.receive_node(&message),

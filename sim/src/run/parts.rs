@@ -1,14 +1,19 @@
 //! The parts of the model: nodes, operators and replicas as they are at a moment. Made by `build`.
+//!
+//! With a thousand nodes it is memory that takes the time. So parts are small, lie in few lines of the cache, and
+//! what operators have in common is there once; what there may be several of is a range of one vector of the model.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 
 use comporta_placement::{NodeState, Resource, Usage};
 use comporta_stats::Dice;
 
 use super::NS;
+use super::mail::Queue;
 use super::policy::NodePolicy;
+use crate::rates::{Arrivals, Rates};
 use crate::scenario::{Service, Window};
-use crate::seen::Seen;
 
 /// A copy of an event on its way. Moments are true ones; the clocks that wrote them down are kept beside.
 ///
@@ -55,29 +60,46 @@ impl Line {
     }
 }
 
+/// A core of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Core {
+    /// Since when it has been busy, or has been asked how long it was.
+    pub(super) since: u64,
+    /// How long in this second.
+    pub(super) busy: u64,
+}
+
+/// A node. In the order in which events need it.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct NodePart {
-    pub(super) state: NodeState,
-    pub(super) cores: u32,
-    /// A bit for each core that is free.
-    pub(super) free: u64,
-    /// Since when each core has been busy, or has been asked how long it was, and how long in this second.
-    pub(super) core_since: Vec<u64>,
-    pub(super) core_busy: Vec<u64>,
-    pub(super) speed: f64,
-    /// Cores that others use now.
-    pub(super) background: f64,
-    /// Replicas that have events and may begin one, each once.
-    pub(super) ready: VecDeque<u32>,
-    /// Chooses among them; they take turns without one.
-    pub(super) policy: Option<Box<NodePolicy>>,
-    pub(super) disk_free_at: u64,
-    /// Events on cores that copy in memory, and share its bandwidth.
-    pub(super) copying: u32,
     pub(super) out: Line,
     pub(super) into: Line,
     /// Bytes that others hold, and replicas, queues included.
     pub(super) memory_used: f64,
+    /// A bit for each core that is free.
+    pub(super) free: u64,
+    /// Replicas that have events and may begin one, each once.
+    pub(super) ready: VecDeque<u32>,
+    /// Chooses among them; they take turns without one.
+    pub(super) policy: Option<Box<NodePolicy>>,
+    pub(super) speed: f64,
+    /// Cores that others use now.
+    pub(super) background: f64,
+    /// Its first core among those of the model.
+    pub(super) first_core: u32,
+    pub(super) cores: u32,
+    /// Events on cores that copy in memory, and share its bandwidth.
+    pub(super) copying: u32,
+    pub(super) state: NodeState,
+    pub(super) disk_free_at: u64,
+}
+
+impl NodePart {
+    /// Its cores among those of the model.
+    pub(super) fn cores(&self) -> Range<usize> {
+        self.first_core as usize..(self.first_core + self.cores) as usize
+    }
 }
 
 /// An operator that events come from.
@@ -92,21 +114,12 @@ pub(super) struct Input {
     pub(super) is_measured: bool,
 }
 
-/// An operator. What every event needs of the scenario is copied here, so that it lies together: with a thousand nodes
-/// it is the memory that takes the time.
-#[derive(Debug)]
-pub(super) struct OperatorPart {
-    /// Every replica of every operator that follows.
-    pub(super) receivers: Box<[u32]>,
-    /// By their operators, in order.
-    pub(super) inputs: Box<[Input]>,
-    /// Its first replica, which sinks count at and latency is measured at.
-    pub(super) first: u32,
-    pub(super) copies: u32,
-    /// Streams that it sends.
-    pub(super) streams: u32,
-    /// Operators before it, on the longest way.
-    pub(super) depth: usize,
+/// What operators that are alike have in common: what the scenario says of them that an event needs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OperatorKind<'s> {
+    /// Of a source.
+    pub(super) rates: Option<&'s Rates>,
+    pub(super) arrivals: Arrivals,
     pub(super) cost_ns: f64,
     pub(super) service: Service,
     pub(super) window: Option<Window>,
@@ -116,7 +129,6 @@ pub(super) struct OperatorPart {
     pub(super) event_bytes: f64,
     /// Bytes of an event that arrives, for queues and windows.
     pub(super) input_bytes: f64,
-    pub(super) is_source: bool,
     pub(super) is_sink: bool,
     /// Whether events go to the disk after they were computed.
     pub(super) uses_disk: bool,
@@ -124,43 +136,76 @@ pub(super) struct OperatorPart {
     pub(super) takes_nothing: bool,
 }
 
+impl OperatorKind<'_> {
+    /// Events that a replica keeps for its next window when it has handled so many.
+    pub(super) fn held(&self, count: u32) -> u32 {
+        self.window.map_or(0, |window| window.held(count))
+    }
+}
+
+/// An operator.
+#[derive(Debug)]
+pub(super) struct OperatorPart {
+    /// Its kind among those of the model.
+    pub(super) kind: u32,
+    /// Its first replica, which sinks count at and latency is measured at.
+    pub(super) first: u32,
+    /// Every replica of every operator that follows, among the receivers of the model.
+    pub(super) receivers: Range<u32>,
+    /// By their operators, in order, among the inputs of the model.
+    pub(super) inputs: Range<u32>,
+    pub(super) copies: u32,
+    /// Streams that it sends.
+    pub(super) streams: u32,
+    /// Streams that come to it in copies.
+    pub(super) seen: u32,
+    /// Operators before it, on the longest way.
+    pub(super) depth: u32,
+}
+
 impl OperatorPart {
     /// Its replicas, which were made one after another.
-    pub(super) fn replicas(&self) -> std::ops::Range<u32> {
+    pub(super) fn replicas(&self) -> Range<u32> {
         self.first..self.first + self.copies
     }
+}
 
-    /// The input that events of an operator come from.
-    pub(super) fn input(&self, from: impl FnOnce() -> u32) -> Input {
-        match *self.inputs {
-            [only] => only,
-            _ => {
-                let from = from();
-                let place = self.inputs.binary_search_by_key(&from, |input| input.operator);
-                self.inputs[place.expect("an event comes from an input")]
-            }
+/// The input that events of an operator come from.
+pub(super) fn input(inputs: &[Input], from: impl FnOnce() -> u32) -> Input {
+    match *inputs {
+        [only] => only,
+        _ => {
+            let from = from();
+            let place = inputs.binary_search_by_key(&from, |input| input.operator);
+            inputs[place.expect("an event comes from an input")]
         }
     }
 }
 
-/// What a replica did in this second.
+/// What a replica did in this second. What every event counts comes first.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Counters {
-    pub(super) since: u64,
+    pub(super) arrived: u32,
+    pub(super) handled: u32,
+    pub(super) emitted: u32,
+    since: u64,
     pub(super) busy_ns: f64,
-    pub(super) waiting_ns: f64,
-    pub(super) read: f64,
-    pub(super) written: f64,
     pub(super) received: f64,
     pub(super) sent: f64,
-    pub(super) arrived: f64,
-    pub(super) handled: f64,
-    pub(super) emitted: f64,
+    waiting_ns: f64,
+    pub(super) read: f64,
+    pub(super) written: f64,
     /// Sums of latencies by the nodes whose clocks wrote down the two moments: from, to, ns, events.
     pub(super) latencies: Vec<(u32, u32, f64, f64)>,
 }
 
 impl Counters {
+    /// Of a second, or what is left of one, that begins now.
+    pub(super) fn since(now: u64) -> Self {
+        Counters { since: now, ..Counters::default() }
+    }
+
     /// What was used of the disk in this second, and how many events waited for it.
     pub(super) fn disk_use(&self) -> Usage {
         Usage::new()
@@ -170,9 +215,9 @@ impl Counters {
     }
 }
 
-/// A replica. In the order in which an event needs it, so that it lies in few lines of the cache.
+/// A replica. In the order in which an event needs it: two lines of the cache, and a third for latencies and the disk.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct ReplicaPart {
     pub(super) operator: u32,
     pub(super) node: u32,
@@ -185,8 +230,8 @@ pub(super) struct ReplicaPart {
     /// Events on cores, and at the disk.
     pub(super) running: u32,
     pub(super) waiting: u32,
-    pub(super) queue: VecDeque<Message>,
-    pub(super) seen: Box<[Seen]>,
+    pub(super) queue: Queue,
+    pub(super) is_ready: bool,
     pub(super) migrating: Option<Box<super::migration::Migrating>>,
     /// Messages that came to its old place before it migrated, and whose other copy has not come here. `None` if there are none.
     #[expect(
@@ -195,13 +240,14 @@ pub(super) struct ReplicaPart {
     )]
     pub(super) came_before: Option<Box<HashSet<u32>>>,
     pub(super) dice: Dice,
-    /// Events of the window that is open.
-    pub(super) in_window: u32,
     /// Events that a source has sent, or an operator with windows has handled.
     pub(super) count: u32,
-    pub(super) is_ready: bool,
+    /// Its first window of sequence numbers among those of the model.
+    pub(super) seen: u32,
     pub(super) counters: Counters,
 }
+
+const _: () = assert!(size_of::<ReplicaPart>() == 3 * 64, "it fills whole lines of the cache");
 
 impl ReplicaPart {
     pub(super) fn is_paused(&self) -> bool {
@@ -220,14 +266,16 @@ impl ReplicaPart {
     /// Takes what it did in this second; the next begins now.
     pub(super) fn take_counters(&mut self, now: u64) -> Counters {
         self.settle(now);
-        std::mem::replace(&mut self.counters, Counters { since: now, ..Counters::default() })
+        std::mem::replace(&mut self.counters, Counters::since(now))
     }
 
     /// Brings the times of the counters up to now.
     pub(super) fn settle(&mut self, now: u64) {
         let passed = (now - self.counters.since) as f64;
         self.counters.busy_ns += passed * f64::from(self.running);
-        self.counters.waiting_ns += passed * f64::from(self.waiting);
+        if self.waiting > 0 {
+            self.counters.waiting_ns += passed * f64::from(self.waiting);
+        }
         self.counters.since = now;
     }
 }

@@ -33,7 +33,7 @@ impl Model<'_> {
             if replica.is_paused() || replica.running + replica.waiting >= replica.parallel {
                 continue;
             }
-            let Some(message) = replica.queue.pop_front() else { continue };
+            let Some(message) = replica.queue.pop(&mut self.mail) else { continue };
             replica.settle(self.now);
             replica.running += 1;
             if !replica.queue.is_empty() && replica.running + replica.waiting < replica.parallel {
@@ -58,11 +58,11 @@ impl Model<'_> {
     /// A core begins an event.
     fn begin(&mut self, node: u32, at: u32, message: Message) {
         let service_ns = self.service_ns(at);
-        let copies = self.operators[self.replicas[at as usize].operator as usize].copies_bytes;
+        let copies = self.kind(at).copies_bytes;
         let part = &mut self.nodes[node as usize];
         let core = part.free.trailing_zeros();
         part.free &= part.free - 1;
-        part.core_since[core as usize] = self.now;
+        self.cores[(part.first_core + core) as usize].since = self.now;
         // Others have their part of every core.
         let cores = f64::from(part.cores);
         let mut takes_ns = service_ns / part.speed * cores / (cores - part.background);
@@ -72,6 +72,7 @@ impl Model<'_> {
             takes_ns += copies / bandwidth * f64::from(part.copying) * NS;
         }
         let time = self.now.saturating_add(takes_ns.round() as u64);
+        let message = self.mail.put(message);
         self.calendar.set(time, Happening::Computed { replica: at, core, message });
     }
 
@@ -79,16 +80,19 @@ impl Model<'_> {
         let replica = &mut self.replicas[at as usize];
         replica.settle(self.now);
         replica.running -= 1;
-        let (node, operator) = (replica.node, replica.operator as usize);
+        let node = replica.node;
+        let (copies, uses_disk) = (self.kind(at).copies_bytes > 0.0, self.kind(at).uses_disk);
         let part = &mut self.nodes[node as usize];
-        part.core_busy[core as usize] += self.now - part.core_since[core as usize];
-        if self.operators[operator].copies_bytes > 0.0 {
+        let one = &mut self.cores[(part.first_core + core) as usize];
+        one.busy += self.now - one.since;
+        if copies {
             part.copying -= 1;
         }
-        let time = if self.operators[operator].uses_disk { self.store(at) } else { None };
+        let time = if uses_disk { self.store(at) } else { None };
         match time {
             Some(time) => {
                 self.replicas[at as usize].waiting += 1;
+                let message = self.mail.put(message);
                 self.calendar.set(time, Happening::Stored { replica: at, message });
             }
             None => self.release(at, message),
@@ -134,10 +138,9 @@ impl Model<'_> {
 
     /// An event leaves the replica.
     fn release(&mut self, at: u32, message: Message) {
-        let replica = &self.replicas[at as usize];
-        let bytes = self.operators[replica.operator as usize].input_bytes;
-        let node = &mut self.nodes[replica.node as usize];
-        node.memory_used -= bytes;
+        let bytes = self.kind(at).input_bytes;
+        let node = self.replicas[at as usize].node;
+        self.nodes[node as usize].memory_used -= bytes;
         self.done(at, message);
     }
 

@@ -135,7 +135,7 @@ impl Observer {
     pub(crate) fn add_notified(&self) -> (Key, Arc<Signal>, Rc<WaitList>) {
         let waiting = Rc::new(WaitList::default());
         let mut made = None;
-        let key = self.sources.borrow_mut().insert_with(|key| {
+        let key = self.sources.borrow_mut().table.insert_with(|key| {
             let signal = Signal::new(key, self.inbox.clone());
             made = Some(signal.clone());
             Source::Notified(Notified { waiting: waiting.clone(), signal })
@@ -154,7 +154,7 @@ impl Observer {
         let sources = self.sources.borrow();
         for key in keys.drain(..) {
             // A source that was removed since has no handler.
-            if let Some(Source::Notified(source)) = sources.get(key) {
+            if let Some(Source::Notified(source)) = sources.table.get(key) {
                 source.signal.lower();
                 source.waiting.wake_all();
             }

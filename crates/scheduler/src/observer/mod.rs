@@ -5,7 +5,7 @@
 //! and makes the handlers ready that waited for what they report:
 //! 1. `inbox`      callbacks, on any thread
 //! 2. `timers`     what is due
-//! 3. `readiness`  sockets and descriptors; the loop sleeps here
+//! 3. `readiness`  sockets and descriptors, by way of `system`; the loop sleeps here
 //! 4. `polled`     synchronous sources with a time limit, one after the other
 //!
 //! A synchronous source without a time limit has a thread of its own and reports through the inbox.
@@ -15,6 +15,7 @@
 mod inbox;
 mod timers;
 mod readiness;
+mod system;
 mod polled;
 
 pub(crate) use inbox::{Inbox, Signal};
@@ -26,12 +27,13 @@ use crate::repository::Handler;
 use crate::table::{Key, Table};
 use inbox::Notified;
 use polled::Polled;
-use readiness::{Descriptor, OperatingSystem};
+use readiness::Descriptor;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use system::OperatingSystem;
 use timers::{Timer, Timers};
 
 /// No wait.
@@ -46,16 +48,21 @@ enum Source {
     Polled(Polled),
 }
 
+/// The sources, and the operating system, with which some of them are registered.
+struct Sources {
+    table: Table<Source>,
+    system: OperatingSystem,
+}
+
 pub(crate) struct Observer {
     clock: Clock,
     /// The longest wait in one demultiplexer while there are several.
     wait_max: Duration,
-    sources: RefCell<Table<Source>>,
+    sources: RefCell<Sources>,
     inbox: Arc<Inbox>,
     /// Where the inbox is emptied to.
     signalled: RefCell<Vec<Key>>,
     timers: RefCell<Timers>,
-    system: RefCell<OperatingSystem>,
     polled: RefCell<Vec<Key>>,
     /// Timers, polled sources, and one for a clock that is virtual: if there are none, the system is all that
     /// is waited for.
@@ -70,11 +77,10 @@ impl Observer {
         Ok(Observer {
             clock,
             wait_max,
-            sources: RefCell::new(Table::new()),
+            sources: RefCell::new(Sources { table: Table::new(), system }),
             inbox,
             signalled: RefCell::new(Vec::new()),
             timers: RefCell::new(Timers::default()),
-            system: RefCell::new(system),
             polled: RefCell::new(Vec::new()),
             others,
         })
@@ -101,19 +107,15 @@ impl Observer {
         self.ask_all(limit)
     }
 
-    /// The same on the shortest way, while no handler is ready: if there is only the system to ask, and it reports one
-    /// event for which one handler waits, returns that handler, to be resumed at once: it is the first. Otherwise
-    /// handlers are made ready, or the caller is to ask again. Calls `in_vain` if it waited all of `limit` in vain.
+    /// The same on the shortest way, while no handler is ready: if there is only the system to ask, and it soon reports
+    /// one event for which one handler waits, returns that handler, to be resumed at once: it is the first. Otherwise
+    /// handlers are made ready, or the caller is to ask again.
     #[inline(always)]
-    pub(crate) fn wait_for_one(
-        &self,
-        limit: Duration,
-        in_vain: impl FnOnce(),
-    ) -> Option<Rc<Handler>> {
+    pub(crate) fn wait_for_one(&self) -> Option<Rc<Handler>> {
         if self.others.get() > 0 || !self.inbox.may_sleep() {
             return None;
         }
-        self.ask_system_for_one(limit, in_vain)
+        self.ask_system_for_one()
     }
 
     /// Where more than one of them can be waited for, none is before all were asked.
@@ -178,10 +180,10 @@ impl Observer {
 
     /// Forgets a source.
     pub(crate) fn remove(&self, key: Key) {
-        let source = self.sources.borrow_mut().remove(key);
+        let source = self.sources.borrow_mut().table.remove(key);
         match &source {
             Some(Source::Timer(timer)) => self.cancel_timer(timer.key()),
-            Some(Source::Descriptor(descriptor)) => self.system.borrow().forget(descriptor),
+            Some(Source::Descriptor(descriptor)) => self.forget_descriptor(descriptor),
             Some(Source::Polled(_)) => self.forget_polled(key),
             Some(Source::Notified(_) | Source::Socket(_)) | None => {}
         }

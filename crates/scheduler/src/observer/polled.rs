@@ -23,7 +23,8 @@ pub(super) struct Polled(Option<PollFn>);
 
 impl Observer {
     pub(crate) fn add_polled(&self, ask: impl FnMut(Duration) -> Reported + 'static) -> Key {
-        let key = self.sources.borrow_mut().insert(Source::Polled(Polled(Some(Box::new(ask)))));
+        let key =
+            self.sources.borrow_mut().table.insert(Source::Polled(Polled(Some(Box::new(ask)))));
         self.polled.borrow_mut().push(key);
         self.others.set(self.others.get() + 1);
         key
@@ -59,7 +60,7 @@ impl Observer {
     }
 
     fn ask_one(&self, key: Key, wait: Duration) -> Reported {
-        let taken = match self.sources.borrow_mut().get_mut(key) {
+        let taken = match self.sources.borrow_mut().table.get_mut(key) {
             Some(Source::Polled(polled)) => polled.0.take(),
             _ => None,
         };
@@ -68,7 +69,7 @@ impl Observer {
         if reported == Reported::Over {
             self.forget_polled(key);
         }
-        let unused = match self.sources.borrow_mut().get_mut(key) {
+        let unused = match self.sources.borrow_mut().table.get_mut(key) {
             Some(Source::Polled(polled)) if reported != Reported::Over => polled.0.replace(ask),
             _ => Some(ask),
         };

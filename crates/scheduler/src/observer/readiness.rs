@@ -1,15 +1,14 @@
-//! The demultiplexer of the operating system (epoll, kqueue, by way of mio): which sockets and
-//! descriptors can be read or written. It has a time limit, so it is what the loop sleeps in.
+//! The demultiplexer of the operating system (`system`: epoll, kqueue): which sockets and descriptors can be
+//! read or written. It has a time limit, so it is what the loop sleeps in.
 //!
 //! Readiness is edge-triggered: a socket is registered once, in both directions, and an edge is kept
 //! ([`Readiness`]) until an operation finds the socket drained. No operation registers anything.
 
-use super::{Observer, Source};
+use super::{Observer, Source, Sources};
 use crate::core::{Core, Parked};
 use crate::events::Ready;
 use crate::mailbox::Mailbox;
 use crate::repository::Handler;
-use crate::sync::Waker;
 use crate::table::Key;
 use crate::wait_list::WaitList;
 use mio::event::Source as MioSource;
@@ -20,33 +19,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-/// What one call to the operating system may report.
-const REPORTS_MAX: usize = 1024;
-const WAKE: Token = Token(usize::MAX);
-
-/// The operating system, and what it reported last.
-pub(super) struct OperatingSystem {
-    poll: mio::Poll,
-    reports: mio::Events,
-}
-
-impl OperatingSystem {
-    pub(super) fn new() -> io::Result<OperatingSystem> {
-        let reports = mio::Events::with_capacity(REPORTS_MAX);
-        Ok(OperatingSystem { poll: mio::Poll::new()?, reports })
-    }
-
-    /// What ends its wait, from any thread.
-    pub(super) fn waker(&self) -> io::Result<Waker> {
-        Waker::new(self.poll.registry(), WAKE)
-    }
-
-    pub(super) fn forget(&self, source: &Descriptor) {
-        // It cannot fail for a descriptor that is registered.
-        let _ = self.poll.registry().deregister(&mut SourceFd(&source.descriptor.as_raw_fd()));
-    }
-}
 
 /// A descriptor whose readiness is an event.
 pub(super) struct Descriptor {
@@ -61,21 +33,14 @@ impl Observer {
         socket: &mut impl MioSource,
     ) -> io::Result<(Key, Rc<Readiness>)> {
         let readiness = Readiness::new();
-        let key = self.sources.borrow_mut().insert(Source::Socket(readiness.clone()));
         let both = Interest::READABLE | Interest::WRITABLE;
-        let system = self.system.borrow();
-        let registered = system.poll.registry().register(socket, Token(key.place()), both);
-        drop(system);
-        if let Err(error) = registered {
-            self.remove(key);
-            return Err(error);
-        }
+        let key = self.sources.borrow_mut().add(Source::Socket(readiness.clone()), socket, both)?;
         Ok((key, readiness))
     }
 
     pub(crate) fn remove_socket(&self, key: Key, socket: &mut impl MioSource) {
         // It cannot fail for a socket that is registered.
-        let _ = self.system.borrow().poll.registry().deregister(socket);
+        let _ = self.sources.borrow().system.registry().deregister(socket);
         self.remove(key);
     }
 
@@ -87,81 +52,87 @@ impl Observer {
     ) -> io::Result<Key> {
         let raw = descriptor.as_raw_fd();
         let source = Source::Descriptor(Descriptor { mailbox, descriptor });
-        let key = self.sources.borrow_mut().insert(source);
-        let system = self.system.borrow();
-        let token = Token(key.place());
-        let registered = system.poll.registry().register(&mut SourceFd(&raw), token, interest);
-        drop(system);
-        if let Err(error) = registered {
-            // It was not registered with the system: there is nothing else to forget.
-            let source = self.sources.borrow_mut().remove(key);
-            drop(source);
-            return Err(error);
-        }
-        Ok(key)
+        self.sources.borrow_mut().add(source, &mut SourceFd(&raw), interest)
+    }
+
+    pub(super) fn forget_descriptor(&self, source: &Descriptor) {
+        // It cannot fail for a descriptor that is registered.
+        let raw = source.descriptor.as_raw_fd();
+        let _ = self.sources.borrow().system.registry().deregister(&mut SourceFd(&raw));
     }
 
     /// Waits for the operating system, and wakes the handlers that wait for what it reports. Returns `false` if it
     /// waited in vain. The inbox was asked whether the loop may sleep, unless the wait is none.
     pub(super) fn ask_system(&self, wait: Option<Duration>) -> io::Result<bool> {
-        let system = &mut *self.system.borrow_mut();
-        match self.poll(system, wait) {
-            Ok(()) => Ok(self.report_all(&system.reports)),
+        let mut sources = self.sources.borrow_mut();
+        let waited = sources.system.wait(wait);
+        self.inbox.woke();
+        match waited {
+            Ok(()) => Ok(sources.report_all()),
             // A signal may end the wait early; that is no error.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// The same while no handler is ready. If there is one report, about a descriptor, and one handler waits for it,
-    /// returns that handler, to be resumed at once. Calls `in_vain` if it waited in vain. Does not return errors:
-    /// whoever asks again meets them.
+    /// The same while no handler is ready, and shortly. If there is one report, about a descriptor, and one handler waits
+    /// for it, returns that handler, to be resumed at once. Does not return errors: whoever asks again meets them.
     #[inline(always)]
-    pub(super) fn ask_system_for_one(
-        &self,
-        wait: Duration,
-        in_vain: impl FnOnce(),
-    ) -> Option<Rc<Handler>> {
-        let system = &mut *self.system.borrow_mut();
-        self.poll(system, Some(wait)).ok()?;
-        let only = self.report_only(&system.reports);
-        if only.is_none() && !self.report_all(&system.reports) {
-            in_vain();
+    pub(super) fn ask_system_for_one(&self) -> Option<Rc<Handler>> {
+        let mut sources = self.sources.borrow_mut();
+        let waited = sources.system.wait_shortly();
+        self.inbox.woke();
+        waited.ok()?;
+        let only = sources.report_only();
+        if only.is_none() {
+            sources.report_all();
         }
         only
     }
+}
 
-    #[inline(always)]
-    fn poll(&self, system: &mut OperatingSystem, wait: Option<Duration>) -> io::Result<()> {
-        let polled = system.poll.poll(&mut system.reports, wait);
-        self.inbox.woke();
-        polled
+impl Sources {
+    /// Adds a source of which the operating system is to report.
+    fn add(
+        &mut self,
+        source: Source,
+        descriptor: &mut impl MioSource,
+        interest: Interest,
+    ) -> io::Result<Key> {
+        let key = self.table.insert(source);
+        let registered = self.system.registry().register(descriptor, Token(key.place()), interest);
+        if registered.is_err() {
+            // Not user code: a descriptor, or what is known of a socket.
+            drop(self.table.remove(key));
+        }
+        registered.map(|()| key)
     }
 
     /// Wakes the handlers that wait for what was reported. Returns `false` if nothing was.
     #[inline(never)]
-    fn report_all(&self, reports: &mio::Events) -> bool {
-        let sources = self.sources.borrow();
-        for report in reports {
-            // The waker has a token that is no place.
-            match sources.at(report.token().0) {
+    fn report_all(&self) -> bool {
+        for report in self.system.reports() {
+            match self.table.at(report.token().0) {
                 Some(Source::Socket(readiness)) => readiness.edge(report),
                 Some(Source::Descriptor(source)) => {
                     // A full mailbox holds a report that was not seen; another would say no more.
                     let _ = source.mailbox.push(Ready::of(report));
                 }
-                _ => {}
+                _ => self.system.note(report.token()),
             }
         }
-        !reports.is_empty()
+        !self.system.reports().is_empty()
     }
 
     /// Hands the only report over, or does nothing.
     #[inline(always)]
-    fn report_only(&self, reports: &mio::Events) -> Option<Rc<Handler>> {
-        let mut reports = reports.iter();
-        let (Some(report), None) = (reports.next(), reports.next()) else { return None };
-        match self.sources.borrow().at(report.token().0) {
+    fn report_only(&self) -> Option<Rc<Handler>> {
+        let mut reports = self.system.reports().iter();
+        let report = reports.next()?;
+        if reports.next().is_some() {
+            return None;
+        }
+        match self.table.at(report.token().0) {
             Some(Source::Descriptor(source)) => source.mailbox.hand_over(Ready::of(report)),
             _ => None,
         }
@@ -250,7 +221,7 @@ impl Readiness {
         Rc::new(Readiness { read: Direction::new(), write: Direction::new() })
     }
 
-    pub(super) fn edge(&self, event: &mio::event::Event) {
+    fn edge(&self, event: &mio::event::Event) {
         // What it is about is found out by whichever operation comes next.
         let error = event.is_error();
         let (read_over, write_over) = (event.is_read_closed(), event.is_write_closed());

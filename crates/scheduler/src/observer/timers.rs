@@ -71,6 +71,7 @@ impl Observer {
         let set = |key| self.set_timer(first, Target::Source(key));
         self.sources
             .borrow_mut()
+            .table
             .insert_with(|key| Source::Timer(Timer { mailbox, period, key: set(key) }))
     }
 
@@ -113,7 +114,7 @@ impl Observer {
     /// unseen are skipped.
     fn tick(&self, source: Key, at: Instant, now: Instant) {
         let mut sources = self.sources.borrow_mut();
-        let Some(Source::Timer(timer)) = sources.get_mut(source) else { return };
+        let Some(Source::Timer(timer)) = sources.table.get_mut(source) else { return };
         // A full mailbox holds a tick that was not seen; another would say no more.
         let _ = timer.mailbox.push(at);
         match timer.period.and_then(|period| next_tick(at, now, period)) {

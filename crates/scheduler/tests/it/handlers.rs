@@ -5,6 +5,7 @@ use comporta_scheduler::{
     Failure, Step, listen, register_source, sleep, sources, spawn, stop, yield_now,
 };
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::thread;
@@ -391,6 +392,23 @@ fn a_scheduler_inside_a_coroutine_of_another_is_a_world_of_its_own() {
         part.unwrap() + 1
     });
     assert_eq!(sum.unwrap(), 21);
+}
+
+#[test]
+fn what_a_loop_calls_inside_a_coroutine_of_another_scheduler_does_not_suspend_that() {
+    let mut outer = scheduler();
+    let refused = outer.block_on(|| {
+        let mut inner = crate::scheduler();
+        let source = sources::polled(|_| -> io::Result<Option<()>> {
+            sleep(SECOND);
+            Ok(None)
+        });
+        let events = inner.register_source(source, |()| ()).unwrap();
+        let failure = inner.block_on(move || events.join()).unwrap().unwrap_err();
+        sleep(SECOND); // the coroutine itself can be suspended again
+        failure.to_string()
+    });
+    assert!(refused.unwrap().contains("outside of a scheduler's coroutine"));
 }
 
 #[test]
