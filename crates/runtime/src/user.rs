@@ -36,7 +36,7 @@ pub(crate) fn call<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
     result.map_err(reason)
 }
 
-/// A panic that was just caught in a [call](call), as a reason.
+/// A panic that was just caught inside of a [`call`], as a reason.
 pub(crate) fn reason(payload: Box<dyn Any + Send>) -> Reason {
     let place = PLACE.take();
     Reason::Panic(message(payload), place)

@@ -550,3 +550,17 @@ proptest! {
         follow(LaneRules { waits: true, ..LaneRules::default() }, ops);
     }
 }
+
+#[test]
+fn events_that_came_together_are_served_in_rounds_and_one_lane_alone_as_they_came() {
+    for (came, served) in
+        [([0, 0, 0, 2, 3, 2], [0, 3, 4, 1, 5, 2]), ([5, 5, 5, 5, 5, 5], [0, 1, 2, 3, 4, 5])]
+    {
+        let mut model = Model::new(LaneRules::default(), true);
+        model.push(&came, 0);
+        model.take(16, 1);
+        let taken: Vec<u32> = model.visits[0].events.iter().map(|(_, number)| *number).collect();
+        assert_eq!(taken, served);
+        model.drain();
+    }
+}
