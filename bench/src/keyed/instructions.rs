@@ -18,7 +18,7 @@ use std::hint::black_box;
 const SOME: u64 = 1_000;
 const MANY: u64 = 1_000_000;
 
-pub(super) const OPERATIONS: [Operation; 8] = [
+pub(super) const OPERATIONS: [Operation; 9] = [
     Operation { name: "map_1k", about: "a hash map's update, 1,000 keys", run: |n| map(SOME, n) },
     Operation { name: "without_1k", about: "source and sink", run: |n| without(SOME, n) },
     Operation { name: "hop_1k", about: "a plain stage between them", run: |n| hop(SOME, n) },
@@ -27,6 +27,7 @@ pub(super) const OPERATIONS: [Operation; 8] = [
     Operation { name: "without_1m", about: "source and sink", run: |n| without(MANY, n) },
     Operation { name: "hop_1m", about: "a plain stage between them", run: |n| hop(MANY, n) },
     Operation { name: "keyed_1m", about: "a keyed stage between them", run: |n| keyed(MANY, n) },
+    Operation { name: "keyed_1", about: "the same with one key", run: |n| keyed(1, n) },
 ];
 
 const FEW: u64 = 20_000;
@@ -53,7 +54,7 @@ pub(super) fn run(report: &mut Report) {
         [map, without, hop, keyed] => (keyed - without) / (map + hop - without),
         _ => f64::NAN,
     };
-    let worse = counted.chunks(4).map(ratio).fold(0.0, f64::max);
+    let worse = counted.chunks_exact(4).map(ratio).fold(0.0, f64::max);
     println!("a keyed stage over a hash map's update and a hop: {worse:.2}");
     report.figure("instructions_vs_map", worse);
 }

@@ -33,10 +33,13 @@ pub(crate) fn call<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
     let before = INSIDE.replace(true);
     let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
     INSIDE.set(before);
-    result.map_err(|payload| {
-        let place = PLACE.take();
-        Reason::Panic(message(payload), place)
-    })
+    result.map_err(reason)
+}
+
+/// A panic that was just caught inside of a [`call`], as a reason.
+pub(crate) fn reason(payload: Box<dyn Any + Send>) -> Reason {
+    let place = PLACE.take();
+    Reason::Panic(message(payload), place)
 }
 
 /// Drops a value of the program.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::flight::{Flight, Waiting, Waits, flight};
 use super::{AsyncCx, Emissions};
 use crate::error::Result;
-use crate::keyed::{Keys, KeysBy, LaneRef, OwnedLoan};
+use crate::keyed::{Keying, Keys, KeysBy, LaneRef, OwnedLoan};
 use crate::port::Ports;
 use crate::stage::IntoStage;
 
@@ -136,6 +136,19 @@ impl<S: AsyncKeyedStage> Waits for SharedKeyed<S> {
     }
 }
 
+/// What the stage says of its keys.
+struct KeysOf<S>(Arc<S>);
+
+impl<S: AsyncKeyedStage> Keying<S::In, S::Key> for KeysOf<S> {
+    fn key(&self, event: &S::In) -> S::Key {
+        self.0.key(event)
+    }
+
+    fn weight(&self, key: &S::Key) -> NonZeroU32 {
+        self.0.weight(key)
+    }
+}
+
 /// Marks types that implement [`AsyncKeyedStage`].
 #[derive(Debug)]
 pub struct IsAsyncKeyed;
@@ -144,11 +157,7 @@ impl<S: AsyncKeyedStage> IntoStage<IsAsyncKeyed> for S {
     type Handler = Waiting<SharedKeyed<S>>;
     fn into_handler(self) -> Self::Handler {
         let stage = Arc::new(self);
-        let (keyed, weighed) = (stage.clone(), stage.clone());
-        let keys = KeysBy::<S::In, S::Key, S::State, _, _>::new(
-            move |event: &S::In| keyed.key(event),
-            move |key: &S::Key| weighed.weight(key),
-        );
+        let keys = KeysBy::<S::In, S::Key, S::State, _>::new(KeysOf(stage.clone()));
         Waiting::new(SharedKeyed { stage, keys: Arc::new(keys) })
     }
 }

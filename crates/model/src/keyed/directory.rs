@@ -1,28 +1,32 @@
-//! The directory of a keyed stage: which lane a key has. Before: the inlet of the stage, which asks for the lane of each
-//! event off the stage's lock. After: `lane`.
+//! The directory of a keyed stage: which lane a key has. Before: the inlet of the stage, which asks for the lanes of
+//! events off the stage's lock. After: `lane`.
 //!
 //! Keys are compared by their `Eq`, which is the program's, and so never under a lock: a candidate with the same hash is
-//! taken out, compared, and the next one asked for. Keys with equal hashes have lanes of their own.
+//! taken out, compared, and the next one asked for. Keys with equal hashes have lanes of their own. The lanes of events that
+//! come together are looked for together (`search`).
 //! Invariants: a key has one lane at a time; a lane is removed only when nobody else holds it and it has no state.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::atomic::{Ordering::Acquire, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::lane::{Lane, LaneRef, Typed};
+use super::search::Search;
 
 /// A power of two: enough for senders on as many processors to meet seldom.
-const SHARDS: usize = 16;
+pub(super) const SHARDS: usize = 16;
 
 /// Lanes by key.
 pub(super) struct Directory<K, S> {
     hasher: foldhash::quality::RandomState,
-    shards: [Mutex<Shard<K, S>>; SHARDS],
+    pub(super) shards: [RwLock<Shard<K, S>>; SHARDS],
+    /// Storage for searches.
+    pub(super) spare: Mutex<Vec<Search<K, S>>>,
 }
 
-struct Shard<K, S> {
+pub(super) struct Shard<K, S> {
     lanes: HashMap<u64, Bucket<K, S>, PassThrough>,
     /// How often a lane was removed: who looks through a bucket begins anew.
     removed: u64,
@@ -78,8 +82,13 @@ impl Hasher for Passed {
 }
 
 impl<K, S> Shard<K, S> {
+    /// Hashes that have lanes.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
     #[inline]
-    fn get(&self, hash: u64, at: usize) -> Option<&Arc<Lane<K, S>>> {
+    pub(super) fn get(&self, hash: u64, at: usize) -> Option<&Arc<Lane<K, S>>> {
         self.lanes.get(&hash)?.get(at)
     }
 
@@ -116,23 +125,39 @@ impl<K, S> Shard<K, S> {
     }
 }
 
+/// Which shard a hash belongs to. The tables go by the lowest and the highest bits.
+#[inline]
+pub(super) fn index(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
 impl<K: Hash + Eq, S> Directory<K, S> {
     pub(super) fn new() -> Self {
-        let shard = |_| Mutex::new(Shard { lanes: HashMap::default(), removed: 0 });
-        Directory { hasher: Default::default(), shards: std::array::from_fn(shard) }
+        let shard = |_| RwLock::new(Shard { lanes: HashMap::default(), removed: 0 });
+        let (hasher, spare) = Default::default();
+        Directory { hasher, shards: std::array::from_fn(shard), spare }
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<K, S>> {
-        // The table below goes by the lowest and the highest bits.
-        let at = (hash >> 32) as usize % SHARDS;
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, hash: u64) -> RwLockReadGuard<'_, Shard<K, S>> {
+        self.shards[index(hash)].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn shard_mut(&self, hash: u64) -> RwLockWriteGuard<'_, Shard<K, S>> {
+        self.shards[index(hash)].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hash of a key. It calls the program's code.
+    #[inline]
+    pub(super) fn hash(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     /// The lane of a key; `weight` is asked for that of a new one.
     #[inline(always)] // each event comes here
     pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
-        let hash = self.hasher.hash_one(&key);
+        let hash = self.hash(&key);
         let first = self.shard(hash).get(hash, 0).cloned();
         match first {
             Some(lane) if *lane.key() == key => lane,
@@ -143,13 +168,18 @@ impl<K: Hash + Eq, S> Directory<K, S> {
     /// As [`lane`](Self::lane), of a key that is new or has its hash in common with another.
     #[cold]
     #[inline(never)]
-    fn lane_anew(&self, key: K, hash: u64, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
+    pub(super) fn lane_anew(
+        &self,
+        key: K,
+        hash: u64,
+        weight: impl Fn(&K) -> NonZeroU32,
+    ) -> Arc<Lane<K, S>> {
         let mut at = 0;
         let mut removed = None;
         let mut new_weight = None;
         loop {
             let candidate = {
-                let mut shard = self.shard(hash);
+                let mut shard = self.shard_mut(hash);
                 if removed.replace(shard.removed).is_some_and(|before| before != shard.removed) {
                     at = 0;
                 }
@@ -173,7 +203,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
 
     /// The lane of a key, if it has one.
     pub(super) fn find(&self, key: &K) -> Option<Arc<Lane<K, S>>> {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let (mut at, mut removed) = (0, None);
         loop {
             let lane = {
@@ -192,8 +222,8 @@ impl<K: Hash + Eq, S> Directory<K, S> {
 
     /// Keys that have a lane.
     pub(super) fn len(&self) -> usize {
-        let len = |shard: &Mutex<Shard<K, S>>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = |shard: &RwLock<Shard<K, S>>| {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
             shard
                 .lanes
                 .values()
@@ -215,7 +245,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
             return;
         }
         let forgotten = {
-            let mut shard = self.shard(typed.hash());
+            let mut shard = self.shard_mut(typed.hash());
             // The directory and the caller hold it, and nobody else can get at it but through this shard.
             let alone = lane.count() == 2;
             // What others did with it before they let go of it is seen from here on.
@@ -228,7 +258,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
     /// Takes out the lanes of a part of the keys, if there are any: nobody handles events of them any more.
     pub(super) fn take_some(&self) -> Option<impl Iterator<Item = LaneRef> + use<K, S>> {
         let lanes = self.shards.iter().find_map(|shard| {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.removed += 1;
             Some(std::mem::take(&mut shard.lanes)).filter(|lanes| !lanes.is_empty())
         })?;

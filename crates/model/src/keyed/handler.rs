@@ -6,29 +6,19 @@ use std::any::Any;
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
-use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::lane::Typed;
-use super::{Change, Clock, KeyedCx, KeyedStage, Keys, KeysBy, LaneRef, Times};
+use super::{Change, Clock, KeyedCx, KeyedStage, Keys, KeysBy, LaneRef};
 use crate::column::Duty;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Time};
 use crate::port::{Out, PortVisitor, Ports};
 use crate::stage::{Cx, Handler, IntoStage};
 
-type KeyFn<S> = Box<dyn Fn(&<S as KeyedStage>::In) -> <S as KeyedStage>::Key + Send + Sync>;
-type WeightFn<S> = Box<dyn Fn(&<S as KeyedStage>::Key) -> NonZeroU32 + Send + Sync>;
-
 /// The keys of a keyed stage.
-type KeysOf<S> = KeysBy<
-    <S as KeyedStage>::In,
-    <S as KeyedStage>::Key,
-    <S as KeyedStage>::State,
-    KeyFn<S>,
-    WeightFn<S>,
->;
+type KeysOf<S> = KeysBy<<S as KeyedStage>::In, <S as KeyedStage>::Key, <S as KeyedStage>::State, S>;
 
 /// A keyed stage as the runtime calls it. Clones share the keys.
 pub struct Keyed<S: KeyedStage> {
@@ -50,17 +40,8 @@ impl<S: KeyedStage> fmt::Debug for Keyed<S> {
 
 impl<S: KeyedStage> Keyed<S> {
     fn new(stage: S) -> Self {
-        let (keys, weights) = (stage.clone(), stage.clone());
-        let key: KeyFn<S> = Box::new(move |event| keys.key(event));
-        let weight: WeightFn<S> = Box::new(move |key| weights.weight(key));
-        let mut by = KeysBy::new(key, weight);
-        by.times = stage.event_time().map(|rules| {
-            let times = stage.clone();
-            Times { rules, of: Box::new(move |event: &S::In| times.time(event)) }
-        });
-        let names = stage.clone();
-        by.name = Box::new(move |key| names.key_name(key));
-        Keyed { stage, keys: Arc::new(by) }
+        let keys = Arc::new(KeysBy::new(stage.clone()));
+        Keyed { stage, keys }
     }
 
     /// Shows the state of a key.
@@ -196,8 +177,8 @@ impl<S: KeyedStage> Handler for Keyed<S> {
     ) -> Result {
         let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
         let mut late = false;
-        if self.keys.times.is_some() {
-            if lane.is_timed() {
+        if self.keys.event_time.is_some() {
+            if lane.is_due(cx.watermark()) {
                 self.catch_up(lane, out, cx);
             }
             let time = slots[0].as_ref().and_then(|event| self.stage.time(event));

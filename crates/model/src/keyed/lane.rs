@@ -6,7 +6,6 @@
 //! meets another.
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use super::timers::{AlarmId, Clock, EventAlarm, Timers};
 use crate::event::Time;
 
 /// A lane, without its types. Clones are the same lane.
@@ -38,29 +38,6 @@ trait AnyOwn: Any + Send + Sync {
     fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId>;
 }
 
-/// An alarm that the runtime keeps for a lane: when it is due, and a number.
-pub type AlarmId = (Time, u64);
-
-/// What time a timer goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// The program's clock.
-    Program,
-    /// The watermark of the stage.
-    Events,
-}
-
-/// When the event timers of a lane are to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventAlarm {
-    /// One is due.
-    Due,
-    /// When the watermark has come to this.
-    At(Time),
-    /// There are none, or the runtime has been asked.
-    None,
-}
-
 /// What all lanes have.
 struct Common {
     /// Where the queue keeps what it knows of the lane; `NO_SLOT` while it knows nothing.
@@ -68,8 +45,12 @@ struct Common {
     weight: NonZeroU32,
     /// Whether its state is worth keeping when no event is there.
     has_state: AtomicBool,
-    /// Whether it has ever had a timer.
+    /// Whether it has ever had a timer, and one by the program's clock.
     timed: AtomicBool,
+    timed_by_clock: AtomicBool,
+    /// When its first event timer is due, in nanoseconds; the end of time if it has none. As its timers have it, for those
+    /// who would not lock them for nothing.
+    event_due: AtomicU64,
     /// When it was last visited, in nanoseconds.
     used: AtomicU64,
     /// The runtime looks after its state from time to time.
@@ -87,10 +68,25 @@ impl Common {
             weight,
             has_state: AtomicBool::new(false),
             timed: AtomicBool::new(false),
+            timed_by_clock: AtomicBool::new(false),
+            event_due: AtomicU64::new(Time::MAX.as_nanos()),
             used: AtomicU64::new(0),
             watched: AtomicBool::new(false),
             keyless,
         }
+    }
+}
+
+impl Common {
+    #[inline]
+    fn slot(&self) -> Option<u32> {
+        Some(self.slot.load(Relaxed)).filter(|slot| *slot != NO_SLOT)
+    }
+
+    /// Whether an event timer may be due.
+    #[inline]
+    fn is_due(&self, watermark: Time) -> bool {
+        self.event_due.load(Relaxed) <= watermark.as_nanos()
     }
 }
 
@@ -140,7 +136,7 @@ impl LaneRef {
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
-        Some(self.0.common.slot.load(Relaxed)).filter(|slot| *slot != NO_SLOT)
+        self.0.common.slot()
     }
 
     /// Notes where its queue keeps it.
@@ -185,7 +181,7 @@ impl LaneRef {
         if used {
             common.used.store(now.as_nanos(), Relaxed);
         }
-        if common.timed.load(Relaxed) { self.0.own.next_alarm() } else { None }
+        if common.timed_by_clock.load(Relaxed) { self.0.own.next_alarm() } else { None }
     }
 
     /// A visit to it is over, after which it has no events. Returns whether that is all: it has state to keep, and has
@@ -241,6 +237,14 @@ impl LaneRef {
     pub fn first_timer(&self, of: Clock) -> Option<Time> {
         if self.0.common.timed.load(Relaxed) { self.0.own.first_timer(of) } else { None }
     }
+
+    /// Its first event timer, if the watermark has come to it.
+    #[inline]
+    #[must_use]
+    pub fn first_due(&self, watermark: Time) -> Option<Time> {
+        let due = self.0.common.is_due(watermark);
+        if due { self.first_timer(Clock::Events).filter(|due| *due <= watermark) } else { None }
+    }
 }
 
 /// What a lane has of its types.
@@ -267,52 +271,6 @@ impl<K, S> Clone for Typed<'_, K, S> {
 }
 
 impl<K, S> Copy for Typed<'_, K, S> {}
-
-#[derive(Default)]
-struct Timers {
-    program: Alarms,
-    events: Alarms,
-}
-
-/// The timers by one clock.
-#[derive(Default)]
-struct Alarms {
-    due: BTreeSet<Time>,
-    /// The runtime looks then.
-    armed: Option<AlarmId>,
-}
-
-impl Alarms {
-    /// The first, unless the runtime looks then, or before.
-    fn arm(&self) -> Option<Time> {
-        let first = *self.due.first()?;
-        self.armed.is_none_or(|(armed, _)| armed > first).then_some(first)
-    }
-
-    /// The time has come to `now`.
-    fn ring(&mut self, now: Time) {
-        self.armed = self.armed.filter(|(armed, _)| *armed > now);
-    }
-
-    /// Takes out the first, if it is due.
-    fn take_due(&mut self, now: Time) -> Option<Time> {
-        self.ring(now);
-        self.due.pop_first_if(|at| *at <= now)
-    }
-}
-
-impl Timers {
-    fn of(&mut self, clock: Clock) -> &mut Alarms {
-        match clock {
-            Clock::Program => &mut self.program,
-            Clock::Events => &mut self.events,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.program.due.is_empty() && self.events.due.is_empty()
-    }
-}
 
 impl<K: Send + Sync + 'static, S: Send + 'static> AnyOwn for Own<K, S> {
     fn next_alarm(&self) -> Option<Time> {
@@ -379,6 +337,12 @@ impl<K, S> Lane<K, S> {
         self.own.hash
     }
 
+    /// As [`LaneRef::slot`].
+    #[inline]
+    pub(super) fn slot(&self) -> Option<u32> {
+        self.common.slot()
+    }
+
     #[inline]
     pub(super) fn typed(&self) -> Typed<'_, K, S> {
         Typed { common: &self.common, own: &self.own }
@@ -427,8 +391,14 @@ impl<'a, K, S> Typed<'a, K, S> {
 
     /// Whether it has ever had a timer.
     #[inline]
-    pub(super) fn is_timed(self) -> bool {
+    fn is_timed(self) -> bool {
         self.common.timed.load(Relaxed)
+    }
+
+    /// Whether an event timer may be due.
+    #[inline]
+    pub(super) fn is_due(self, watermark: Time) -> bool {
+        self.common.is_due(watermark)
     }
 
     /// Whether it has timers.
@@ -447,19 +417,32 @@ impl<'a, K, S> Typed<'a, K, S> {
 
     /// Takes out the timer that is due first.
     pub(super) fn take_due(self, of: Clock, now: Time) -> Option<Time> {
-        self.own.timers().as_mut()?.of(of).take_due(now)
+        let mut timers = self.own.timers();
+        let timers = timers.as_mut()?;
+        let due = timers.of(of).take_due(now);
+        self.note_due(timers);
+        due
     }
 
     /// Sets a timer, or takes it back.
     pub(super) fn set_timer(self, of: Clock, at: Time, set: bool) {
         let mut timers = self.own.timers();
-        let due = &mut timers.get_or_insert_default().of(of).due;
+        let timers = timers.get_or_insert_default();
+        let due = &mut timers.of(of).due;
         if set {
             self.common.timed.store(true, Relaxed);
+            self.common.timed_by_clock.fetch_or(of == Clock::Program, Relaxed);
             due.insert(at);
         } else {
             due.remove(&at);
         }
+        self.note_due(timers);
+    }
+
+    /// Its timers have changed.
+    fn note_due(self, timers: &Timers) {
+        let first = timers.events.due.first().copied().unwrap_or(Time::MAX);
+        self.common.event_due.store(first.as_nanos(), Relaxed);
     }
 
     /// Takes all timers back.
@@ -468,17 +451,7 @@ impl<'a, K, S> Typed<'a, K, S> {
         if let Some(timers) = &mut *self.own.timers() {
             timers.program.due.clear();
             timers.events.due.clear();
+            self.note_due(timers);
         }
-    }
-}
-
-/// `pop_first`, if it is as asked.
-trait PopFirstIf<T> {
-    fn pop_first_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T>;
-}
-
-impl<T: Ord> PopFirstIf<T> for BTreeSet<T> {
-    fn pop_first_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        if wanted(self.first()?) { self.pop_first() } else { None }
     }
 }

@@ -1,44 +1,47 @@
 //! Keyed stages: events with one key are handled in order, one at a time, and those of different keys side by side.
 //!
-//! 1. this file: what a program implements ([`KeyedStage`]), and what the runtime asks of it ([`Keys`]);
-//! 2. `directory`: which lane a key has;
-//! 3. `lane`: one key, with its state and timers;
-//! 4. `loan`: its state, lent to a call;
-//! 5. `time`: how event time goes on;
-//! 6. `names`: what people call keys;
-//! 7. `prepare`: a step for each event that needs no order;
-//! 8. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
+//! 1. this file: what a program implements ([`KeyedStage`]);
+//! 2. `keys`: what the runtime asks of it for the events that come ([`Keys`]);
+//! 3. `directory`: which lane a key has, and `search`: which lanes the keys of a chunk have;
+//! 4. `lane`: one key, with its state, and `timers`: its timers;
+//! 5. `loan`: its state, lent to a call;
+//! 6. `time`: how event time goes on;
+//! 7. `names`: what people call keys;
+//! 8. `prepare`: a step for each event that needs no order;
+//! 9. `handler`: how a keyed stage becomes a handler (`stage::Handler`) that the runtime calls.
 //!
 //! Invariant: keys are computed, hashed and compared off every lock, since all three are the program's code.
 
+mod keys;
+mod search;
 mod directory;
 mod lane;
+mod timers;
 mod loan;
 mod time;
 mod names;
 mod prepare;
 mod handler;
 
-use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::Hash;
-use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::Deref;
 
 pub use handler::{IsKeyed, Keyed, KeyedFn};
-pub use lane::{AlarmId, Clock, EventAlarm, LaneRef};
+pub use keys::{AnyKeys, Failed, Keys, ordered_by};
+pub(crate) use keys::{Keying, KeysBy};
+pub use lane::LaneRef;
 pub use loan::OwnedLoan;
 pub use prepare::{Ahead, Prepared, Preparing};
 pub use time::EventTime;
+pub use timers::{AlarmId, Clock, EventAlarm};
 
-use crate::column::Columns;
 use crate::error::Result;
 use crate::event::{Ev, Time};
 use crate::port::Ports;
 use crate::stage::Cx;
-use directory::Directory;
 
 /// An event handler with state for each key.
 ///
@@ -308,172 +311,4 @@ impl<K> fmt::Debug for KeyedCx<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("KeyedCx").field(self.cx).finish()
     }
-}
-
-/// The keys of a stage, without their types.
-pub trait AnyKeys: Send + Sync {
-    /// The lane of a key, if the key is of the right type and has one. It calls the program's code.
-    fn find(&self, key: &dyn Any) -> Option<LaneRef>;
-
-    /// The lane of a key, made if there is none, if the key is of the right type. It calls the program's code.
-    fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef>;
-
-    /// The types of keys and of their state.
-    fn types(&self) -> (TypeId, TypeId);
-
-    /// The number of keys that have events or state.
-    fn count(&self) -> usize;
-
-    /// What people call the key of a lane, if it has a name. It calls the program's code.
-    fn name(&self, lane: &LaneRef) -> Option<String>;
-}
-
-/// The keys of a stage that takes `T`, without their types.
-pub trait Keys<T>: AnyKeys {
-    /// The lane of an event. It calls the program's code; if that panics, the event belongs to
-    /// [`keyless`](Self::keyless).
-    fn lane_of(&self, event: &T) -> LaneRef;
-
-    /// The lane of events whose key cannot be had.
-    fn keyless(&self) -> LaneRef;
-
-    /// How event time goes on, if the stage has event time.
-    fn event_time(&self) -> Option<EventTime> {
-        None
-    }
-
-    /// When an event happened. It calls the program's code.
-    fn time_of(&self, event: &T) -> Option<Time> {
-        let _ = event;
-        None
-    }
-
-    /// Adds the lanes of these events, from the one at `next` on, and when they happened if the stage has event time.
-    /// After a panic, `next` is behind the event whose key or time cannot be had; nothing was added for it.
-    fn lanes_of(&self, slots: &[Option<T>], next: &mut usize, into: &mut Columns) {
-        let timed = self.event_time().is_some();
-        let (lanes, times) = into.lanes_and_times_mut();
-        while let Some(slot) = slots.get(*next) {
-            *next += 1;
-            if let Some(event) = slot {
-                let lane = self.lane_of(event);
-                if timed {
-                    times.extend(self.time_of(event), 1);
-                }
-                lanes.push(Some(lane));
-            }
-        }
-    }
-
-    /// A lane has no events any more: it is forgotten unless it has state. Drops what the program made.
-    fn retire(&self, lane: LaneRef);
-
-    /// Takes out some lanes, for good. Returns `false` if there are none.
-    fn take_some(&self, into: &mut Vec<LaneRef>) -> bool;
-}
-
-/// [`Keys`] by a function.
-pub struct KeysBy<T, K, S, F, W> {
-    key: F,
-    weight: W,
-    directory: Directory<K, S>,
-    keyless: LaneRef,
-    times: Option<Times<T>>,
-    name: NameFn<K>,
-    of: PhantomData<fn(T)>,
-}
-
-type NameFn<K> = Box<dyn Fn(&K) -> Option<String> + Send + Sync>;
-
-/// When events happened, and how event time goes on.
-struct Times<T> {
-    rules: EventTime,
-    of: TimeFn<T>,
-}
-
-type TimeFn<T> = Box<dyn Fn(&T) -> Option<Time> + Send + Sync>;
-
-impl<T, K: Hash + Eq + 'static, S, F, W> KeysBy<T, K, S, F, W> {
-    pub(crate) fn new(key: F, weight: W) -> Self {
-        let (directory, keyless) = (Directory::new(), LaneRef::keyless());
-        let name: NameFn<K> = Box::new(|key| names::usual(key));
-        KeysBy { key, weight, directory, keyless, times: None, name, of: PhantomData }
-    }
-}
-
-impl<T, K, S, F, W> fmt::Debug for KeysBy<T, K, S, F, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeysBy")
-    }
-}
-
-impl<T, K, S, F, W> Keys<T> for KeysBy<T, K, S, F, W>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    S: Send + 'static,
-    F: Fn(&T) -> K + Send + Sync,
-    W: Fn(&K) -> NonZeroU32 + Send + Sync,
-{
-    #[inline]
-    fn lane_of(&self, event: &T) -> LaneRef {
-        LaneRef::of(self.directory.lane((self.key)(event), &self.weight))
-    }
-
-    fn keyless(&self) -> LaneRef {
-        self.keyless.clone()
-    }
-
-    fn event_time(&self) -> Option<EventTime> {
-        self.times.as_ref().map(|times| times.rules)
-    }
-
-    fn time_of(&self, event: &T) -> Option<Time> {
-        self.times.as_ref().and_then(|times| (times.of)(event))
-    }
-
-    fn retire(&self, lane: LaneRef) {
-        self.directory.retire(lane);
-    }
-
-    fn take_some(&self, into: &mut Vec<LaneRef>) -> bool {
-        self.directory.take_some().map(|lanes| into.extend(lanes)).is_some()
-    }
-}
-
-impl<T, K, S, F, W> AnyKeys for KeysBy<T, K, S, F, W>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    S: Send + 'static,
-    F: Send + Sync,
-    W: Fn(&K) -> NonZeroU32 + Send + Sync,
-{
-    fn find(&self, key: &dyn Any) -> Option<LaneRef> {
-        self.directory.find(key.downcast_ref()?).map(LaneRef::of)
-    }
-
-    fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef> {
-        let key = key.downcast().ok()?;
-        Some(LaneRef::of(self.directory.lane(*key, &self.weight)))
-    }
-
-    fn types(&self) -> (TypeId, TypeId) {
-        (TypeId::of::<K>(), TypeId::of::<S>())
-    }
-
-    fn count(&self) -> usize {
-        self.directory.len()
-    }
-
-    fn name(&self, lane: &LaneRef) -> Option<String> {
-        lane.typed::<K, S>().and_then(|lane| (self.name)(lane.key()))
-    }
-}
-
-/// Keys that mean order and exclusion only: there is no state.
-pub fn ordered_by<T, K>(key: impl Fn(&T) -> K + Send + Sync + 'static) -> impl Keys<T>
-where
-    T: 'static,
-    K: Hash + Eq + Send + Sync + 'static,
-{
-    KeysBy::<T, K, (), _, _>::new(key, |_: &K| NonZeroU32::MIN)
 }

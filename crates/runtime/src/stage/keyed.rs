@@ -69,19 +69,15 @@ impl<H: Handler> Stage<H> {
         visit: &mut Visit,
     ) {
         let user = visit.effects.hand_over(core);
-        let timed = keys.event_time().is_some();
         if parcel.columns.is_none() {
             parcel.columns = std::mem::take(&mut visit.lanes);
         }
         let columns = &mut parcel.columns;
         debug_assert!(columns.lanes_and_times_mut().0.is_empty(), "lanes are asked for once");
         for slots in parcel.filled.iter().chain([&*parcel.last]) {
-            let mut next = 0;
-            while let Err(reason) = user.call(|| keys.lanes_of(slots, &mut next, columns)) {
-                let (lanes, times) = columns.lanes_and_times_mut();
-                lanes.push(Some(keys.keyless()));
-                times.extend(None, usize::from(timed));
-                self.report_keyless(core, &reason);
+            let failed = &mut |panic| self.report_keyless(core, &user::reason(panic));
+            if let Err(reason) = user.call(|| keys.lanes_of(slots, columns, failed)) {
+                debug_assert!(false, "{reason}"); // each event has a lane, whatever its key does
             }
         }
         if let Some(top) = self.top_keys.get() {

@@ -91,7 +91,7 @@ impl<T: Send> LaneQueue<T> {
         let place = &mut self.places[at];
         let Some(lane) = &place.lane else { return };
         let watermark = self.watermark.as_ref().map_or(Time::ZERO, Watermark::at);
-        let due = lane.first_timer(Clock::Events).filter(|due| *due <= watermark);
+        let due = lane.first_due(watermark);
         let holds = due.map(|due| due - Duration::from_nanos(1));
         // A visit may have taken out a timer whose results have yet to leave: only its end lets go.
         let held = place.holds();
@@ -115,6 +115,14 @@ impl<T: Send> LaneQueue<T> {
     /// Whether event time was handed on since this was last asked.
     pub(crate) fn take_handed_on(&mut self) -> bool {
         self.progress.as_mut().is_some_and(Progress::take_changed)
+    }
+
+    /// An event has come and stays, in a stage with event time, which it holds. Returns the watermark that it found.
+    #[inline]
+    pub(super) fn arrive(&mut self, time: Option<Time>) -> Time {
+        let mark = self.pass(time);
+        self.hold_time(mark);
+        mark
     }
 
     /// An event has come. Returns the watermark that it found.

@@ -2,13 +2,13 @@
 //! takes, as if it were that of a queue without lanes. Most events are such; the others stand in the chains of their lanes.
 //! Before: `mod.rs`, to which events come. After: `rounds`.
 //!
-//! Behind them in the chunk stand those that came with them as the second of their lanes: the second round, for a visit
-//! that no other lane waits for. When others wait, these go to the chains.
+//! Behind them in the chunk stand those that came with them as the second, the third, ... of their lanes: further rounds, for
+//! a visit that no other lane waits for. When others wait, these go to the chains. So a key that is alone needs no chain.
 //!
 //! The turn of the visit is made when the events come, and their lanes belong to it from then on: nothing is to be done for
 //! each event when it is taken. Whoever wants to get at one of the events has all of them put into the chains first
 //! ([`LaneQueue::dissolve`]).
-//! Invariants: a fresh turn stands in `ready` once, and has a row and a lane for each of its events; an event of the second
+//! Invariants: a fresh turn stands in `ready` once, and has a row and a lane for each of its events; an event of a further
 //! round is older than those in the chain of its lane; there are no fresh turns while somebody wants events by age.
 
 use comporta_model::chunk::{Chunk, Slots};
@@ -17,7 +17,7 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
 use super::events::{Age, With};
-use super::visits::Row;
+use super::visits::{Row, Visiting};
 use super::{LaneQueue, Ready};
 use crate::stage::queue::{Side, Turn};
 
@@ -43,16 +43,76 @@ impl<T> Fresh<T> {
     }
 }
 
-/// Storage for the second round of a chunk while it comes.
-pub(super) struct Second<T> {
+/// Storage for the further rounds of a chunk while it comes.
+pub(super) struct Further<T> {
     slots: Slots<T>,
     lanes: Lanes,
     rows: Vec<Row>,
+    marks: Vec<Option<Time>>,
+    /// Which round each event is of.
+    rounds: Vec<u32>,
+    /// Where the events of each round begin, and the events by round.
+    begins: Vec<usize>,
+    order: Vec<usize>,
 }
 
-impl<T> Default for Second<T> {
+impl<T> Default for Further<T> {
     fn default() -> Self {
-        Second { slots: Slots::new(), lanes: Lanes::new(), rows: Vec::new() }
+        Further {
+            slots: Slots::new(),
+            lanes: Lanes::new(),
+            rows: Vec::new(),
+            marks: Vec::new(),
+            rounds: Vec::new(),
+            begins: Vec::new(),
+            order: Vec::new(),
+        }
+    }
+}
+
+impl<T> Further<T> {
+    /// Moves all events behind those of the first round, round by round.
+    fn move_behind(&mut self, slots: &mut Slots<T>, lanes: &mut Lanes, visit: &mut Visiting<T>) {
+        if self.rounds.is_sorted() {
+            slots.append(&mut self.slots);
+            lanes.append(&mut self.lanes);
+            visit.rows.append(&mut self.rows);
+            visit.marks.append(&mut self.marks);
+        } else {
+            self.sort();
+            for at in self.order.drain(..) {
+                slots.push(self.slots[at].take());
+                lanes.push(self.lanes[at].take());
+                visit.rows.push(self.rows[at]);
+                visit.marks.extend(self.marks.get(at));
+            }
+            self.slots.clear();
+            self.lanes.clear();
+            self.rows.clear();
+            self.marks.clear();
+        }
+        self.rounds.clear();
+    }
+
+    /// Sorts the events by round, and by arrival within a round.
+    fn sort(&mut self) {
+        let Further { rounds, begins, order, .. } = self;
+        begins.clear();
+        for round in rounds.iter().map(|round| *round as usize) {
+            begins.resize(begins.len().max(round + 2), 0);
+            begins[round + 1] += 1;
+        }
+        let mut before = 0;
+        for begin in begins.iter_mut() {
+            before += *begin;
+            *begin = before;
+        }
+        order.resize(rounds.len(), 0);
+        for (at, round) in rounds.iter().enumerate() {
+            let to = &mut begins[*round as usize];
+            order[*to] = at;
+            *to += 1;
+        }
     }
 }
 
@@ -68,50 +128,55 @@ impl<T: Send> LaneQueue<T> {
 
     /// Whether events may stay in the chunk they came in.
     pub(super) fn takes_fresh(&self) -> bool {
-        let by_lane = self.watermark.is_some() || self.rules.lane_max.is_some();
-        !by_lane && !self.rules.one_each() && !self.events.is_by_age()
+        self.rules.lane_max.is_none() && !self.rules.one_each() && !self.events.is_by_age()
     }
 
-    /// Adds events that carry nothing of their own but their lanes. Those that are not the first of their lanes go to the
-    /// chains.
-    pub(super) fn push_fresh(&mut self, meta: &Meta, lanes: &mut Lanes, mut slots: Slots<T>) {
+    /// Adds events that carry nothing of their own but their lanes and times. Those that neither are the first of their
+    /// lanes nor came with it go to the chains.
+    pub(super) fn push_fresh(
+        &mut self,
+        meta: &Meta,
+        lanes: &mut Lanes,
+        mut times: impl Iterator<Item = Option<Time>>,
+        mut slots: Slots<T>,
+    ) {
         let turn = self.new_turn();
         let age = self.events.ages(slots.len());
         let spare = self.lanes_spare.pop().unwrap_or_default();
         let mut own = std::mem::replace(lanes, spare);
-        let mut rows = std::mem::take(&mut self.turns[turn.index()].rows);
-        let (mut shared, mut kept) = (None, 0);
-        for index in 0..own.len().min(slots.len()) {
-            let Some(lane) = &own[index] else { continue };
-            let (at, offset) = (self.place_of(lane), index as u32);
+        let mut visit = std::mem::take(&mut self.turns[turn.index()]);
+        let mut others = std::mem::take(&mut self.others);
+        let timed = self.watermark.is_some();
+        for (lane, offset) in own.iter().zip(0..) {
+            let mark = if timed { self.arrive(times.next().flatten()) } else { Time::ZERO };
+            let Some(lane) = lane else { continue };
+            let at = self.place_of(lane);
             let place = &mut self.places[at];
+            let row = Row { place: at as u32, offset };
             if place.is_fresh() {
-                place.turn = Some(turn);
-                place.out = 1;
-                rows.push(Row { place: at as u32, offset });
-                if kept < index {
-                    slots.swap(kept, index);
-                    own.swap(kept, index);
+                (place.turn, place.out) = (Some(turn), 1);
+                visit.rows.push(row);
+                if timed {
+                    visit.marks.push(Some(mark));
                 }
-                kept += 1;
-            } else if place.turn == Some(turn) && place.out == 1 && place.events.len() == 0 {
-                place.out = 2;
-                self.second.rows.push(Row { place: at as u32, offset });
-                self.second.slots.push(slots[index].take());
-                self.second.lanes.push(own[index].take());
-            } else if let (Some(event), lane) = (slots[index].take(), own[index].take()) {
-                let meta = *shared.get_or_insert_with(|| self.events.open(meta));
-                let with = With { lane, meta, own: None, mark: Time::ZERO };
-                self.push_behind(at, event, with, age.after(offset), turn);
+            } else {
+                others.push((row, mark));
             }
         }
-        shared.into_iter().for_each(|shared| self.events.close(shared));
-        slots.truncate(kept);
-        own.truncate(kept);
-        slots.append(&mut self.second.slots);
-        own.append(&mut self.second.lanes);
-        rows.append(&mut self.second.rows);
-        self.turns[turn.index()].rows = rows;
+        let kept = visit.rows.len();
+        let first = visit.rows.first().copied();
+        if let Some(first) = first.filter(|first| kept == 1 && are_of_one_lane(*first, &others)) {
+            // They are in order as they are.
+            self.place(first.index()).out += others.len() as u32;
+            let marks = others.iter().map(|(_, mark)| Some(*mark));
+            visit.marks.extend(marks.filter(|_| timed));
+            visit.rows.extend(others.drain(..).map(|(row, _)| row));
+        } else if !others.is_empty() {
+            self.push_others(meta, age, (turn, &mut visit), &others, (&mut slots, &mut own));
+            others.clear();
+        }
+        self.others = others;
+        self.turns[turn.index()] = visit;
         if kept == 0 {
             self.keep_lanes(own);
             self.events.recycle(slots);
@@ -125,15 +190,62 @@ impl<T: Send> LaneQueue<T> {
         self.ready.push_back(Ready::Fresh(turn));
     }
 
+    /// Puts those of the events that came together that are not the first of their lanes where they belong: behind the
+    /// first, if these came with them, or into the chains.
+    fn push_others(
+        &mut self,
+        meta: &Meta,
+        age: Age,
+        (turn, visit): (Turn, &mut Visiting<T>),
+        others: &[(Row, Time)],
+        (slots, lanes): (&mut Slots<T>, &mut Lanes),
+    ) {
+        let mut shared = None;
+        for (row, mark) in others {
+            let index = row.offset as usize;
+            let (event, lane) = (slots[index].take(), lanes[index].take());
+            let place = &mut self.places[row.index()];
+            if place.turn == Some(turn) && place.events.len() == 0 {
+                place.out += 1;
+                self.further.rounds.push(place.out);
+                self.further.rows.push(*row);
+                self.further.marks.extend(self.watermark.is_some().then_some(Some(*mark)));
+                self.further.slots.push(event);
+                self.further.lanes.push(lane);
+            } else if let Some(event) = event {
+                let meta = *shared.get_or_insert_with(|| self.events.open(meta));
+                let with = With { lane, meta, own: None, mark: *mark };
+                self.push_behind(row.index(), event, with, age.after(row.offset), (turn, visit));
+            }
+        }
+        shared.into_iter().for_each(|shared| self.events.close(shared));
+        slots.retain(Option::is_some);
+        lanes.retain(Option::is_some);
+        if !self.further.rounds.is_empty() {
+            self.further.move_behind(slots, lanes, visit);
+        }
+    }
+
     /// Puts an event into the chain of its lane, behind others; `new` is the turn that is being made.
-    fn push_behind(&mut self, at: usize, event: T, with: With, age: Age, new: Turn) {
+    fn push_behind(
+        &mut self,
+        at: usize,
+        event: T,
+        with: With,
+        age: Age,
+        new: (Turn, &mut Visiting<T>),
+    ) {
         let place = &self.places[at];
         if place.events.len() == 0
             && let Some(turn) = place.turn
-            && let visit = &mut self.turns[turn.index()]
-            && (turn == new || visit.fresh.is_some())
         {
-            visit.behind.push(at);
+            let (is_new, visit) = match new {
+                (new, visit) if new == turn => (true, visit),
+                _ => (false, &mut self.turns[turn.index()]),
+            };
+            if is_new || visit.fresh.is_some() {
+                visit.behind.push(at);
+            }
         }
         self.link_last(at, event, with, age);
         self.look_at(at, Side::Newest);
@@ -166,6 +278,7 @@ impl<T: Send> LaneQueue<T> {
         fresh.slots.drain(..head);
         fresh.lanes.drain(..head);
         visit.rows.drain(..head);
+        visit.marks.drain(..head.min(visit.marks.len()));
         self.ready.pop_front();
         self.fresh -= fresh.slots.len();
         self.ready_lanes -= fresh.first;
@@ -173,23 +286,25 @@ impl<T: Send> LaneQueue<T> {
         Some(fresh)
     }
 
-    /// Puts the second round of a fresh turn into the chains of its lanes.
-    fn drop_second(&mut self, turn: Turn) {
+    /// Puts all but the first `keep` events of a fresh turn into the chains of their lanes; none of those is of the first
+    /// round.
+    fn drop_further(&mut self, turn: Turn, keep: usize) {
         let visit = &mut self.turns[turn.index()];
         let Some(fresh) = &mut visit.fresh else { return };
-        let n = fresh.len() - fresh.first;
+        let n = fresh.len() - keep;
         if n == 0 {
             return;
         }
         let meta = self.events.open(&fresh.meta);
-        for row in visit.rows.drain(fresh.head + fresh.first..).rev() {
+        for row in visit.rows.drain(fresh.head + keep..).rev() {
             let place = &mut self.places[row.index()];
             place.out -= 1;
             if place.events.len() == 0 {
                 visit.behind.push(row.index());
             }
+            let mark = visit.marks.pop().flatten().unwrap_or_default();
             if let (Some(event), Some(lane)) = (fresh.slots.pop().flatten(), fresh.lanes.pop()) {
-                let with = With { lane, meta, own: None, mark: Time::ZERO };
+                let with = With { lane, meta, own: None, mark };
                 let (to, age) = ((row.index(), &mut place.events), fresh.age.after(row.offset));
                 self.events.link_before(to, event, with, age);
             }
@@ -209,10 +324,9 @@ impl<T: Send> LaneQueue<T> {
     ) -> Option<(Turn, Chunk<T>)> {
         let fresh = self.turns[turn.index()].fresh.as_ref()?;
         let (n, first) = (fresh.len(), fresh.first);
-        if n > first && (self.ready.len() > 1 || n > max || first > lanes) {
-            self.drop_second(turn);
-        }
         let most = max.min(lanes).max(1);
+        let alone = self.ready.len() == 1 && first <= most;
+        self.drop_further(turn, if alone { n.min(max.max(first)) } else { first });
         let turn = if first > most { self.split_fresh(turn, most)? } else { turn };
         let Fresh { meta, slots, lanes, .. } = self.pop_fresh(turn)?;
         let storage = std::mem::replace(&mut self.lanes, lanes);
@@ -228,24 +342,24 @@ impl<T: Send> LaneQueue<T> {
         let first = self.new_turn();
         let mut slots = self.events.storage();
         let mut lanes = self.lanes_spare.pop().unwrap_or_default();
-        let mut rows = std::mem::take(&mut self.turns[first.index()].rows);
+        let mut own = std::mem::take(&mut self.turns[first.index()]);
         let visit = &mut self.turns[turn.index()];
         let fresh = visit.fresh.as_mut()?;
         let (meta, age) = (fresh.meta.clone(), fresh.age);
         let taken = fresh.head..fresh.head + n;
         slots.extend(fresh.slots[taken.clone()].iter_mut().map(Option::take));
         lanes.extend(fresh.lanes[taken.clone()].iter_mut().map(Option::take));
-        rows.extend_from_slice(&visit.rows[taken]);
+        own.rows.extend_from_slice(&visit.rows[taken.clone()]);
+        own.marks.extend_from_slice(visit.marks.get(taken).unwrap_or_default());
         fresh.head += n;
         fresh.first -= n;
-        for row in &rows {
+        for row in &own.rows {
             self.places[row.index()].turn = Some(first);
         }
         let of_first = |at: &mut usize| self.places[*at].turn == Some(first);
-        let behind = visit.behind.extract_if(.., of_first).collect();
-        let own = &mut self.turns[first.index()];
-        (own.rows, own.behind) = (rows, behind);
+        own.behind.extend(visit.behind.extract_if(.., of_first));
         own.fresh = Some(Fresh { meta, slots, lanes, head: 0, first: n, age });
+        self.turns[first.index()] = own;
         self.ready.push_front(Ready::Fresh(first));
         Some(first)
     }
@@ -258,20 +372,22 @@ impl<T: Send> LaneQueue<T> {
         if n > max {
             return 0;
         }
-        self.drop_second(turn);
+        self.drop_further(turn, n);
         let Some(Fresh { meta, mut slots, mut lanes, .. }) = self.pop_fresh(turn) else { return 0 };
         chunk.append(&meta, Default::default(), &mut slots);
         self.events.recycle(slots);
         self.events.mix_others();
         self.lanes.append(&mut lanes);
         self.keep_lanes(lanes);
-        let mut rows = std::mem::take(&mut self.turns[turn.index()].rows);
-        for row in &rows {
+        let mut visit = std::mem::take(&mut self.turns[turn.index()]);
+        for row in &visit.rows {
             self.places[row.index()].turn = Some(into);
         }
-        self.turns[into.index()].rows.append(&mut rows);
-        self.turns[turn.index()].rows = rows;
-        self.again.append(&mut self.turns[turn.index()].behind);
+        let to = &mut self.turns[into.index()];
+        to.rows.append(&mut visit.rows);
+        to.marks.append(&mut visit.marks);
+        self.again.append(&mut visit.behind);
+        self.turns[turn.index()] = visit;
         self.free_turn(turn);
         n
     }
@@ -290,26 +406,35 @@ impl<T: Send> LaneQueue<T> {
     }
 
     fn dissolve_first(&mut self, turn: Turn) {
-        self.drop_second(turn);
+        let first = self.turns[turn.index()].fresh.as_ref().map_or(0, |fresh| fresh.first);
+        self.drop_further(turn, first);
         let Some(Fresh { meta, mut slots, mut lanes, age, .. }) = self.pop_fresh(turn) else {
             return;
         };
         let meta = self.events.open(&meta);
-        let rows = std::mem::take(&mut self.turns[turn.index()].rows);
-        for ((event, lane), row) in slots.drain(..).zip(lanes.drain(..)).zip(rows) {
+        let mut visit = std::mem::take(&mut self.turns[turn.index()]);
+        let mut marks = visit.marks.drain(..);
+        for ((event, lane), row) in slots.drain(..).zip(lanes.drain(..)).zip(visit.rows.drain(..)) {
+            let mark = marks.next().flatten().unwrap_or_default();
             let place = &mut self.places[row.index()];
             (place.turn, place.out) = (None, 0);
             if let Some(event) = event {
-                let with = With { lane, meta, own: None, mark: Time::ZERO };
+                let with = With { lane, meta, own: None, mark };
                 let to = (row.index(), &mut place.events);
                 self.events.link_before(to, event, with, age.after(row.offset));
             }
             self.look_at(row.index(), Side::Newest);
         }
+        drop(marks);
+        self.turns[turn.index()] = visit;
         self.events.close(meta);
-        self.turns[turn.index()].behind.clear();
         self.free_turn(turn);
         self.events.recycle(slots);
         self.keep_lanes(lanes);
     }
+}
+
+/// Whether all events that came together are of the lane of the first, which was fresh.
+fn are_of_one_lane(first: Row, others: &[(Row, Time)]) -> bool {
+    others.iter().all(|(row, _)| row.place == first.place)
 }

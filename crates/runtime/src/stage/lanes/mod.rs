@@ -44,12 +44,12 @@ use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
 use alarms::Alarms;
 pub(crate) use due::Call;
 use events::{Events, With};
-use fresh::Second;
+use fresh::Further;
 use place::Place;
 pub(crate) use place::{Doom, Due};
 use progress::Progress;
 use rounds::{GUARDED_SPREAD_NS, SPREAD_NS};
-use visits::Visiting;
+use visits::{Row, Visiting};
 use watermark::Watermark;
 
 /// What the plan says of the lanes of a stage.
@@ -93,8 +93,9 @@ pub(crate) struct LaneQueue<T> {
     /// Of the visit that takes events now: the lanes of its events, for whoever wants to know.
     lanes: Lanes,
     lanes_spare: Vec<Lanes>,
-    /// Storage for what comes.
-    second: Second<T>,
+    /// Storage for what comes and is not the first of its lane.
+    others: Vec<(Row, Time)>,
+    further: Further<T>,
     /// Of the same: lanes that have more to give. Storage for a round of them.
     again: Vec<usize>,
     round: Vec<usize>,
@@ -144,7 +145,8 @@ impl<T: Send> LaneQueue<T> {
             turns_free: Vec::new(),
             lanes: Vec::new(),
             lanes_spare: Vec::new(),
-            second: Second::default(),
+            others: Vec::new(),
+            further: Further::default(),
             again: Vec::new(),
             round: Vec::new(),
             lent: 0,
@@ -403,9 +405,10 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         let rows = !columns.is_empty();
         self.now = self.now.max(meta.enqueued);
         if !rows && lanes.len() == slots.len() && self.takes_fresh() {
-            self.push_fresh(meta, &mut lanes, slots);
+            self.push_fresh(meta, &mut lanes, times, slots);
             *columns.lanes_and_times_mut().0 = lanes;
             self.spare = Some(columns);
+            self.fire_event_timers();
             return if short { self.events.storage() } else { Slots::new() };
         }
         let shared = self.events.open(meta);

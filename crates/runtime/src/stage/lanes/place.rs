@@ -98,15 +98,21 @@ impl Place {
     /// Whether an event that comes now is the only one, and a visit to the lane may take it with others.
     #[inline]
     pub(super) fn is_fresh(&self) -> bool {
-        let plain = self.weight == 1 && !self.keyless && self.due.is_none();
-        self.events.len() == 0 && self.is_open() && !self.ready && plain
+        // Without branches: it is so for most.
+        let apart = (self.weight != 1) | self.keyless | self.due.is_some();
+        !(self.turn.is_some()
+            | (self.events.len() > 0)
+            | self.ready
+            | self.waits
+            | self.held
+            | apart)
     }
 
     /// Whether there is nothing to do, and nothing was.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        let quiet = self.due.is_none() && !self.given_up && self.attempt == 1;
-        self.events.len() == 0 && self.is_open() && quiet
+        let loud = self.due.is_some() | self.given_up | (self.attempt != 1);
+        !(self.turn.is_some() | (self.events.len() > 0) | self.waits | self.held | loud)
     }
 
     /// Whether it has something to do, is at it, or is kept from it.

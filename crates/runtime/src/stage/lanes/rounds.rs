@@ -56,7 +56,7 @@ impl<T: Send> LaneQueue<T> {
         while taken < lanes && chunk.len() < want.max && (taken == 0 || self.joins(&chunk)) {
             let max = want.max - chunk.len();
             if let Some(at) = self.pop_ready() {
-                self.serve(at, max, turn, &mut chunk);
+                self.serve(at, 1, max, turn, &mut chunk);
                 taken += 1;
             } else {
                 let n = self.join_fresh(turn, max.min(lanes - taken), &mut chunk);
@@ -84,17 +84,17 @@ impl<T: Send> LaneQueue<T> {
         Some(Begun { turn: self.new_turn(), chunk, alone, attempt })
     }
 
-    /// Takes events of a lane that stands in no line and belongs to `turn` from now on: as many as its weight, and no
-    /// more than `max`.
+    /// Takes events of a lane that stands in no line and belongs to `turn` from now on: as many as its weight, for so many
+    /// rounds, and no more than `max`.
     #[inline]
-    fn serve(&mut self, at: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
+    fn serve(&mut self, at: usize, rounds: usize, max: usize, turn: Turn, chunk: &mut Chunk<T>) {
         let timed = self.watermark.is_some();
         let LaneQueue { rules, places, events, turns, again, lanes, .. } = self;
         let place = &mut places[at];
         let share = if rules.one_each() || place.is_alone() { 1 } else { place.weight as usize };
         let visit = &mut turns[turn.index()];
         place.turn = Some(turn);
-        for _ in 0..share.min(max) {
+        for _ in 0..share.saturating_mul(rounds).min(max) {
             let Some(first) = place.events.first() else { break };
             place.attempt = 1;
             place.out += 1;
@@ -112,8 +112,9 @@ impl<T: Send> LaneQueue<T> {
         let mut round = std::mem::take(&mut self.round);
         while !self.again.is_empty() && chunk.len() < max {
             std::mem::swap(&mut round, &mut self.again);
+            let rounds = if round.len() == 1 { max } else { 1 }; // one that is alone has them all at once
             for at in round.drain(..) {
-                self.serve(at, max - chunk.len(), turn, chunk);
+                self.serve(at, rounds, max - chunk.len(), turn, chunk);
             }
         }
         self.round = round;

@@ -2,6 +2,7 @@
 //!
 //! The model knows which events each lane has, in which order all of them came, and which visit has which. It does not
 //! know how many lanes a visit takes; of what a visit takes it says whether it may.
+//! Long because the model is in one piece.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -10,10 +11,12 @@ use std::sync::Arc;
 use comporta_model::column::Columns;
 use comporta_model::error::Result;
 use comporta_model::event::{Ev, Meta, Time};
-use comporta_model::keyed::{KeyedCx, KeyedStage, Keys};
+use comporta_model::keyed::{EventTime, KeyedCx, KeyedStage, Keys};
 use comporta_model::stage::{Handler, IntoStage};
 use proptest::prelude::*;
 
+use super::progress::HandedOn;
+use super::watermark::{EdgeFrom, Origin, Watermark};
 use super::{LaneQueue, LaneRules, Ready};
 use crate::stage::queue::{EventQueue, Side, Turn, Want};
 
@@ -24,7 +27,15 @@ type Event = (u32, u32);
 
 /// Keys with weights: every third may have two events served in a round, and the last three.
 #[derive(Clone)]
-struct Weighted;
+struct Weighted {
+    /// There is event time.
+    timed: bool,
+}
+
+/// When an event happened: later than those before it, mostly.
+fn happened((_, number): &Event) -> Time {
+    Time::from_nanos(u64::from(number * 10 + number * 37 % 50))
+}
 
 /// Some lanes have state, and keep their places.
 fn has_state(lane: u32) -> bool {
@@ -51,6 +62,14 @@ impl KeyedStage for Weighted {
 
     fn weight(&self, lane: &u32) -> NonZeroU32 {
         NonZeroU32::new(weight(*lane) as u32).unwrap()
+    }
+
+    fn event_time(&self) -> Option<EventTime> {
+        self.timed.then(EventTime::new)
+    }
+
+    fn time(&self, event: &Event) -> Option<Time> {
+        Some(happened(event))
     }
 
     fn handle(
@@ -104,11 +123,16 @@ enum Op {
     Sort,
 }
 
+/// A lane: half of them are the same two, so that they come more often than once together.
+fn few() -> impl Strategy<Value = u32> {
+    prop_oneof![1 => 0..2_u32, 1 => 0..LANES]
+}
+
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let visit = 0..8_usize;
     let spread = prop_oneof![4 => Just(0_u64), 1 => 0..30_000_000_u64];
     let op = prop_oneof![
-        5 => (prop::collection::vec(0..LANES, 1..12), spread)
+        5 => (prop::collection::vec(few(), 1..12), spread)
             .prop_map(|(lanes, later_ns)| Op::Push { lanes, later_ns }),
         5 => (1..9_usize, 1..4_usize)
             .prop_map(|(max, side_by_side)| Op::Take { max, side_by_side }),
@@ -163,14 +187,29 @@ struct Model {
     /// Until when a lane waits to try its first event again.
     retries: BTreeMap<u32, Time>,
     waits: BTreeMap<u32, Wait>,
+    /// If there is event time: how far it has been handed on.
+    handed_on: Option<Arc<HandedOn>>,
+    /// How far it has come, and had when each event came.
+    watermark: Time,
+    found: BTreeMap<u32, Time>,
 }
 
 impl Model {
-    fn new(rules: LaneRules) -> Self {
-        let keys = Weighted.into_handler().keys().unwrap();
+    fn new(rules: LaneRules, timed: bool) -> Self {
+        let keys = Weighted { timed }.into_handler().keys().unwrap();
+        let (mut queue, mut out) = (LaneQueue::new(rules), None);
+        if timed {
+            let from = EdgeFrom { origin: Origin::Outside, handed_on: Arc::default() };
+            let handed_on = out.get_or_insert_with(Arc::<HandedOn>::default).clone();
+            queue = queue.with_event_time(Watermark::new(EventTime::new(), [from]), handed_on);
+            queue.from(Origin::Outside);
+        }
         Model {
+            handed_on: out,
+            watermark: Time::ZERO,
+            found: BTreeMap::new(),
             rules,
-            queue: LaneQueue::new(rules),
+            queue,
             keys,
             now: Time::ZERO,
             made: 0,
@@ -221,7 +260,7 @@ impl Model {
         let events: Vec<Event> = lanes.iter().copied().zip(first..).collect();
         let (mut columns, slots) =
             (Columns::default(), events.iter().copied().map(Some).collect::<Vec<_>>());
-        self.keys.lanes_of(&slots, &mut 0, &mut columns);
+        self.keys.lanes_of(&slots, &mut columns, &mut |_| unreachable!("keys are numbers"));
         for lane in events.iter().filter(|(lane, _)| has_state(*lane)) {
             self.keys.lane_of(lane).set_state::<u32, u8>(1);
         }
@@ -229,6 +268,8 @@ impl Model {
         assert!(storage.is_empty());
         let mut full = Vec::new();
         for (lane, event) in events {
+            self.found.insert(event, self.watermark);
+            self.watermark = self.watermark.max(happened(&(lane, event)));
             let own = self.lanes.get_mut(&lane).unwrap();
             if self.rules.lane_max.is_some_and(|max| own.len() >= max.get()) {
                 full.push((lane, event));
@@ -253,6 +294,12 @@ impl Model {
         self.queue.take_lanes(&mut lanes);
         let own: Vec<_> = events.iter().map(|event| Some(self.keys.lane_of(event))).collect();
         assert_eq!(lanes, own, "each event comes with its lane");
+        if self.handed_on.is_some() {
+            let mut marks = Vec::new();
+            self.queue.marks_of(taken.turn, &mut marks);
+            let found: Vec<Time> = events.iter().map(|(_, event)| self.found[event]).collect();
+            assert_eq!(marks, found, "each event comes with the watermark that it found");
+        }
         assert!(!events.is_empty() && events.len() <= max, "{events:?} of at most {max}");
         let mut each: BTreeMap<u32, usize> = BTreeMap::new();
         for (lane, event) in &events {
@@ -459,6 +506,9 @@ impl Model {
             self.done(0);
             self.check();
         }
+        if let Some(handed_on) = &self.handed_on {
+            assert_eq!(handed_on.to(), Some(self.watermark), "nothing holds event time any more");
+        }
         let places = self.queue.places.iter().filter(|place| !place.ready);
         let without = places.filter_map(|place| place.lane.as_ref()).find(|lane| !lane.has_state());
         assert_eq!(without, None, "a lane with nothing to do and no state has a place");
@@ -469,7 +519,10 @@ impl Model {
 }
 
 fn follow(rules: LaneRules, ops: Vec<Op>) {
-    let mut model = Model::new(rules);
+    follow_in(Model::new(rules, false), ops);
+}
+
+fn follow_in(mut model: Model, ops: Vec<Op>) {
     ops.into_iter().for_each(|op| model.apply(op));
     model.drain();
 }
@@ -483,6 +536,11 @@ proptest! {
     }
 
     #[test]
+    fn events_come_with_the_watermark_they_found_and_hold_event_time(ops in ops()) {
+        follow_in(Model::new(LaneRules::default(), true), ops);
+    }
+
+    #[test]
     fn a_full_lane_returns_the_event_and_nothing_else_changes(ops in ops(), most in 1..5_usize) {
         follow(LaneRules { lane_max: NonZeroUsize::new(most), ..LaneRules::default() }, ops);
     }
@@ -490,5 +548,19 @@ proptest! {
     #[test]
     fn events_that_wait_have_turns_of_their_own(ops in ops()) {
         follow(LaneRules { waits: true, ..LaneRules::default() }, ops);
+    }
+}
+
+#[test]
+fn events_that_came_together_are_served_in_rounds_and_one_lane_alone_as_they_came() {
+    for (came, served) in
+        [([0, 0, 0, 2, 3, 2], [0, 3, 4, 1, 5, 2]), ([5, 5, 5, 5, 5, 5], [0, 1, 2, 3, 4, 5])]
+    {
+        let mut model = Model::new(LaneRules::default(), true);
+        model.push(&came, 0);
+        model.take(16, 1);
+        let taken: Vec<u32> = model.visits[0].events.iter().map(|(_, number)| *number).collect();
+        assert_eq!(taken, served);
+        model.drain();
     }
 }

@@ -18,18 +18,20 @@ pub(super) struct Visiting<T> {
     /// The lanes of the events that it has, in their order, or those that it looks after.
     pub(super) rows: Vec<Row>,
     /// If the stage has event time: the watermark that each event found; none where a row is no event.
-    marks: Vec<Option<Time>>,
+    pub(super) marks: Vec<Option<Time>>,
     /// Its events, if it has not begun.
     pub(super) fresh: Option<Fresh<T>>,
     /// Of a visit that has not begun: lanes to which more events came.
     pub(super) behind: Vec<usize>,
 }
 
-impl<T> Visiting<T> {
-    const fn new() -> Self {
+impl<T> Default for Visiting<T> {
+    fn default() -> Self {
         Visiting { rows: Vec::new(), marks: Vec::new(), fresh: None, behind: Vec::new() }
     }
+}
 
+impl<T> Visiting<T> {
     /// Adds an event of the lane that has this place, and what it found if the stage has event time.
     #[inline]
     pub(super) fn push(&mut self, at: usize, mark: Option<Option<Time>>) {
@@ -66,7 +68,7 @@ impl Row {
 impl<T: Send> LaneQueue<T> {
     pub(super) fn new_turn(&mut self) -> Turn {
         let at = self.turns_free.pop().unwrap_or_else(|| {
-            self.turns.push(Visiting::new());
+            self.turns.push(Visiting::default());
             self.turns.len() - 1
         });
         Turn(u32::try_from(at).expect("fewer visits than events"))

@@ -98,10 +98,22 @@ impl Watermark {
             self.late += u64::from(time < found);
             if input.greatest.is_none_or(|greatest| time > greatest) {
                 input.greatest = Some(time);
-                self.look(now);
+                self.go_on(time, now);
             }
         }
         found
+    }
+
+    /// An event of the greatest time so far has come from an input.
+    #[inline]
+    fn go_on(&mut self, time: Time, now: Time) {
+        match &self.inputs[..] {
+            // Mostly there is one, and it is as far as its last event.
+            [one] if one.edges > 0 && !one.handed_on.keeps_time() && !self.is_idle(one, now) => {
+                self.at = self.at.max(time - self.rules.lateness_allowed());
+            }
+            _ => self.look(now),
+        }
     }
 
     /// An edge from there has ended. Others are waited for from now on.
