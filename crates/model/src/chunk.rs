@@ -383,7 +383,6 @@ impl<T> ChunkQueue<T> {
     /// Adds events at the end: into the last chunk where few fit there (so that memory stays near
     /// what is queued), else as a chunk of their own. Returns storage for the giver to go on with,
     /// from the free list if it is `short` of any.
-    #[inline]
     pub fn push(
         &mut self,
         meta: &Meta,
@@ -402,6 +401,26 @@ impl<T> ChunkQueue<T> {
         }
         self.chunks.push_back(Chunk::with_columns(meta.clone(), columns, slots));
         if short { self.storage() } else { Slots::new() }
+    }
+
+    /// As [`push`](Self::push), of events that carry nothing of their own; leaves the storage in their place.
+    #[inline(always)]
+    pub fn push_alike(&mut self, meta: &Meta, slots: &mut Slots<T>, short: bool) {
+        if !self.chunks.is_empty() {
+            *slots = self.push(meta, Columns::default(), std::mem::take(slots), short);
+            return;
+        }
+        self.len += slots.len();
+        let chunk = Chunk {
+            meta: meta.clone(),
+            columns: Columns::default(),
+            slots: std::mem::take(slots),
+            head: 0,
+        };
+        self.chunks.push_back(chunk);
+        if short {
+            *slots = self.storage();
+        }
     }
 
     /// Puts a chunk back at the front.
@@ -425,6 +444,31 @@ impl<T> ChunkQueue<T> {
         self.len -= max;
         let storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
         self.chunks.front_mut().map(|front| front.split_front(max, storage))
+    }
+
+    /// Moves the first chunk into `into`, all of whose events are spent, if it has `max` events at most, nothing is owed
+    /// for any of them, and they carry nothing of their own. Returns how many there are.
+    #[inline(always)]
+    pub fn pop_free(&mut self, max: usize, into: &mut Chunk<T>) -> Option<usize> {
+        debug_assert!(into.is_empty(), "the chunk is still in use");
+        let first = self.chunks.front()?;
+        let n = first.len();
+        if n > max || !first.is_plain() || first.meta.duty.deadline.is_some() {
+            return None;
+        }
+        let Chunk { meta, columns, slots, head } = self.chunks.pop_front()?;
+        self.len -= n;
+        let Meta { ingress, enqueued, duty, tier, home } = meta;
+        std::mem::forget((columns, duty)); // there are none: to drop them would cost more than the rest
+        if !into.is_plain() {
+            into.columns = Columns::default();
+            into.meta.duty.ack = None;
+        }
+        into.meta.duty.deadline = None;
+        (into.meta.ingress, into.meta.enqueued) = (ingress, enqueued);
+        (into.meta.tier, into.meta.home) = (tier, home);
+        (into.slots, into.head) = (slots, head);
+        Some(n)
     }
 
     /// Takes up to `max` of the newest events that share one `Meta`, in the order in which they came.
@@ -456,6 +500,7 @@ impl<T> ChunkQueue<T> {
     }
 
     /// Keeps emptied storage for later use, up to a bound.
+    #[inline]
     pub fn recycle(&mut self, slots: Slots<T>) {
         if self.spare.len() < SPARE_MAX && slots.capacity() > 0 {
             debug_assert!(slots.is_empty(), "recycled storage holds events");
@@ -464,6 +509,7 @@ impl<T> ChunkQueue<T> {
     }
 
     /// Empty storage from the free list, or new storage that has allocated nothing.
+    #[inline]
     #[must_use]
     pub fn storage(&mut self) -> Slots<T> {
         self.spare.pop().unwrap_or_default()
@@ -473,10 +519,35 @@ impl<T> ChunkQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::column::Column;
     use crate::event::Time;
 
     fn push(queue: &mut ChunkQueue<u32>, slots: Slots<u32>) -> Slots<u32> {
         queue.push(&Meta::default(), Columns::default(), slots, true)
+    }
+
+    #[test]
+    fn a_chunk_is_popped_freely_only_if_it_fits_and_nothing_is_owed_for_its_events() {
+        let mut queue = ChunkQueue::default();
+        let mut into = Chunk::new(Meta::default(), Vec::new());
+        push(&mut queue, vec![Some(1), Some(2)]);
+        assert_eq!(queue.pop_free(1, &mut into), None);
+        assert_eq!(queue.pop_free(2, &mut into), Some(2));
+        assert_eq!((queue.len(), into.into_events()), (0, vec![Some(1), Some(2)]));
+        let deadline = Duty { deadline: Some(Time::from_nanos(9)), ack: None };
+        let owes = Meta { duty: deadline.clone(), ..Meta::default() };
+        let mut slots = vec![Some(3)];
+        queue.push_alike(&owes, &mut slots, false);
+        let mut into = Chunk::new(owes, Vec::new()); // as a visit before left it
+        assert_eq!(queue.pop_free(9, &mut into), None);
+        queue.pop(9);
+        let columns = Columns::of_duties(Column::same(deadline, 1));
+        queue.push(&Meta::default(), columns, vec![Some(4)], false);
+        assert_eq!(queue.pop_free(9, &mut into), None);
+        queue.pop(9);
+        queue.push_alike(&Meta::default(), &mut vec![Some(5)], false);
+        assert_eq!(queue.pop_free(9, &mut into), Some(1));
+        assert_eq!(into.meta.duty, Duty::default());
     }
 
     fn push_one(queue: &mut ChunkQueue<u32>, meta: &Meta, event: u32) {

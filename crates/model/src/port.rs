@@ -373,6 +373,12 @@ impl<T> Out<T> {
         (&mut self.filled, &mut self.filling)
     }
 
+    /// As [`lend`](Self::lend), if that is one chunk whose events owe what the visit says.
+    #[inline(always)]
+    pub fn lend_one(&mut self) -> Option<&mut Slots<T>> {
+        if self.filled.is_empty() && !self.has_duties() { Some(self.lend().1) } else { None }
+    }
+
     /// Sends a chunk that is already made.
     #[inline]
     pub fn give(&mut self, slots: Slots<T>) {

@@ -5,12 +5,13 @@ use comporta_model::plan::{StageSettings, WhenFull};
 
 use crate::core::Core;
 use crate::path::moving::{KEY_NS, pays_to_move};
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Relaxed};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG;
 
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
-    pub(crate) pool: AtomicUsize,
+    /// The pool that runs it, and that pool's cluster: see [`placed`].
+    pub(crate) place: AtomicU64,
     /// 0: none.
     pub(crate) color: AtomicU32,
     pub(crate) is_source: bool,
@@ -33,7 +34,7 @@ impl Assignment {
     pub(crate) fn new(stage: &StageSettings, spec: &StageSpec, keys: usize, tested: bool) -> Self {
         let blocking = spec.blocking && !tested;
         Assignment {
-            pool: AtomicUsize::new(stage.cluster),
+            place: AtomicU64::new(placed(stage.cluster, stage.cluster)),
             color: AtomicU32::new(0),
             is_source: spec.kind == Kind::Source,
             slow: AtomicBool::new(blocking),
@@ -53,6 +54,17 @@ impl Assignment {
             }),
         }
     }
+}
+
+/// A pool and its cluster as one number, so that they are read at once: every visit asks for the cluster.
+pub(crate) fn placed(pool: usize, cluster: usize) -> u64 {
+    (cluster as u64) << 32 | pool as u64
+}
+
+/// The cluster of a pool that was [`placed`].
+#[inline]
+pub(crate) fn cluster_of(place: &AtomicU64) -> usize {
+    (place.load(SeqCst) >> 32) as usize
 }
 
 /// How a stage runs where no policy says otherwise.

@@ -25,15 +25,21 @@ impl ChunkCache {
         kept.downcast_mut()
     }
 
+    #[inline]
     pub(crate) fn is_empty<T: Send + 'static>(&mut self) -> bool {
-        self.of::<T>().is_none_or(|kept| kept.is_empty())
+        self.types.is_empty() || self.of::<T>().is_none_or(|kept| kept.is_empty())
     }
 
     /// Keeps storage of full size; gives back what it does not keep.
+    #[inline]
     pub(crate) fn put<T: Send + 'static>(&mut self, storage: Slots<T>) -> Option<Slots<T>> {
         if storage.capacity() < chunk_capacity::<T>() {
             return Some(storage);
         }
+        self.put_full(storage)
+    }
+
+    fn put_full<T: Send + 'static>(&mut self, storage: Slots<T>) -> Option<Slots<T>> {
         if self.of::<T>().is_none() && self.types.len() < TYPES_MAX {
             let kept: Vec<Slots<T>> = Vec::with_capacity(SHELF_MAX);
             self.types.push((TypeId::of::<T>(), Box::new(kept)));

@@ -10,7 +10,7 @@ use comporta_model::graph::{Graph, StageId, Topology};
 use comporta_model::plan::Settings;
 use comporta_policy::{Registry, admission, limits};
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, cluster_of, placed};
 use crate::color::Colors;
 use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
@@ -164,21 +164,21 @@ impl Core {
 
     #[inline]
     pub(crate) fn pool_of(&self, stage: u32) -> usize {
-        self.assignments[stage as usize].pool.load(SeqCst)
+        (self.assignments[stage as usize].place.load(SeqCst) as u32) as usize
     }
 
     /// Whether a visit by a worker of `workers` needs no more than its token: no color, no pool, no hold.
     #[inline]
     pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
-        let Assignment { pool, color, slow, .. } = &self.assignments[stage as usize];
-        let here = !workers.is_pooled() && self.pools[pool.load(SeqCst)].cluster == workers.cluster;
+        let Assignment { place, color, slow, .. } = &self.assignments[stage as usize];
+        let here = !workers.is_pooled() && cluster_of(place) == workers.cluster;
         here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.has_held()
     }
 
     /// The workers whose threads run a stage.
     #[inline]
     pub(crate) fn workers_of(&self, stage: u32) -> usize {
-        self.pools[self.pool_of(stage)].cluster
+        cluster_of(&self.assignments[stage as usize].place)
     }
 
     /// Stages of one color never run at once.
@@ -206,7 +206,8 @@ impl Core {
     /// Moves a stage to another pool. Its tokens go along, but for those in queues of workers, who forward
     /// them.
     pub(crate) fn move_stage(&self, stage: u32, pool: usize) {
-        let from = self.assignments[stage as usize].pool.swap(pool, SeqCst);
+        let place = &self.assignments[stage as usize].place;
+        let from = place.swap(placed(pool, self.pools[pool].cluster), SeqCst) as u32 as usize;
         if from == pool {
             return;
         }

@@ -89,6 +89,7 @@ pub(crate) struct User<'a>(#[expect(dead_code, reason = "nothing may become due"
 
 impl User<'_> {
     /// See [`user::call`].
+    #[inline]
     pub(crate) fn call<R>(&self, body: impl FnOnce() -> R) -> Result<R, crate::failure::Reason> {
         user::call(body)
     }

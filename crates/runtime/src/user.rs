@@ -27,12 +27,13 @@ thread_local! {
 /// Calls user code, turning a panic into a reason. The panic is not printed: it is reported with the
 /// event it cost. For this a hook is put before the program's own, once; it is silent only about
 /// panics in here.
+#[inline]
 pub(crate) fn call<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
     assert_unlocked();
     install_hook();
-    let before = INSIDE.replace(true);
+    let before = INSIDE.with(|inside| inside.replace(true)); // costs less than `INSIDE.replace`
     let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
-    INSIDE.set(before);
+    INSIDE.with(|inside| inside.set(before));
     result.map_err(reason)
 }
 

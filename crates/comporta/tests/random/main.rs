@@ -46,6 +46,7 @@ use case::Case;
 /// Cases by default, of each kind.
 const STEPPED: u64 = 3_000;
 const THREADED: u64 = 4_000;
+const COMPARED: u64 = 1_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
@@ -114,6 +115,11 @@ fn programs_that_once_broke_a_promise_keep_it() {
 #[test]
 fn random_programs_keep_the_promises_step_by_step() {
     every_case(STEPPED, run::stepped);
+}
+
+#[test]
+fn random_programs_do_the_same_whether_visits_may_be_plain_or_not() {
+    every_case(COMPARED, run::stepped_both_ways);
 }
 
 #[test]

@@ -48,13 +48,38 @@ fn push_one<E: Event>(site: &Site, push: impl FnOnce(E) -> Result<(), SendError<
 }
 
 pub(crate) fn stepped(case: &Case) {
-    if case.faults.of_events() { step::<Live>(case) } else { step::<Facts>(case) }
+    step_by(case, Visits::AsTheyAre);
 }
 
-fn step<E: Event>(case: &Case) {
+/// Steps a case twice, and compares what is seen on the way and at the end: plain visits do what others would.
+pub(crate) fn stepped_both_ways(case: &Case) {
+    let (plain, at_large) = (step_by(case, Visits::AsTheyAre), step_by(case, Visits::AtLarge));
+    assert_eq!(plain.len(), at_large.len(), "one way takes more steps");
+    for (at, (plain, at_large)) in plain.iter().zip(&at_large).enumerate() {
+        assert_eq!(plain, at_large, "after {at} looks");
+    }
+}
+
+/// Whether visits may be plain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visits {
+    AsTheyAre,
+    AtLarge,
+}
+
+/// Steps a case. Returns what was seen of its stages before each change, and at the end.
+fn step_by(case: &Case, visits: Visits) -> Vec<String> {
+    if case.faults.of_events() { step::<Live>(case, visits) } else { step::<Facts>(case, visits) }
+}
+
+fn step<E: Event>(case: &Case, visits: Visits) -> Vec<String> {
     let (app, ledger, mut sender) = build::<E>(case, false);
     let mut watch = Watch::new(case, &ledger);
     let mut runtime = TestRuntime::new(app, &case.plan()).expect("a valid case").seeded(case.seed);
+    if visits == Visits::AtLarge {
+        runtime = runtime.visits_at_large();
+    }
+    let mut seen = Vec::new();
     let control = runtime.control();
     let dice = &mut Dice::new(case.seed ^ 1);
     let mut pushes = case.input.as_ref().map_or(0, |input| input.events);
@@ -67,6 +92,7 @@ fn step<E: Event>(case: &Case) {
             }
             watch.now(&runtime.snapshot());
         }
+        seen.push(lines(&runtime.snapshot()));
         if pushes > 0
             && let Some(sender) = &sender
         {
@@ -101,6 +127,8 @@ fn step<E: Event>(case: &Case) {
     }
     watch.problems(&runtime.problems());
     ledger.injector.is_over();
+    seen.push(lines(&snapshot));
+    seen
 }
 
 /// Pushes on a thread of its own, waiting for room.

@@ -4,7 +4,6 @@
 //! What is sent through one port leaves in the order sent; where ports share a queue, or the exact order
 //! of tokens matters (`batch = 1`), so does what is sent through several.
 
-use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::Weak;
 
@@ -14,6 +13,8 @@ use comporta_model::port::{Out, PortVisitor, Ports};
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
+use crate::path::bundle::{AnyBundle, Bundle, Outlets, PortLink};
+use crate::path::direct::Direct;
 use crate::path::error_port::ErrorPort;
 use crate::path::in_turn::flush_in_turn;
 use crate::path::line::Place;
@@ -30,27 +31,22 @@ pub(super) struct Link<T> {
     /// As `copy`, if every event goes to the same several outlets: whole chunks are copied then.
     spread: Option<fn(&T) -> T>,
     pub(super) tap: Option<Tap<T>>,
-    /// The bundle of outlets for its type.
-    pub(super) bundle: usize,
     /// Events to be sent in turn with those of other ports, and what each carries of its own.
     pub(super) staged: VecDeque<T>,
     pub(super) staged_columns: Columns,
 }
 
-/// The outlets of a sender that carry one type.
-pub(super) type Bundle<T> = Vec<Outlet<T>>;
-
 impl<T: Send + 'static> Link<T> {
+    /// The one way of its events, if there is only one.
+    fn direct(&self, outlets: &Outlets<T>) -> Option<Direct<T>> {
+        let [Wire { route: Route::First, ends }] = self.wires.as_slice() else { return None };
+        let End { outlet, rule } = *ends.first()?;
+        self.tap.is_none().then(|| outlets[outlet].direct(rule))
+    }
+
     /// Before a visit: how many events it may send before it should stop, and before `try_send`
     /// refuses.
-    #[inline(always)]
-    pub(super) fn room(&self, outlets: &Bundle<T>, core: &Core, meta: &Meta) -> (usize, usize) {
-        if let [Wire { ends, .. }] = self.wires.as_slice()
-            && let [End { outlet, rule }] = ends.as_slice()
-        {
-            let there = outlets[*outlet].room(core, meta, *rule);
-            return (there.before_waiting, there.before_refusing);
-        }
+    pub(super) fn room(&self, outlets: &Outlets<T>, core: &Core, meta: &Meta) -> (usize, usize) {
         let (mut limit, mut room) = (usize::MAX, usize::MAX);
         for end in self.wires.iter().flat_map(|wire| &wire.ends) {
             let there = outlets[end.outlet].room(core, meta, end.rule);
@@ -63,7 +59,7 @@ impl<T: Send + 'static> Link<T> {
     /// Sends all that `out` holds.
     pub(super) fn flush(
         &mut self,
-        outlets: &mut Bundle<T>,
+        outlets: &mut Outlets<T>,
         out: &mut Out<T>,
         send: &mut Sending<'_>,
     ) -> bool {
@@ -87,7 +83,7 @@ impl<T: Send + 'static> Link<T> {
     /// As [`flush`](Self::flush), where events go several ways, or owe different things.
     fn flush_at_large(
         &mut self,
-        outlets: &mut Bundle<T>,
+        outlets: &mut Outlets<T>,
         out: &mut Out<T>,
         send: &mut Sending<'_>,
     ) -> bool {
@@ -126,7 +122,7 @@ impl<T: Send + 'static> Link<T> {
     /// user code: one that panics costs the event it was called for.
     pub(super) fn address(
         &mut self,
-        outlets: &mut Bundle<T>,
+        outlets: &mut Outlets<T>,
         mut events: impl Iterator<Item = T>,
         columns: &Columns,
         send: &mut Sending<'_>,
@@ -146,7 +142,7 @@ impl<T: Send + 'static> Link<T> {
         }
     }
 
-    pub(super) fn address_one(&mut self, outlets: &mut Bundle<T>, event: T, duty: Option<&Duty>) {
+    pub(super) fn address_one(&mut self, outlets: &mut Outlets<T>, event: T, duty: Option<&Duty>) {
         let Some((final_wire, others)) = self.wires.split_last_mut() else { return };
         for wire in others {
             // Checked with the graph: a port with several connectors knows how to copy.
@@ -165,7 +161,7 @@ impl<T: Send + 'static> Link<T> {
 
 /// Hands over what is staged everywhere. Returns whether the sender now stands in line.
 pub(super) fn deliver_all<T: Send + 'static>(
-    outlets: &mut Bundle<T>,
+    outlets: &mut Outlets<T>,
     send: &mut Sending<'_>,
 ) -> bool {
     let mut waits = false;
@@ -175,56 +171,6 @@ pub(super) fn deliver_all<T: Send + 'static>(
         waits |= stands;
     }
     waits
-}
-
-/// The outlets of one type, whatever that is.
-pub(crate) trait AnyBundle: Any + Send {
-    /// The number of the outlet that the sender stands in line at, and whether inside its cycle.
-    fn standing(&self) -> Option<(usize, bool)>;
-    /// The number of an outlet whose outbox is not empty.
-    fn holding(&self) -> Option<usize>;
-    fn resume(
-        &mut self,
-        at: usize,
-        core: &Core,
-        place: &Arc<Place>,
-        granted: usize,
-        visit: &mut Visit,
-    );
-    fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects);
-}
-
-impl dyn AnyBundle {
-    #[inline(always)]
-    pub(super) fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
-impl<T: Send + 'static> AnyBundle for Bundle<T> {
-    fn standing(&self) -> Option<(usize, bool)> {
-        let mut outlets = self.iter().enumerate();
-        outlets.find_map(|(at, outlet)| Some((at, outlet.standing()?.inside)))
-    }
-
-    fn holding(&self) -> Option<usize> {
-        self.iter().position(Outlet::holds)
-    }
-
-    fn resume(
-        &mut self,
-        at: usize,
-        core: &Core,
-        place: &Arc<Place>,
-        granted: usize,
-        visit: &mut Visit,
-    ) {
-        self[at].resume(core, place, granted, visit);
-    }
-
-    fn give_up(&mut self, core: &Core, place: &Place, effects: &mut Effects) {
-        self.iter_mut().for_each(|outlet| outlet.give_up(core, place, effects));
-    }
 }
 
 /// Whether a sender stands in line.
@@ -242,13 +188,13 @@ pub(crate) enum InLine {
 pub(crate) struct Links {
     core: Weak<Core>,
     place: Arc<Place>,
-    /// A `Link<T>` for each port.
-    pub(super) links: Vec<Box<dyn Any + Send>>,
+    /// Where the link of each port is.
+    pub(super) ports: Vec<PortLink>,
     pub(super) bundles: Vec<Box<dyn AnyBundle>>,
     /// Where its failed events go, if somebody wants them.
     pub(super) errors: Option<ErrorPort>,
     /// Two ports lead to one queue: what they send must leave in the order sent.
-    in_turn: bool,
+    pub(super) in_turn: bool,
     /// The sender may stand in line; if not, no outlet needs to be asked.
     pub(super) may_stand: bool,
 }
@@ -264,28 +210,39 @@ impl Links {
         struct Join<'a> {
             core: &'a Core,
             stage: u32,
-            links: Vec<Box<dyn Any + Send>>,
-            bundles: Vec<(TypeId, Box<dyn AnyBundle>)>,
+            links: Links,
         }
         impl PortVisitor for Join<'_> {
             fn port<T: Send + 'static>(&mut self, index: usize, _: &mut Out<T>) {
-                let known =
-                    self.bundles.iter().position(|(carries, _)| *carries == TypeId::of::<T>());
-                let bundle = known.unwrap_or_else(|| {
-                    self.bundles.push((TypeId::of::<T>(), Box::new(Bundle::<T>::new())));
-                    self.bundles.len() - 1
-                });
-                let outlets = typed::<Bundle<T>>(self.bundles[bundle].1.as_any());
-                let link = join::<T>(self.core, self.stage, index, bundle, outlets);
-                self.links.push(Box::new(link));
+                self.links.add::<T>(self.core, self.stage, index);
             }
         }
-        let mut join = Join { core, stage, links: Vec::new(), bundles: Vec::new() };
-        ports.each(&mut join);
         let in_turn = P::NAMES.len() > 1 && (exact || core.wiring.ports_share_a_queue(stage));
-        let bundles = join.bundles.into_iter().map(|(_, bundle)| bundle).collect();
-        let (core, links) = (Arc::downgrade(core), join.links);
-        Links { core, place, links, bundles, errors: None, in_turn, may_stand: false }
+        let links = Links {
+            core: Arc::downgrade(core),
+            place,
+            ports: Vec::new(),
+            bundles: Vec::new(),
+            errors: None,
+            in_turn,
+            may_stand: false,
+        };
+        let mut join = Join { core, stage, links };
+        ports.each(&mut join);
+        join.links
+    }
+
+    /// Joins a port of a stage, or its error port, to the queues it leads to.
+    pub(super) fn add<T: Send + 'static>(&mut self, core: &Core, stage: u32, port: usize) {
+        let known = self.bundles.iter_mut().position(|bundle| bundle.as_any().is::<Bundle<T>>());
+        let at = known.unwrap_or_else(|| {
+            self.bundles.push(Box::new(Bundle::<T>::default()));
+            self.bundles.len() - 1
+        });
+        let bundle = Bundle::<T>::of(&mut *self.bundles[at]);
+        let link = join::<T>(core, stage, port, &mut bundle.outlets);
+        self.ports.push(PortLink::new(at, bundle.links.len(), link.direct(&bundle.outlets)));
+        bundle.links.push(link);
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {
@@ -296,14 +253,13 @@ impl Links {
     pub(super) fn port<T: Send + 'static>(
         &mut self,
         index: usize,
-    ) -> (&mut Link<T>, &mut Bundle<T>) {
-        let link = typed::<Link<T>>(&mut *self.links[index]);
-        let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
-        (link, outlets)
+    ) -> (&mut Link<T>, &mut Outlets<T>) {
+        self.ports[index].of(&mut self.bundles)
     }
 
     /// Before a visit: tells the ports how much room there seems to be for what will be sent with
     /// `meta`. Admission controllers are asked, which are user code.
+    #[inline(always)]
     pub(crate) fn look_for_room<P: Ports>(
         &mut self,
         core: &Core,
@@ -320,18 +276,27 @@ impl Links {
         impl PortVisitor for Look<'_> {
             #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let (link, outlets) = self.links.port::<T>(index);
-                let (limit, room) = link.room(outlets, self.core, self.meta);
+                let (limit, room) = match self.links.ports[index].direct::<T>() {
+                    Some(direct) => {
+                        let there = direct.room(self.core, self.meta);
+                        (there.before_waiting, there.before_refusing)
+                    }
+                    None => {
+                        let (link, outlets) = self.links.port::<T>(index);
+                        link.room(outlets, self.core, self.meta)
+                    }
+                };
                 out.allow(limit, room, self.emit_max);
             }
         }
         ports.each(&mut Look { links: self, core, meta, emit_max });
         if let Some(errors) = &mut self.errors {
-            errors.look(&mut self.links, &mut self.bundles, (core, meta));
+            errors.look(&self.ports, &mut self.bundles, (core, meta));
         }
     }
 
     /// After a visit: sends everything, with `meta`.
+    #[inline(never)]
     pub(crate) fn flush<P: Ports>(
         &mut self,
         core: &Core,
@@ -341,28 +306,27 @@ impl Links {
         visit: &mut Visit,
     ) -> Sent {
         struct Flush<'a, 'b> {
-            links: &'a mut [Box<dyn Any + Send>],
+            ports: &'a [PortLink],
             bundles: &'a mut [Box<dyn AnyBundle>],
             send: &'a mut Sending<'b>,
         }
         impl PortVisitor for Flush<'_, '_> {
             #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let link = typed::<Link<T>>(&mut *self.links[index]);
-                let outlets = typed::<Bundle<T>>(self.bundles[link.bundle].as_any());
+                let (link, outlets) = self.ports[index].of::<T>(self.bundles);
                 self.send.waits |= link.flush(outlets, out, self.send);
             }
         }
-        let Links { place, links, bundles, errors, in_turn, may_stand, .. } = self;
+        let Links { place, ports: own, bundles, errors, in_turn, may_stand, .. } = self;
         let mut send =
             Sending { core, meta, place, visit, fills, waits: false, sent: Sent::default() };
         if *in_turn && are_several(ports) {
-            flush_in_turn(links, bundles, ports, &mut send);
+            flush_in_turn(own, bundles, ports, &mut send);
         } else {
-            ports.each(&mut Flush { links: &mut *links, bundles: &mut *bundles, send: &mut send });
+            ports.each(&mut Flush { ports: own, bundles, send: &mut send });
         }
         if let Some(errors) = errors {
-            errors.flush(links, bundles, &mut send);
+            errors.flush(own, bundles, &mut send);
         }
         *may_stand |= send.waits;
         send.sent
@@ -415,7 +379,7 @@ impl Links {
 }
 
 /// Whether several ports hold events.
-fn are_several<P: Ports>(ports: &mut P) -> bool {
+pub(super) fn are_several<P: Ports>(ports: &mut P) -> bool {
     struct Holding(usize);
     impl PortVisitor for Holding {
         #[inline(always)]
@@ -429,12 +393,11 @@ fn are_several<P: Ports>(ports: &mut P) -> bool {
 }
 
 /// Joins a port of a stage to outlets of its type.
-pub(super) fn join<T: Send + 'static>(
+fn join<T: Send + 'static>(
     core: &Core,
     stage: u32,
     port: usize,
-    bundle: usize,
-    outlets: &mut Bundle<T>,
+    outlets: &mut Outlets<T>,
 ) -> Link<T> {
     let edges = core.wiring.edges_of::<T>(stage, port);
     let rules = core.wiring.rules_of(stage, port);
@@ -456,15 +419,9 @@ pub(super) fn join<T: Send + 'static>(
         wires,
         copy,
         tap: core.wiring.tap::<T>(stage, port),
-        bundle,
         staged: VecDeque::new(),
         staged_columns: Columns::default(),
     }
-}
-
-#[inline(always)]
-pub(super) fn typed<V: 'static>(value: &mut dyn Any) -> &mut V {
-    value.downcast_mut().expect("`connect` joins only what carries the same type")
 }
 
 impl Drop for Links {

@@ -8,7 +8,8 @@ use comporta_model::event::Meta;
 use comporta_model::port::Out;
 
 use crate::core::Core;
-use crate::path::emit::{AnyBundle, Bundle, Link, Links, join, typed};
+use crate::path::bundle::{AnyBundle, PortLink};
+use crate::path::emit::Links;
 use crate::path::outlet::Sending;
 
 /// See the header.
@@ -27,10 +28,10 @@ pub(crate) trait HeldErrors: Send {
     /// Whether it holds more than there seemed to be room for.
     fn is_over(&self) -> bool;
     /// Notes how much room there seems to be.
-    fn look(&mut self, link: &mut dyn Any, bundles: &mut [Box<dyn AnyBundle>], to: (&Core, &Meta));
+    fn look(&mut self, link: &PortLink, bundles: &mut [Box<dyn AnyBundle>], to: (&Core, &Meta));
     fn flush(
         &mut self,
-        link: &mut dyn Any,
+        link: &PortLink,
         bundles: &mut [Box<dyn AnyBundle>],
         send: &mut Sending<'_>,
     );
@@ -55,46 +56,48 @@ impl<T: Send + 'static> HeldErrors for Out<T> {
 
     fn look(
         &mut self,
-        link: &mut dyn Any,
+        link: &PortLink,
         bundles: &mut [Box<dyn AnyBundle>],
         (core, meta): (&Core, &Meta),
     ) {
-        let link = typed::<Link<T>>(link);
-        let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
+        let (link, outlets) = link.of::<T>(bundles);
         let (limit, room) = link.room(outlets, core, meta);
         self.allow(limit, room, usize::MAX);
     }
 
     fn flush(
         &mut self,
-        link: &mut dyn Any,
+        link: &PortLink,
         bundles: &mut [Box<dyn AnyBundle>],
         send: &mut Sending<'_>,
     ) {
-        let link = typed::<Link<T>>(link);
-        let outlets = typed::<Bundle<T>>(bundles[link.bundle].as_any());
+        let (link, outlets) = link.of::<T>(bundles);
         send.waits |= link.flush(outlets, self, send);
     }
 }
 
 impl ErrorPort {
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     pub(super) fn look(
         &mut self,
-        links: &mut [Box<dyn Any + Send>],
+        ports: &[PortLink],
         bundles: &mut [Box<dyn AnyBundle>],
         to: (&Core, &Meta),
     ) {
-        self.held.look(&mut *links[self.link], bundles, to);
+        self.held.look(&ports[self.link], bundles, to);
     }
 
     pub(super) fn flush(
         &mut self,
-        links: &mut [Box<dyn Any + Send>],
+        ports: &[PortLink],
         bundles: &mut [Box<dyn AnyBundle>],
         send: &mut Sending<'_>,
     ) {
         if !self.held.is_empty() {
-            self.held.flush(&mut *links[self.link], bundles, send);
+            self.held.flush(&ports[self.link], bundles, send);
         }
     }
 }
@@ -102,16 +105,9 @@ impl ErrorPort {
 impl Links {
     /// Gives the sender an error port, which carries `T`. Compiled only for stages whose `errors` a program calls.
     pub(crate) fn open_errors<T: Send + 'static>(&mut self, core: &Core, stage: u32, port: usize) {
-        let known = self.bundles.iter_mut().position(|bundle| bundle.as_any().is::<Bundle<T>>());
-        let bundle = known.unwrap_or_else(|| {
-            self.bundles.push(Box::new(Bundle::<T>::new()));
-            self.bundles.len() - 1
-        });
-        let outlets = typed::<Bundle<T>>(self.bundles[bundle].as_any());
-        let link = join::<T>(core, stage, port, bundle, outlets);
-        self.links.push(Box::new(link));
+        self.add::<T>(core, stage, port);
         let held = Box::new(Out::<T>::default());
-        self.errors = Some(ErrorPort { link: self.links.len() - 1, held });
+        self.errors = Some(ErrorPort { link: self.ports.len() - 1, held });
     }
 
     pub(crate) fn has_errors(&self) -> bool {

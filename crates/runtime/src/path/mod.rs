@@ -10,10 +10,10 @@
 //! 5. [`work`] is the worker: it takes a token and makes a visit, or sleeps; [`hand_on`] is where the tokens go that the
 //!    visit made.
 //! 6. [`stage::handle`](crate::stage::handle) runs the handler over a batch.
-//! 7. [`emit`] hands what was sent to its outlets, as [`route`] says, and [`in_turn`] where the order of ports matters;
+//! 7. [`emit`] hands what was sent to its outlets ([`bundle`]), or straight to a queue ([`direct`]), as [`route`] says, and [`in_turn`] where the order of ports matters;
 //!    [`spread`] copies it, if all of it goes to several; [`error_port`] does it with failed events. [`outlet`] is one way
-//!    to one queue, with what found no room there; [`parcel`] is what it hands over at once; [`line`] is how a sender
-//!    waits for some.
+//!    to one queue, with what found no room there; [`parcel`] is what it hands over at once; [`room`] is what it sees of that
+//!    queue before; [`line`] is how a sender waits for room.
 //! 8. `stage::settle` counts how each event ended.
 
 pub(crate) mod source;
@@ -28,6 +28,8 @@ pub(crate) mod visit_order;
 pub(crate) mod work;
 mod hand_on;
 pub(crate) mod emit;
+pub(crate) mod bundle;
+mod direct;
 pub(crate) mod in_turn;
 pub(crate) mod error_port;
 pub(crate) mod route;
@@ -35,5 +37,6 @@ mod spread;
 pub(crate) mod outlet;
 pub(crate) mod parcel;
 pub(crate) mod line;
+pub(crate) mod room;
 #[cfg(all(test, not(shuttle)))]
 mod link;

@@ -20,16 +20,36 @@ use crate::chunk_cache::ChunkCache;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
+use crate::path::direct::Direct;
 use crate::path::line::Place;
 use crate::path::parcel::Parcel;
+use crate::path::room::{Room, RoomHint};
 use crate::stage::permits::Shed;
-use crate::sync::{Arc, AtomicU64, Relaxed};
+use crate::sync::{Arc, AtomicU64, CachePadded, Relaxed};
 
 /// Where an outlet leads: the queue of a stage. Everything goes by message, so that the other side may
 /// be elsewhere.
 pub(crate) trait Inlet<T>: Send + Sync {
     /// How much room there seems to be, for events like those of `meta`.
     fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room;
+    /// Where it publishes its room, if it does: who has that need not ask.
+    fn room_hint(&self) -> Option<Arc<CachePadded<RoomHint>>> {
+        None
+    }
+    /// Takes events that share all they carry and come one by one after what the sender sent before, if there is room
+    /// for all of them, and leaves storage to go on with in their place; `short` is as in [`Parcel`]. If it returns
+    /// `false` nothing has been done: `offer` decides.
+    fn enter(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        slots: &mut Slots<T>,
+        short: bool,
+        visit: &mut Visit,
+    ) -> bool {
+        let _ = (core, meta, slots, short, visit);
+        false
+    }
     /// Takes a parcel: what may not enter is shed, or waits in the parcel's outbox; then the sender
     /// stands in line, if it may.
     fn offer(&self, core: &Core, parcel: Parcel<'_, T>, visit: &mut Visit) -> Option<Standing>;
@@ -63,15 +83,6 @@ pub(crate) trait Inlet<T>: Send + Sync {
     fn release(&self, core: &Core, reserved: Reserved, effects: &mut Effects);
     /// Counts an event as offered and given back.
     fn refuse(&self);
-}
-
-/// How much room a queue seems to have. It is read without a lock, and may have changed since.
-#[derive(Clone, Copy)]
-pub(crate) struct Room {
-    /// So many can be sent before some would have to wait.
-    pub(crate) before_waiting: usize,
-    /// So many can be sent before some would be refused or wait.
-    pub(crate) before_refusing: usize,
 }
 
 /// Places reserved for a caller.
@@ -138,6 +149,12 @@ impl<T: Send + 'static> Outlet<T> {
         self.inlet.room(core, meta, rule)
     }
 
+    /// The way past it, for what finds nothing here that it would have to wait behind.
+    pub(super) fn direct(&self, rule: Option<WhenFull>) -> Direct<T> {
+        let (inlet, hint) = (self.inlet.clone(), self.inlet.room_hint());
+        Direct { inlet, hint, sent: self.sent.clone(), rule }
+    }
+
     /// Stages an event, with what is owed for it where its sender says that of each.
     #[inline]
     pub(crate) fn stage(&mut self, event: T, duty: Option<&Duty>) {
@@ -188,10 +205,20 @@ impl<T: Send + 'static> Outlet<T> {
         columns: Columns,
         send: &mut Sending<'_>,
     ) -> bool {
+        let short = send.fills && send.visit.cache.is_empty::<T>();
         let mut staged = last.len();
-        if !filled.is_empty() {
-            staged += filled.iter().map(Vec::len).sum::<usize>();
+        // Mostly it is one chunk, and there is room for it.
+        let alone = filled.is_empty() && self.outbox.is_empty() && self.reserved.is_none();
+        if alone && columns.is_none() {
+            if staged == 0 {
+                return false;
+            }
+            if self.inlet.enter(send.core, send.meta, last, short, send.visit) {
+                self.sent.fetch_add(staged as u64, Relaxed);
+                return false;
+            }
         }
+        staged += filled.iter().map(Vec::len).sum::<usize>();
         if staged == 0 {
             return false;
         }
@@ -200,7 +227,7 @@ impl<T: Send + 'static> Outlet<T> {
             columns,
             filled,
             last,
-            short: send.fills && send.visit.cache.is_empty::<T>(),
+            short,
             reserved: self.reserved.take(),
             outbox: &mut self.outbox,
             rule: self.rule,

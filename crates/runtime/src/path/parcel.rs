@@ -51,17 +51,6 @@ impl<T: Send + 'static> Parcel<'_, T> {
         self.columns.for_duties(&self.meta.duty, self.len(), |duty, n| duty.join(n));
     }
 
-    /// Moves all events out with `enter`, chunk by chunk.
-    #[inline(always)]
-    pub(crate) fn take_all(&mut self, mut enter: impl FnMut(Slots<T>, Columns) -> Slots<T>) {
-        if self.filled.is_empty() {
-            let columns = std::mem::take(&mut self.columns);
-            *self.last = enter(std::mem::take(self.last), columns);
-        } else {
-            self.take(usize::MAX, enter);
-        }
-    }
-
     /// Moves the first `max` events out with `enter`, chunk by chunk.
     #[inline]
     pub(crate) fn take(

@@ -4,7 +4,7 @@
 use comporta_model::chunk::Slots;
 use comporta_model::column::Columns;
 
-use crate::path::emit::Bundle;
+use crate::path::bundle::Outlets;
 use crate::path::outlet::{Outlet, Sending};
 use crate::path::route::{End, Route, Wire};
 
@@ -27,7 +27,7 @@ impl<T: Send + 'static> Spread<'_, T> {
     /// Sends chunks. `Clone` is user code: one that panics costs that copy.
     pub(super) fn deliver(
         &self,
-        outlets: &mut Bundle<T>,
+        outlets: &mut Outlets<T>,
         filled: &mut Vec<Slots<T>>,
         last: &mut Slots<T>,
         send: &mut Sending<'_>,
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Spread<'_, T> {
 
 impl<T: Send + 'static> Wire<T> {
     /// The one outlet that it leads to.
-    pub(super) fn only<'a>(&self, outlets: &'a mut Bundle<T>) -> &'a mut Outlet<T> {
+    pub(super) fn only<'a>(&self, outlets: &'a mut Outlets<T>) -> &'a mut Outlet<T> {
         let End { outlet, rule } = self.ends[0];
         let outlet = &mut outlets[outlet];
         outlet.rule = rule;

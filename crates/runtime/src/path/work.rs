@@ -134,6 +134,7 @@ impl Worker {
     }
 
     /// Takes one token and makes its visit.
+    #[inline(always)] // into the loop of a thread
     pub(crate) fn step(&mut self, core: &Arc<Core>) -> Stepped {
         let workers = &core.worker_groups[self.workers];
         if self.epoch != workers.epoch() {
@@ -216,7 +217,7 @@ impl Worker {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         if self.focus.is_some() || workers.measures_cpu() || !core.is_free(workers, token.stage) {
             return self.visit_at_large(core, workers, token);
@@ -245,6 +246,7 @@ impl Worker {
     }
 
     /// As [`visit`](Self::visit), where there is more to look at.
+    #[inline(never)]
     fn visit_at_large(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
         let focus = self.focus.take();
         let Some(pool) = core.enter_pool(workers, token) else { return };
@@ -294,7 +296,7 @@ impl Worker {
     }
 
     /// The next token: the one to follow, or one of this worker's own queue, the shared one, or another worker's.
-    #[inline]
+    #[inline(always)]
     fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take() {
@@ -304,6 +306,7 @@ impl Worker {
         self.pick_queued(core, workers)
     }
 
+    #[inline(never)]
     fn pick_queued(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         let own = |worker: &mut Self| {
             let fair = worker.followed >= FOLLOW_MAX;

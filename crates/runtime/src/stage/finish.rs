@@ -89,7 +89,7 @@ impl<H: Handler> Stage<H> {
         let in_line = links.in_line();
         let tally = Tally::default();
         let spent = Duties::default();
-        let settling = Settling { meta: &meta, spent: &spent, enqueued: now, tally, sent };
+        let settling = Settling { meta: &meta, spent: Some(&spent), enqueued: now, tally, sent };
         self.count(core, &mut self.state.lock(), &settling, visit);
         if in_line == InLine::No {
             return self.finished(core, instance, visit);

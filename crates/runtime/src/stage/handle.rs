@@ -1,26 +1,24 @@
 //! Hop 6, handle: a visit runs the handler of one instance over its batch.
 //! Before: `take`. After: `emit`, then `settle`.
-//! The loop knows its types; locks, clock reads, the panic guard, counters and wake-ups are paid per visit. A visit stops when
-//! its events are spent, when it sent more than there is room for, or when its time is up.
-//! Invariant: `at` is the event being handled, also after a panic.
+//! The loop over the events is in `call`; locks, clock reads, the panic guard, counters and wake-ups are paid per visit. A
+//! visit stops when its events are spent, when it sent more than there is room for, or when its time is up.
 
-use std::mem::needs_drop;
 use std::time::Duration;
 
 use comporta_model::ack::Obligation;
-use comporta_model::chunk::Chunk;
-use comporta_model::column::{Cursor, Duty};
+use comporta_model::column::Duty;
 use comporta_model::error::Error;
+use comporta_model::event::Time;
 use comporta_model::port::Ports;
 use comporta_model::stage::{Cx, Handler, Host};
 
+use super::Stage;
 use super::fail::{Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
-use super::ports::{Flooded, Mark, Over, Owes, Unbounded};
+use super::ports::{Owes, Unbounded};
 use super::queue::Turn;
 use super::take::{Batch, Rows};
-use super::{CopyFn, Stage};
 use crate::core::Core;
 use crate::effects::Visit;
 use crate::failure::Reason;
@@ -109,6 +107,17 @@ impl Progress {
     }
 }
 
+/// A visit that handles its events.
+pub(super) struct Handling {
+    /// As in [`Ran`].
+    pub(super) duty: Duty,
+    pub(super) together: Obligation,
+    pub(super) progress: Progress,
+    pub(super) check: QuantumCheck,
+    /// How many of its events had failed before.
+    pub(super) failed_before: usize,
+}
+
 /// What a visit that has run found out.
 pub(super) struct Ran {
     /// What is owed for what it sent, unless its ports say that of each event; and, where its events were
@@ -156,178 +165,12 @@ impl<H: Handler> Instance<H> {
         Ok(instance)
     }
 
-    /// Calls the handler with the one event of `batch`.
-    pub(super) fn try_one(
-        &mut self,
-        batch: &mut Batch<H::Item>,
-        retain: Option<CopyFn<H::Item>>,
-    ) -> Stop {
-        let Batch { chunk, lanes, marks, .. } = batch;
-        self.run_span(chunk.slots_mut(), &mut 0, Rows { lanes, marks }, retain)
-            .unwrap_or(Stop::Spent)
-    }
-
     /// Events it holds that are in flight.
     pub(super) fn held(&self) -> usize {
         self.pending.as_ref().map_or(0, |pending| {
             let settled = pending.batch.ticket.map_or(0, |_| pending.batch.tally.ended());
             pending.batch.chunk.len() + settled
         })
-    }
-
-    /// Runs the handler over the events of the chunk in hand that are not done with.
-    #[inline(never)]
-    fn run(
-        &mut self,
-        chunk: &mut Chunk<H::Item>,
-        progress: &mut Progress,
-        check: &mut QuantumCheck,
-        rows: Rows<'_>,
-        retain: Option<CopyFn<H::Item>>,
-        core: &Core,
-    ) -> Stop {
-        let (slots, columns) = chunk.parts_mut();
-        // Mostly the clock need not be looked at before the end, and all events owe the same.
-        let (at, len) = (progress.at, slots.len());
-        let last = at < len && (progress.before + len <= check.next() || len == at + 1);
-        if last && columns.is_none() && self.handler.is_some() && !check.is_timed() {
-            let rows = if H::KEYED { rows.after(progress.before) } else { rows };
-            let stop = if H::IN_PLACE && retain.is_none() {
-                self.run_in_place(slots, &mut progress.at)
-            } else {
-                self.run_span(slots, &mut progress.at, rows, retain)
-            };
-            return stop.unwrap_or(Stop::Spent);
-        }
-        let duties = columns.duties().filter(|_| !H::GROUPED);
-        let mut cursor = Cursor::default();
-        let Progress { before, at } = progress;
-        let before = *before;
-        let rows = rows.after(before);
-        if self.handler.is_none() {
-            slots[*at..].fill_with(|| None);
-            *at = slots.len();
-        }
-        while *at < slots.len() {
-            // The clock is looked at between spans, so that the loop inside stays small.
-            let span = check.next().saturating_sub(before).max(*at + 1);
-            let mut until = slots.len().min(if H::GROUPED { slots.len() } else { span });
-            until = check.serve(core, *at, until, H::GROUPED);
-            if let Some((duty, end)) = duties.and_then(|duties| duties.at(*at, &mut cursor)) {
-                until = until.min(end);
-                self.cx.set_duty(duty);
-                self.ports.each(&mut Owes(duty));
-            }
-            let stop = if H::IN_PLACE && retain.is_none() {
-                self.run_in_place(&mut slots[..until], at)
-            } else {
-                self.run_span(&mut slots[..until], at, rows, retain)
-            };
-            if let Some(stop) = stop {
-                return stop;
-            }
-            let look = *at < slots.len() && before + *at >= check.next();
-            if look && check.is_late(core, before + *at, slots.len() - *at) {
-                return Stop::Late;
-            }
-        }
-        Stop::Spent
-    }
-
-    /// In place, what is handled is what is sent, and the handler sees nothing but its event.
-    #[inline(always)]
-    fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
-        ports.each(&mut Mark); // what this visit has passed on before is not withdrawn by a failure
-        let room = handler.allowance(ports);
-        let until = slots.len().min(room.saturating_add(1));
-        let tried_again = cx.attempt() > 1;
-        for slot in slots.get_mut(*at..until).unwrap_or_default() {
-            if let Err(error) = handler.call(std::slice::from_mut(slot), ports, cx) {
-                return Some(Stop::Failed(error));
-            }
-            *at += 1;
-            if tried_again {
-                cx.set_attempt(1); // of the events after it
-            }
-        }
-        (*at > room).then_some(Stop::Full)
-    }
-
-    #[inline(always)]
-    fn run_span(
-        &mut self,
-        slots: &mut [Option<H::Item>],
-        at: &mut usize,
-        rows: Rows<'_>,
-        retain: Option<CopyFn<H::Item>>,
-    ) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
-        let mut again = cx.attempt() > 1;
-        while *at < slots.len() {
-            let end = if H::GROUPED { slots.len() } else { *at + 1 };
-            ports.each(&mut Mark);
-            if let Some(copy) = retain {
-                kept.drain(..).for_each(user::discard);
-                kept.extend(slots[*at..end].iter().flatten().map(copy));
-            }
-            let called = if H::KEYED {
-                if let Some(mark) = rows.marks.get(*at) {
-                    cx.set_watermark(*mark);
-                }
-                let lane = rows.lanes[*at].as_ref().expect("each event of a keyed stage has one");
-                handler.call_in(lane, &mut slots[*at..end], ports, cx)
-            } else {
-                handler.call(&mut slots[*at..end], ports, cx)
-            };
-            if let Err(error) = called {
-                return Some(Stop::Failed(error));
-            }
-            if H::WAITS && cx.is_waiting() {
-                cx.set_waiting(false);
-                return Some(Stop::Waits);
-            }
-            let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
-            ports.each(&mut over);
-            if over.0 {
-                let mut flooded = Flooded(false);
-                ports.each(&mut flooded);
-                if flooded.0 {
-                    return Some(Stop::Flooded);
-                }
-            }
-            if needs_drop::<H::Item>() && !H::IN_PLACE {
-                slots[*at..end].fill_with(|| None);
-            }
-            *at = end;
-            if again {
-                cx.set_attempt(1);
-                again = false;
-            }
-            if over.0 {
-                return Some(Stop::Full);
-            }
-            if cx.is_quitting() {
-                return Some(Stop::Quit);
-            }
-        }
-        None
-    }
-
-    /// Sends on the event that was handled in place, if it was.
-    fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
-        if H::IN_PLACE
-            && let Some(handler) = &mut self.handler
-        {
-            let (duty, _) = chunk.first_duty();
-            if chunk.columns().duties().is_some() || *duty != Duty::default() {
-                self.ports.each(&mut Owes(duty));
-            }
-            let (slots, _) = chunk.parts_mut();
-            for event in slots.iter_mut().filter_map(Option::take) {
-                handler.pass_one(event, &mut self.ports);
-            }
-        }
     }
 }
 
@@ -347,12 +190,11 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Runs an instance over a batch, sends what it emits, and settles.
-    // Long because every way in which a handler stops is decided in one loop.
     pub(super) fn run(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        mut batch: Box<Batch<H::Item>>,
+        batch: Box<Batch<H::Item>>,
         visit: &mut Visit,
     ) {
         let _reactor = if H::WAITS { core.enter_reactor() } else { None };
@@ -362,21 +204,37 @@ impl<H: Handler> Stage<H> {
         let (duty, together) = batch.owed::<H>();
         let mut check = self.prepare(core, &mut instance, &batch, &duty, visit);
         check.time(core, self.id);
-        let failed_before = batch.tally.failed;
-        let mut progress = Progress::default();
+        let (failed_before, progress) = (batch.tally.failed, Progress::default());
+        let handling = Handling { duty, together, progress, check, failed_before };
+        self.run_on(core, instance, batch, handling, None, visit);
+    }
+
+    /// As [`run`](Self::run), of a visit that has begun; `stopped` is how its handler stopped, if it was called.
+    // Long because every way in which a handler stops is decided in one loop.
+    pub(super) fn run_on(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        mut batch: Box<Batch<H::Item>>,
+        handling: Handling,
+        mut stopped: Option<Result<Stop, Reason>>,
+        visit: &mut Visit,
+    ) {
+        let Handling { duty, together, mut progress, mut check, failed_before } = handling;
         let retry_after = loop {
-            let user = visit.effects.hand_over(core);
-            let mut stop = Stop::Spent;
-            let strikes = core.is_tested() || batch.doomed.is_some();
-            let called = user.call(|| {
-                let struck = if strikes { self.strike(core, &batch, &progress) } else { None };
-                stop = struck.unwrap_or_else(|| {
-                    self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core)
-                });
+            let called = stopped.take().unwrap_or_else(|| {
+                let user = visit.effects.hand_over(core);
+                let strikes = core.is_tested() || batch.doomed.is_some();
+                user.call(|| {
+                    let struck = if strikes { self.strike(core, &batch, &progress) } else { None };
+                    struck.unwrap_or_else(|| {
+                        self.run_batch(&mut instance, &mut batch, &mut progress, &mut check, core)
+                    })
+                })
             });
             let why = match called {
                 Err(panic) => Why::usual(panic),
-                Ok(()) => match stop {
+                Ok(stop) => match stop {
                     Stop::Failed(error) => Why::of(error),
                     Stop::Flooded => Why::usual(Reason::Flood(self.rules.emit_max)),
                     Stop::Waits => {
@@ -436,18 +294,31 @@ impl<H: Handler> Stage<H> {
         instance.cx.set_origin(meta.ingress, meta.tier);
         instance.cx.set_duty(duty);
         visit.effects.hand_over(core);
+        // Results of a ticket may leave after another visit. Where events wait, the ports may still say what one of them
+        // owes.
+        if batch.ticket.is_some() && (H::WAITS || *duty != Duty::default()) {
+            instance.ports.each(&mut Owes(duty));
+        }
+        self.allow(core, instance, batch, visit.start)
+    }
+
+    /// How much a visit may send, and how long it may take. Nothing is due to anybody: admission controllers are asked.
+    #[inline(always)]
+    pub(super) fn allow(
+        &self,
+        core: &Core,
+        instance: &mut Instance<H>,
+        batch: &Batch<H::Item>,
+        start: Time,
+    ) -> QuantumCheck {
         let Instance { ports, links, pace, .. } = instance;
         if batch.ticket.is_none() {
-            links.look_for_room(core, ports, meta, self.emit_max());
-            return QuantumCheck::new(visit.start, pace);
-        }
-        // Its results may leave after another visit. Where events wait, the ports may still say what one of them owes.
-        if H::WAITS || *duty != Duty::default() {
-            ports.each(&mut Owes(duty));
+            links.look_for_room(core, ports, &batch.chunk.meta, self.emit_max());
+            return QuantumCheck::new(start, pace);
         }
         ports.each(&mut Unbounded(self.emit_max()));
         // Its events left the queue in order and must be handled together.
-        QuantumCheck::never(visit.start, pace)
+        QuantumCheck::never(start, pace)
     }
 
     /// Runs the handler over the chunk in hand, and then over what stands in the tray.

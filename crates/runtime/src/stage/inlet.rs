@@ -16,22 +16,49 @@ use super::{Phase, Stage, State, age};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::line::Place;
-use crate::path::outlet::{Inlet, Refusal, Reserved, Room, Standing};
+use crate::path::outlet::{Inlet, Refusal, Reserved, Standing};
 use crate::path::parcel::Parcel;
-use crate::sync::{Arc, Relaxed};
+use crate::path::room::{Room, RoomHint};
+use crate::sync::{Arc, CachePadded};
 
 impl<H: Handler> Inlet<H::Item> for Stage<H> {
     #[inline]
     fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room {
-        let free = self.room.free.load(Relaxed);
         if self.gate.is_present() {
-            return self.room_by_gate(core, meta, free);
+            return self.room_by_gate(core, meta, self.room.free());
         }
-        match rule.unwrap_or_else(|| self.room.when_full()) {
-            WhenFull::Block => Room { before_waiting: free, before_refusing: free },
-            WhenFull::Reject => Room { before_waiting: usize::MAX, before_refusing: free },
-            _ => Room { before_waiting: usize::MAX, before_refusing: usize::MAX },
+        self.room.room(rule)
+    }
+
+    fn room_hint(&self) -> Option<Arc<CachePadded<RoomHint>>> {
+        Some(self.room.clone())
+    }
+
+    fn enter(
+        &self,
+        core: &Core,
+        meta: &Meta,
+        slots: &mut Slots<H::Item>,
+        short: bool,
+        visit: &mut Visit,
+    ) -> bool {
+        if self.gate.is_present() || self.rules.keys.is_some() {
+            return false;
         }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let n = slots.len();
+        let all_enter = state.phase == Phase::Open
+            && state.permits.is_quiet()
+            && n <= state.permits.room(state.queue.len());
+        if all_enter {
+            meta.duty.join(n);
+            state.counts.offered += n as u64;
+            state.counts.arrived += n as u64;
+            state.queue.push_alike(meta, slots, short);
+            self.changed(core, state, &mut visit.effects);
+        }
+        all_enter
     }
 
     fn offer(
@@ -44,24 +71,8 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
             return self.offer_at_large(core, parcel, visit);
         }
         let mut guard = self.state.lock();
-        let state = &mut *guard;
         parcel.join();
-        let n = parcel.len();
-        // Mostly there is room for all, and nobody waits for it.
-        let all_enter = state.phase == Phase::Open
-            && state.permits.is_quiet()
-            && n <= state.permits.room(state.queue.len())
-            && parcel.reserved.is_none()
-            && parcel.outbox.is_empty();
-        if all_enter {
-            state.counts.offered += n as u64;
-            state.counts.arrived += n as u64;
-            let (meta, short) = (parcel.meta, parcel.short);
-            parcel.take_all(|slots, columns| state.queue.push(meta, columns, slots, short));
-            self.changed(core, state, &mut visit.effects);
-            return None;
-        }
-        self.take_in(core, state, &mut parcel, &mut visit.effects)
+        self.take_in(core, &mut guard, &mut parcel, &mut visit.effects)
     }
 
     fn resume(

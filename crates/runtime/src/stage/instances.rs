@@ -123,6 +123,24 @@ impl<H: Handler> Instances<H> {
         self.idle.pop()
     }
 
+    /// As [`use_claim`](Self::use_claim) and [`take_idle`](Self::take_idle); neither, if there is not both.
+    #[inline]
+    pub(super) fn take_claimed(&mut self, visitor: u32) -> Option<Box<Instance<H>>> {
+        if self.claims == 0 {
+            return None;
+        }
+        let instance = self.idle.pop()?;
+        (self.claims, self.visitor) = (self.claims - 1, visitor);
+        Some(instance)
+    }
+
+    /// Puts one back that [`take_claimed`](Self::take_claimed) has taken.
+    #[cold]
+    pub(super) fn put_claimed(&mut self, instance: Box<Instance<H>>) {
+        self.claims += 1;
+        self.idle.push(instance);
+    }
+
     pub(super) fn put_idle(&mut self, instance: Box<Instance<H>>) {
         self.idle.push(instance);
     }

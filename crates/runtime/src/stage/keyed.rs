@@ -329,7 +329,7 @@ impl<H: Handler> Stage<H> {
         let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
         let in_line = links.in_line();
         let (tally, spent) = (Tally::default(), Duties::default());
-        let settling = Settling { meta: &meta, spent: &spent, enqueued: end, tally, sent };
+        let settling = Settling { meta: &meta, spent: Some(&spent), enqueued: end, tally, sent };
         let mut guard = self.state.lock();
         let state = &mut *guard;
         self.count(core, state, &settling, visit);

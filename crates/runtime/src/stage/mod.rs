@@ -7,9 +7,10 @@
 //!    when a batch is.
 //! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun; [`keyed`] asks for the
 //!    lanes of events, and makes the visits that timers and expiry ask for.
-//! 5. [`handle`] runs the handler over it, for as long as [`pace`] says; [`flight`] holds the events whose
+//! 5. [`handle`] runs the handler over it ([`call`]), for as long as [`pace`] says; [`flight`] holds the events whose
 //!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
 //!    the ports.
+//!    [`plain`] is 4 to 6 in one go, for visits in which nothing special is to be seen to.
 //! 6. [`settle`] counts how each event ended, and where the instance goes; [`put_back`] queues what was not come to; [`finish`] ends it; [`order`] lets the results of
 //!    an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
@@ -24,10 +25,12 @@ pub(crate) mod lanes;
 mod instances;
 pub(crate) mod groups;
 mod take;
+mod plain;
 mod keyed;
 pub(crate) mod top_keys;
 mod tray;
 pub(crate) mod handle;
+mod call;
 pub(crate) mod flight;
 pub(crate) mod fail;
 mod pace;
@@ -55,8 +58,9 @@ use crate::latency::Latency;
 use crate::path::emit::Links;
 use crate::path::line::Place;
 use crate::path::ready::{Task, Token};
+use crate::path::room::RoomHint;
 use crate::snapshot::Counts;
-use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock, Relaxed};
+use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock};
 use fail::Faults;
 use gate::Gate;
 use groups::{Gathering, GroupSize};
@@ -78,7 +82,7 @@ pub(crate) struct Stage<H: Handler> {
     rules: Rules<H::Item>,
     maker: Maker<H>,
     state: CachePadded<Mutex<State<H>>>,
-    room: CachePadded<RoomHint>,
+    room: Arc<CachePadded<RoomHint>>,
     gate: Gate,
     /// How it is handed groups; known from the first instance on.
     group: OnceLock<GroupSize>,
@@ -88,6 +92,8 @@ pub(crate) struct Stage<H: Handler> {
     /// Threads that may visit it, of which a keyed stage gives each its share.
     threads: AtomicUsize,
     lane_watch: keyed::LaneWatch,
+    /// Its visits may be plain.
+    plain: bool,
     /// Its busiest keys, from when somebody has them counted.
     top_keys: OnceLock<Mutex<TopKeys<LaneRef>>>,
 }
@@ -177,33 +183,6 @@ enum Phase {
     Cancelled,
 }
 
-/// How much room there is, for senders that ask without the lock.
-#[derive(Default)]
-struct RoomHint {
-    free: AtomicUsize,
-    when_full: AtomicUsize,
-}
-
-impl RoomHint {
-    #[inline]
-    fn publish(&self, free: usize) {
-        // Read by every sender at each of its visits, and mostly the same.
-        if self.free.load(Relaxed) != free {
-            self.free.store(free, Relaxed);
-        }
-    }
-
-    fn set_when_full(&self, when_full: WhenFull) {
-        let at = WhenFull::ALL.iter().position(|(known, _)| *known == when_full);
-        self.when_full.store(at.unwrap_or(0), Relaxed);
-    }
-
-    #[inline]
-    fn when_full(&self) -> WhenFull {
-        WhenFull::ALL[self.when_full.load(Relaxed)].0
-    }
-}
-
 impl<H: Handler> Stage<H> {
     /// What joins a sender of this stage to the queues that its output ports and its error port lead to.
     fn links(&self, core: &Arc<Core>, ports: &mut H::Ports, place: Arc<Place>) -> Links {
@@ -230,15 +209,17 @@ impl<H: Handler> Stage<H> {
             ..Counts::default()
         };
         let permits = Permits::new(capacity, when_full, parts.cycle.clone(), H::GROUPED);
-        let room = CachePadded::new(RoomHint::default());
+        let room = Arc::<CachePadded<RoomHint>>::default();
         room.publish(permits.hint(queued));
         room.set_when_full(when_full);
+        room.set_guarded(gate.is_present());
         let known_group = OnceLock::new();
         if let Some(size) = group {
             let _ = known_group.set(size);
         }
         Stage {
             id,
+            plain: plain::suits::<H>(&rules),
             maker,
             state: CachePadded::new(Mutex::new(State {
                 queue,
@@ -281,6 +262,30 @@ impl<H: Handler> Stage<H> {
         }
     }
 
+    /// As [`claim`](Self::claim), where so many events are queued and none waits for another.
+    #[inline(always)]
+    fn claim_for(&self, queued: usize, state: &mut State<H>, effects: &mut Effects) {
+        let instances = &mut state.instances;
+        let one = instances.idle() == 1 || (queued == 1 && instances.idle() > 0);
+        if !one || instances.claims() > 0 {
+            return self.claim(state, effects);
+        }
+        // Mostly one visit is all that could be made, and it has yet to be.
+        if state.phase == Phase::Open && self.may_begin(state, 1) > 0 {
+            state.instances.add_claims(1);
+            effects.tokens.push(Token { home: self.home(state), ..Token::new(self.id, Task::Any) });
+        }
+    }
+
+    /// The worker that should make the next visit. Single events are taken in the exact order of their coming, wherever
+    /// they are.
+    #[inline(always)]
+    fn home(&self, state: &State<H>) -> u32 {
+        let oldest = if self.rules.batch > 1 { state.queue.oldest() } else { None };
+        Self::visitor(state).or_else(|| Some(oldest?.meta.home)).unwrap_or(0)
+    }
+
+    #[inline(never)]
     fn claim_some(&self, state: &mut State<H>, effects: &mut Effects) {
         let group = if H::GROUPED { self.group.get() } else { None };
         let visits = match group {
@@ -294,9 +299,7 @@ impl<H: Handler> Stage<H> {
             return;
         }
         state.instances.add_claims(missing);
-        // Single events are taken in the exact order of their coming, wherever they are.
-        let oldest = if self.rules.batch > 1 { state.queue.oldest() } else { None };
-        let home = Self::visitor(state).or_else(|| Some(oldest?.meta.home)).unwrap_or(0);
+        let home = self.home(state);
         for _ in 0..missing {
             if let Some(cycle) = &state.cycle {
                 cycle.activate();
@@ -346,7 +349,7 @@ impl<H: Handler> Stage<H> {
         if plain && state.permits.is_quiet() {
             let queued = state.queue.len();
             if queued > 0 {
-                self.claim(state, effects);
+                self.claim_for(queued, state, effects);
             }
             debug_assert_eq!(state.permits.room(queued), state.permits.hint(queued));
             self.room.publish(state.permits.room(queued));

@@ -317,6 +317,7 @@ impl<H: Handler> Node for Stage<H> {
 
     fn set_controller(&self, controller: Option<Controller>) {
         self.state.lock().queue.set_guarded(controller.is_some());
+        self.room.set_guarded(controller.is_some());
         self.gate.set(controller);
     }
 

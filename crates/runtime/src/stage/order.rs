@@ -255,21 +255,36 @@ impl<H: Handler> Stage<H> {
         Some(links)
     }
 
-    /// Lets out what a visit sent, settles its events, and places its instance, all at once.
+    /// Lets out what a visit sent, settles its events, and places its instance.
     pub(super) fn release_own(
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
         left: Left<H::Item>,
-        (mut links, of): (Box<Links>, Deposited),
+        mut links: Box<Links>,
+        of: Deposited,
         visit: &mut Visit,
     ) {
-        let Some(order) = &self.order else { return };
         let Deposited { tally, meta, spent, together, enqueued } = of;
         let sent = links.flush(core, &mut instance.ports, &meta, !H::IN_PLACE, visit);
         together.settle(); // what was sent carries it on
+        let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
+        self.end_release(core, instance, left, links, settling, visit);
+    }
+
+    /// A visit has let out what it sent: settles its events, and places its instance, all at once.
+    #[inline]
+    pub(super) fn end_release(
+        &self,
+        core: &Arc<Core>,
+        instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        links: Box<Links>,
+        settling: Settling<'_>,
+        visit: &mut Visit,
+    ) {
+        let Some(order) = &self.order else { return };
         let goes_on = order.end(links);
-        let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.tickets.out -= 1;
@@ -300,7 +315,7 @@ impl<H: Handler> Stage<H> {
             let sent = own.flush(core, &mut ports, &meta, true, visit);
             together.settle(); // what was sent carries it on
             let waits = own.in_line() != InLine::No;
-            let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+            let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
             let mut guard = self.state.lock();
             let state = &mut *guard;
             self.count(core, state, &settling, visit);

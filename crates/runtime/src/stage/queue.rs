@@ -151,6 +151,17 @@ impl<T: Send + 'static> StageQueue<T> {
         behind!(self, push(meta, columns, slots, short))
     }
 
+    /// As [`push`](Self::push), of events that carry nothing of their own; leaves the storage in their place.
+    #[inline(always)]
+    pub(crate) fn push_alike(&mut self, meta: &Meta, slots: &mut Slots<T>, short: bool) {
+        match self {
+            StageQueue::Fifo(queue) => queue.push_alike(meta, slots, short),
+            StageQueue::Other(queue) => {
+                *slots = queue.push(meta, Columns::default(), std::mem::take(slots), short);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn take(&mut self, want: Want) -> Option<Taken<T>> {
         behind!(self, take(want))

@@ -68,7 +68,7 @@ impl<H: Handler> Stage<H> {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
-                let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+                let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
                 self.settle(core, instance, (batch, rest), settling, visit);
                 together.settle(); // what was sent carries it on
             }
@@ -87,8 +87,8 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    #[inline]
-    fn settle(
+    #[inline(always)]
+    pub(super) fn settle(
         &self,
         core: &Core,
         instance: Box<Instance<H>>,
@@ -144,14 +144,26 @@ impl<H: Handler> Stage<H> {
     fn conclude_in_order(
         &self,
         core: &Arc<Core>,
-        mut instance: Box<Instance<H>>,
+        instance: Box<Instance<H>>,
         left: Left<H::Item>,
         (ticket, of): (u64, Deposited),
         visit: &mut Visit,
     ) {
         if let Some(links) = self.begin_release(core, ticket) {
-            return self.release_own(core, instance, left, (links, of), visit);
+            return self.release_own(core, instance, left, links, of, visit);
         }
+        self.conclude_later(core, instance, left, (ticket, of), visit);
+    }
+
+    /// As [`conclude_in_order`](Self::conclude_in_order), where others come before: what was sent is deposited.
+    pub(super) fn conclude_later(
+        &self,
+        core: &Arc<Core>,
+        mut instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        (ticket, of): (u64, Deposited),
+        visit: &mut Visit,
+    ) {
         let leaves = self.deposit(&mut instance.ports, ticket, of);
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -192,7 +204,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// Reports how events ended to those who want to know.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tell(
         &self,
         core: &Core,
@@ -200,9 +212,12 @@ impl<H: Handler> Stage<H> {
         service: Duration,
         visit: &mut Visit,
     ) {
-        settling.spent.settle(Fate::Handled); // those that failed have been settled when they did
-        if self.gate.is_present() && settling.tally.ended() > 0 {
-            self.tell_gate(core, settling, service, visit);
+        if let Some(spent) = settling.spent {
+            spent.settle(Fate::Handled); // those that failed have been settled when they did
+        }
+        let ended = settling.tally.ended();
+        if self.gate.is_present() && ended > 0 {
+            self.tell_gate(core, ended, settling.enqueued, service, visit);
         }
     }
 
@@ -210,14 +225,15 @@ impl<H: Handler> Stage<H> {
     fn tell_gate(
         &self,
         core: &Core,
-        Settling { enqueued, tally, .. }: &Settling<'_>,
+        n: usize,
+        enqueued: Time,
         service: Duration,
         visit: &mut Visit,
     ) {
         visit.effects.hand_over(core);
         let now = visit.end.unwrap_or_else(|| core.clock.now());
-        let response = now.duration_since(*enqueued);
-        self.gate.settled(&Done { now, n: tally.ended(), response, service });
+        let response = now.duration_since(enqueued);
+        self.gate.settled(&Done { now, n, response, service });
     }
 
     /// Where an instance goes after a visit that is settled.
@@ -361,24 +377,29 @@ impl<H: Handler> Stage<H> {
 }
 
 impl<H: Handler> Instance<H> {
+    /// As [`spend`](Self::spend), where nothing is owed for any of them and none has failed.
+    #[inline]
+    pub(super) fn spend_plain(&mut self, batch: &mut Batch<H::Item>, at: usize) {
+        if !H::IN_PLACE {
+            batch.chunk.skip(at);
+            return;
+        }
+        let handled = batch.chunk.take_plain(at);
+        if let Some(handler) = &mut self.handler {
+            handler.pass_on(handled, &mut self.ports);
+        }
+    }
+
     /// The first `at` events in hand are spent; those handled in place are passed on, and owe `duty` unless a
     /// column says what each does.
     #[inline]
     fn spend(&mut self, batch: &mut Batch<H::Item>, at: usize, duty: &Duty) {
-        let plain = batch.chunk.is_plain();
-        if !H::IN_PLACE {
-            if plain {
-                batch.chunk.skip(at);
-            } else {
-                batch.spent.append(batch.chunk.spend(at));
-            }
-            return;
+        let owes = H::IN_PLACE && (*duty != Duty::default() || batch.tally.failed > 0);
+        if batch.chunk.is_plain() && !owes {
+            return self.spend_plain(batch, at);
         }
-        if plain && *duty == Duty::default() && batch.tally.failed == 0 {
-            let handled = batch.chunk.take_plain(at);
-            if let Some(handler) = &mut self.handler {
-                handler.pass_on(handled, &mut self.ports);
-            }
+        if !H::IN_PLACE {
+            batch.spent.append(batch.chunk.spend(at));
             return;
         }
         let (mut handled, owed) = batch.chunk.take_front(at);
@@ -402,8 +423,8 @@ impl<H: Handler> Instance<H> {
 pub(super) struct Settling<'a> {
     /// What they share.
     pub(super) meta: &'a Meta,
-    /// What is owed for those that were handled.
-    pub(super) spent: &'a Duties,
+    /// What is owed for those that were handled, if anything is.
+    pub(super) spent: Option<&'a Duties>,
     /// When they came to the queue.
     pub(super) enqueued: Time,
     pub(super) tally: Tally,

@@ -21,7 +21,7 @@ use super::tray::Tray;
 use super::{Stage, State, age};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
-use crate::sync::{Arc, Relaxed};
+use crate::sync::{Arc, MutexGuard, Relaxed};
 
 /// What an instance has in hand in a visit.
 pub(super) struct Batch<T> {
@@ -91,7 +91,7 @@ impl<T> Batch<T> {
 }
 
 /// What the queue knows of the events of a visit, one by one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Rows<'a> {
     pub(super) lanes: &'a [Option<LaneRef>],
     /// The watermarks that they found, if the stage has event time.
@@ -124,8 +124,30 @@ enum With<H: Handler> {
 impl<H: Handler> Stage<H> {
     /// One visit of an idle instance to the queue.
     pub(super) fn visit_events(&self, core: &Arc<Core>, visit: &mut Visit) {
-        let from = if self.gate.is_present() { self.sift(core, visit) } else { Side::Oldest };
-        match self.take_batch(core, from, visit) {
+        if self.gate.is_present() {
+            let from = self.sift(core, visit);
+            return self.visit_at_large(core, self.state.lock(), from, visit);
+        }
+        let mut guard = self.state.lock();
+        let plain = self.may_be_plain(core);
+        match if plain { self.take_plain(core, &mut guard, visit) } else { None } {
+            Some(begun) => {
+                drop(guard);
+                self.run_plain(core, begun, visit);
+            }
+            None => self.visit_at_large(core, guard, Side::Oldest, visit),
+        }
+    }
+
+    #[inline(never)]
+    fn visit_at_large(
+        &self,
+        core: &Arc<Core>,
+        guard: MutexGuard<'_, State<H>>,
+        from: Side,
+        visit: &mut Visit,
+    ) {
+        match self.take_batch(core, guard, from, visit) {
             None => {}
             Some(Begun { instance, with: With::Events(batch) }) => {
                 self.run(core, instance, batch, visit);
@@ -139,8 +161,13 @@ impl<H: Handler> Stage<H> {
         }
     }
 
-    fn take_batch(&self, core: &Core, from: Side, visit: &mut Visit) -> Option<Begun<H>> {
-        let mut guard = self.state.lock();
+    fn take_batch(
+        &self,
+        core: &Core,
+        mut guard: MutexGuard<'_, State<H>>,
+        from: Side,
+        visit: &mut Visit,
+    ) -> Option<Begun<H>> {
         let state = &mut *guard;
         if !state.instances.use_claim() {
             return None; // a copy of a token that was used
@@ -199,6 +226,12 @@ impl<H: Handler> Stage<H> {
         Some(Begun { instance, with: With::Events(batch) })
     }
 
+    /// How many events a visit takes, if `stride` fit its time. No more than the queue may hold: what a visit puts back comes
+    /// on top of what came meanwhile, and if the next one took it all, the queue would grow from visit to visit.
+    pub(super) fn takes(&self, state: &State<H>, stride: usize, visit: &Visit) -> usize {
+        visit.at_most(stride.min(state.permits.capacity().max(1)))
+    }
+
     /// Takes the events of a visit from the queue.
     #[inline(always)]
     fn take_events(
@@ -212,12 +245,9 @@ impl<H: Handler> Stage<H> {
         match group {
             // Its token may have been made for a flight that was woken.
             _ if H::WAITS && self.may_begin(state, 1) == 0 => None,
-            // No more than the queue may hold: what a visit puts back comes on top of what came
-            // meanwhile, and if the next one took it all, the queue would grow from visit to visit.
             None => {
                 let stride = if self.has_faults(core) { 1 } else { self.stride(state) };
-                let most = stride.min(state.permits.capacity().max(1));
-                let max = visit.limit.map_or(most, |limit| most.min(limit.get()));
+                let max = self.takes(state, stride, visit);
                 let side_by_side = match state.pays_to_move {
                     true => self.threads.load(Relaxed).min(state.instances.count()),
                     false => 1, // one worker makes them all

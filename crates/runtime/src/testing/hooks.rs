@@ -22,6 +22,8 @@ pub(crate) struct Hooks {
     held: Mutex<HashMap<u32, Vec<Token>>>,
     /// Some stage was ever held back: most programs never look.
     holds: AtomicBool,
+    /// No visit is plain.
+    pub(super) at_large: AtomicBool,
 }
 
 impl Hooks {
@@ -32,6 +34,7 @@ impl Hooks {
             cpus: AtomicUsize::new(env::cpus()),
             held: Mutex::default(),
             holds: AtomicBool::new(false),
+            at_large: AtomicBool::new(false),
         }
     }
 }
@@ -62,6 +65,11 @@ impl Core {
     #[inline]
     pub(crate) fn is_timed(&self, stage: u32) -> bool {
         self.is_tested() && self.hooks.workers.get().is_some_and(|workers| workers.is_timed(stage))
+    }
+
+    /// Whether this is a test whose visits are not plain.
+    pub(crate) fn visits_at_large(&self) -> bool {
+        self.hooks.at_large.load(Relaxed)
     }
 
     /// The handler of a stage takes the time that a test gives it for so many events.

@@ -83,6 +83,14 @@ impl TestRuntime {
         self
     }
 
+    /// Has no visit be plain, so that a test can compare the two ways of making one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn visits_at_large(self) -> Self {
+        self.core.hooks.at_large.store(true, Relaxed);
+        self
+    }
+
     /// Gives the handler of a stage time: it holds its worker, its instance and, of a keyed stage, its key for so long
     /// of virtual time, while other workers go on. A batch takes the sum of its events' times. The
     /// handler itself is called when its time has passed, so that whatever it does comes at the end.

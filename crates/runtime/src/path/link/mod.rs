@@ -33,9 +33,10 @@ use crate::effects::{Effects, Visit};
 use crate::failure::Failure;
 use crate::node::{Node, Reading};
 use crate::path::line::{Line, Place};
-use crate::path::outlet::{Inlet, Refusal, Reserved, Room, Standing};
+use crate::path::outlet::{Inlet, Refusal, Reserved, Standing};
 use crate::path::parcel::Parcel;
 use crate::path::ready::{Task, Token};
+use crate::path::room::Room;
 use crate::snapshot::{Counts, StageSnapshot};
 use crate::sync::{Arc, Mutex, spawn};
 

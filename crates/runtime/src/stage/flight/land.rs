@@ -168,7 +168,7 @@ impl<H: Handler> Stage<H> {
         let meta = Meta { home: visit.home, enqueued: end, ..meta };
         visit.end = Some(end);
         let sent = instance.links.flush(core, &mut instance.ports, &meta, true, visit);
-        let settling = Settling { meta: &meta, spent: &spent, enqueued, tally, sent };
+        let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
         let waits = instance.links.in_line() != InLine::No;
         let mut guard = self.state.lock();
         let state = &mut *guard;

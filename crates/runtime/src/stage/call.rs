@@ -1,0 +1,193 @@
+//! The inner loop of hop 6: the handler of an instance is called with one event after the other, or with a group. The loop
+//! knows its types, and is small: everything that can be is decided before it or after it.
+//! Used by `handle`, and by `plain`.
+//! Invariant: `at` is the event being handled, also after a panic.
+
+use std::mem::needs_drop;
+
+use comporta_model::chunk::Chunk;
+use comporta_model::column::{Cursor, Duty};
+use comporta_model::port::Ports;
+use comporta_model::stage::Handler;
+
+use super::CopyFn;
+use super::handle::{Instance, Progress, Stop};
+use super::pace::QuantumCheck;
+use super::ports::{Flooded, Mark, Over, Owes};
+use super::take::{Batch, Rows};
+use crate::core::Core;
+use crate::user;
+
+impl<H: Handler> Instance<H> {
+    /// Calls the handler with the one event of `batch`.
+    pub(super) fn try_one(
+        &mut self,
+        batch: &mut Batch<H::Item>,
+        retain: Option<CopyFn<H::Item>>,
+    ) -> Stop {
+        let Batch { chunk, lanes, marks, .. } = batch;
+        self.run_span(chunk.slots_mut(), &mut 0, Rows { lanes, marks }, retain)
+            .unwrap_or(Stop::Spent)
+    }
+
+    /// Runs the handler over the events of the chunk in hand that are not done with.
+    #[inline(never)]
+    pub(super) fn run(
+        &mut self,
+        chunk: &mut Chunk<H::Item>,
+        progress: &mut Progress,
+        check: &mut QuantumCheck,
+        rows: Rows<'_>,
+        retain: Option<CopyFn<H::Item>>,
+        core: &Core,
+    ) -> Stop {
+        let (slots, columns) = chunk.parts_mut();
+        // Mostly the clock need not be looked at before the end, and all events owe the same.
+        let (at, len) = (progress.at, slots.len());
+        let last = at < len && (progress.before + len <= check.next() || len == at + 1);
+        if last && columns.is_none() && self.handler.is_some() && !check.is_timed() {
+            let rows = if H::KEYED { rows.after(progress.before) } else { rows };
+            return self.run_slots(slots, &mut progress.at, rows, retain).unwrap_or(Stop::Spent);
+        }
+        let duties = columns.duties().filter(|_| !H::GROUPED);
+        let mut cursor = Cursor::default();
+        let Progress { before, at } = progress;
+        let before = *before;
+        let rows = rows.after(before);
+        if self.handler.is_none() {
+            slots[*at..].fill_with(|| None);
+            *at = slots.len();
+        }
+        while *at < slots.len() {
+            // The clock is looked at between spans, so that the loop inside stays small.
+            let span = check.next().saturating_sub(before).max(*at + 1);
+            let mut until = slots.len().min(if H::GROUPED { slots.len() } else { span });
+            until = check.serve(core, *at, until, H::GROUPED);
+            if let Some((duty, end)) = duties.and_then(|duties| duties.at(*at, &mut cursor)) {
+                until = until.min(end);
+                self.cx.set_duty(duty);
+                self.ports.each(&mut Owes(duty));
+            }
+            if let Some(stop) = self.run_slots(&mut slots[..until], at, rows, retain) {
+                return stop;
+            }
+            let look = *at < slots.len() && before + *at >= check.next();
+            if look && check.is_late(core, before + *at, slots.len() - *at) {
+                return Stop::Late;
+            }
+        }
+        Stop::Spent
+    }
+
+    /// Runs the handler over these events, from `at` on. Returns why it stopped before their end, if it did.
+    #[inline(always)]
+    pub(super) fn run_slots(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        rows: Rows<'_>,
+        retain: Option<CopyFn<H::Item>>,
+    ) -> Option<Stop> {
+        if H::IN_PLACE && retain.is_none() {
+            self.run_in_place(slots, at)
+        } else {
+            self.run_span(slots, at, rows, retain)
+        }
+    }
+
+    /// In place, what is handled is what is sent, and the handler sees nothing but its event.
+    #[inline(always)]
+    fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
+        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
+        ports.each(&mut Mark); // what this visit has passed on before is not withdrawn by a failure
+        let room = handler.allowance(ports);
+        let until = slots.len().min(room.saturating_add(1));
+        let tried_again = cx.attempt() > 1;
+        for slot in slots.get_mut(*at..until).unwrap_or_default() {
+            if let Err(error) = handler.call(std::slice::from_mut(slot), ports, cx) {
+                return Some(Stop::Failed(error));
+            }
+            *at += 1;
+            if tried_again {
+                cx.set_attempt(1); // of the events after it
+            }
+        }
+        (*at > room).then_some(Stop::Full)
+    }
+
+    #[inline(always)]
+    fn run_span(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        rows: Rows<'_>,
+        retain: Option<CopyFn<H::Item>>,
+    ) -> Option<Stop> {
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
+        let mut again = cx.attempt() > 1;
+        while *at < slots.len() {
+            let end = if H::GROUPED { slots.len() } else { *at + 1 };
+            ports.each(&mut Mark);
+            if let Some(copy) = retain {
+                kept.drain(..).for_each(user::discard);
+                kept.extend(slots[*at..end].iter().flatten().map(copy));
+            }
+            let called = if H::KEYED {
+                if let Some(mark) = rows.marks.get(*at) {
+                    cx.set_watermark(*mark);
+                }
+                let lane = rows.lanes[*at].as_ref().expect("each event of a keyed stage has one");
+                handler.call_in(lane, &mut slots[*at..end], ports, cx)
+            } else {
+                handler.call(&mut slots[*at..end], ports, cx)
+            };
+            if let Err(error) = called {
+                return Some(Stop::Failed(error));
+            }
+            if H::WAITS && cx.is_waiting() {
+                cx.set_waiting(false);
+                return Some(Stop::Waits);
+            }
+            let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
+            ports.each(&mut over);
+            if over.0 {
+                let mut flooded = Flooded(false);
+                ports.each(&mut flooded);
+                if flooded.0 {
+                    return Some(Stop::Flooded);
+                }
+            }
+            if needs_drop::<H::Item>() && !H::IN_PLACE {
+                slots[*at..end].fill_with(|| None);
+            }
+            *at = end;
+            if again {
+                cx.set_attempt(1);
+                again = false;
+            }
+            if over.0 {
+                return Some(Stop::Full);
+            }
+            if cx.is_quitting() {
+                return Some(Stop::Quit);
+            }
+        }
+        None
+    }
+
+    /// Sends on the event that was handled in place, if it was.
+    pub(super) fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
+        if H::IN_PLACE
+            && let Some(handler) = &mut self.handler
+        {
+            let (duty, _) = chunk.first_duty();
+            if chunk.columns().duties().is_some() || *duty != Duty::default() {
+                self.ports.each(&mut Owes(duty));
+            }
+            let (slots, _) = chunk.parts_mut();
+            for event in slots.iter_mut().filter_map(Option::take) {
+                handler.pass_one(event, &mut self.ports);
+            }
+        }
+    }
+}
