@@ -167,6 +167,12 @@ impl Scheduler {
     /// # Errors
     /// Returns an error if the system call for events fails, or if the thread is panicking (in a `Drop`).
     pub fn step(&mut self) -> io::Result<Step> {
+        self.step_inlined()
+    }
+
+    /// As [`Scheduler::step`], for loops.
+    #[inline(always)]
+    fn step_inlined(&self) -> io::Result<Step> {
         if let Some(handler) = self.take_next() {
             // What mostly happens is told apart, so that it is short.
             if let Some(stack) = self.core.resume(&handler) {
@@ -240,7 +246,7 @@ impl Scheduler {
     pub fn run(&mut self) -> io::Result<Summary> {
         let mut summary = Summary { stopped: false, failed: 0, failures: Vec::new() };
         loop {
-            match self.step()? {
+            match self.step_inlined()? {
                 Step::Resumed | Step::Idle => {}
                 Step::Failed(failure) => summary.add(*failure),
                 Step::Stopped => {
@@ -271,7 +277,7 @@ impl Scheduler {
     /// Steps until `is_over` returns `true`. Returns `false` if it was stopped before.
     fn run_until(&mut self, is_over: &dyn Fn() -> bool) -> io::Result<bool> {
         while !is_over() {
-            match self.step()? {
+            match self.step_inlined()? {
                 Step::Stopped => return Ok(false),
                 Step::Failed(failure) => crate::failure::discard(failure),
                 Step::Resumed | Step::Idle | Step::Complete => {}

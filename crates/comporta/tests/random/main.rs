@@ -46,7 +46,7 @@ use case::Case;
 /// Cases by default, of each kind.
 const STEPPED: u64 = 3_000;
 const THREADED: u64 = 4_000;
-const COMPARED: u64 = 1_000;
+const COMPARED: u64 = 300;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))

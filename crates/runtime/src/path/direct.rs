@@ -83,7 +83,8 @@ impl Links {
         }
         let failed = self.errors.as_ref().is_some_and(|errors| !errors.is_empty());
         let mut sent = 0;
-        if !self.may_stand && !failed && !(self.in_turn && are_several(ports)) {
+        let special = self.may_stand || failed || self.in_turn && are_several(ports);
+        if !special {
             let visit = &mut *visit;
             let mut flush =
                 Flush { ports: &self.ports, core, meta, fills, visit, sent, left: false };

@@ -420,11 +420,13 @@ impl<H: Handler> Node for Stage<H> {
 
     fn replay(&self, core: &Core, max: usize, effects: &mut Effects) -> usize {
         let room = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             if state.phase != Phase::Open {
                 return 0;
             }
-            state.permits.unpromised(state.queue.len())
+            let room = state.permits.unpromised(state.queue.len());
+            state.permits.keep(room); // others would fill it before their lanes are found
+            room
         };
         let mut replayed = self.failures.lock().take_replayable(max, room);
         for Replayed { columns, lane, event, .. } in &mut replayed {
@@ -434,6 +436,7 @@ impl<H: Handler> Node for Stage<H> {
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.permits.release(room);
         let n = replayed.len();
         let now = core.clock.now();
         if state.phase != Phase::Open {

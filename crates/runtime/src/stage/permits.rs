@@ -313,7 +313,12 @@ impl Permits {
         Ok(Reserved(n))
     }
 
-    /// Gives reserved or granted places back.
+    /// Keeps places for events that are on their way back, until they are [released](Self::release).
+    pub(super) fn keep(&mut self, places: usize) {
+        self.reserved += places;
+    }
+
+    /// Gives reserved, granted or kept places back.
     #[inline]
     pub(super) fn release(&mut self, places: usize) {
         self.reserved -= places;
