@@ -236,13 +236,14 @@ impl Links {
     pub(super) fn add<T: Send + 'static>(&mut self, core: &Core, stage: u32, port: usize) {
         let known = self.bundles.iter_mut().position(|bundle| bundle.as_any().is::<Bundle<T>>());
         let at = known.unwrap_or_else(|| {
-            self.bundles.push(Box::new(Bundle::<T>::default()));
+            push_exact(&mut self.bundles, Box::new(Bundle::<T>::default()));
             self.bundles.len() - 1
         });
         let bundle = Bundle::<T>::of(&mut *self.bundles[at]);
         let link = join::<T>(core, stage, port, &mut bundle.outlets);
-        self.ports.push(PortLink::new(at, bundle.links.len(), link.direct(&bundle.outlets)));
-        bundle.links.push(link);
+        let port = PortLink::new(at, bundle.links.len(), link.direct(&bundle.outlets));
+        push_exact(&mut self.ports, port);
+        push_exact(&mut bundle.links, link);
     }
 
     pub(crate) fn place(&self) -> &Arc<Place> {
@@ -392,6 +393,14 @@ pub(super) fn are_several<P: Ports>(ports: &mut P) -> bool {
     holding.0 > 1
 }
 
+/// Adds to a list that mostly has one entry: a list that grows would take the space of four.
+fn push_exact<T>(list: &mut Vec<T>, entry: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(entry);
+}
+
 /// Joins a port of a stage to outlets of its type.
 fn join<T: Send + 'static>(
     core: &Core,
@@ -405,7 +414,8 @@ fn join<T: Send + 'static>(
         let ends = edge.to.iter().enumerate().map(|(end, to)| {
             let known = outlets.iter().position(|outlet| outlet.to == to.0);
             let outlet = known.unwrap_or_else(|| {
-                outlets.push(Outlet::new(to.0, core.inlet::<T>(*to), core.wiring.flow(stage, *to)));
+                let flow = core.wiring.flow(stage, *to);
+                push_exact(outlets, Outlet::new(to.0, core.inlet::<T>(*to), flow));
                 outlets.len() - 1
             });
             End { outlet, rule: rules.get(number).and_then(|rules| rules[end]) }

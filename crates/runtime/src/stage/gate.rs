@@ -14,7 +14,7 @@ use comporta_policy::admission::{Admission, Ask, Done, Look, NONE, Next, Open, R
 
 use super::permits::Shed;
 use crate::snapshot::AdmissionSnapshot;
-use crate::sync::{AtomicBool, Mutex, Relaxed, SeqCst, thread};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, OnceLock, Relaxed, SeqCst, thread};
 use crate::user;
 
 /// How often a caller that finds the controller busy lets others run before it goes without an answer.
@@ -49,7 +49,8 @@ impl Controller {
 #[derive(Default)]
 pub(super) struct Gate {
     present: AtomicBool,
-    slot: Mutex<Slot>,
+    /// Made for the first controller: most stages never have one.
+    slot: OnceLock<Box<Mutex<Slot>>>,
 }
 
 #[derive(Default)]
@@ -77,9 +78,16 @@ impl Gate {
         self.present.load(Relaxed)
     }
 
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.get_or_init(Box::default).lock()
+    }
+
     /// Has another controller decide from now on.
     pub(super) fn set(&self, controller: Option<Controller>) {
-        let mut slot = self.slot.lock();
+        if controller.is_none() && self.slot.get().is_none() {
+            return;
+        }
+        let mut slot = self.slot();
         self.present.store(controller.is_some(), SeqCst);
         slot.choice = controller.as_ref().map(|controller| controller.choice.clone());
         slot.failure = controller.as_ref().and_then(|controller| controller.broken.clone());
@@ -100,7 +108,7 @@ impl Gate {
         let answer = user::call(|| body(&mut *controller.controller));
         CALLING.with(|calling| calling.set(before));
         let reason = controller.reason;
-        let mut slot = self.slot.lock();
+        let mut slot = self.slot();
         slot.called = false;
         let replaced = match slot.next.take() {
             Some(next) => std::mem::replace(&mut slot.controller, next).or(Some(controller)),
@@ -122,7 +130,7 @@ impl Gate {
     /// Takes the controller out, waiting a little while another call goes on.
     fn take_out(&self) -> Option<Controller> {
         for _ in 0..BUSY_MAX {
-            let mut slot = self.slot.lock();
+            let mut slot = self.slot();
             if !slot.called {
                 let taken = slot.controller.take_if(|controller| controller.broken.is_none());
                 slot.called = taken.is_some();
@@ -159,7 +167,7 @@ impl Gate {
 
     /// Why it is asked no more; returned once.
     pub(super) fn take_failure(&self) -> Option<String> {
-        let mut slot = self.slot.lock();
+        let mut slot = self.slot();
         let unreported = std::mem::take(&mut slot.unreported);
         let (failure, choice) =
             (slot.failure.as_ref().filter(|_| unreported)?, slot.choice.as_ref()?);
@@ -171,7 +179,7 @@ impl Gate {
             return None;
         }
         let told = self.ask(|controller| controller.describe());
-        let slot = self.slot.lock();
+        let slot = self.slot();
         let allows = match &slot.failure {
             Some(reason) => format!("everybody, since it failed: {reason}"),
             None => told.map(|(told, _)| told).unwrap_or_default(),
@@ -183,8 +191,7 @@ impl Gate {
 impl Drop for Gate {
     /// The controller goes with its stage.
     fn drop(&mut self) {
-        let slot = std::mem::take(&mut *self.slot.lock());
-        user::discard(slot);
+        user::discard(self.slot.take());
     }
 }
 

@@ -130,7 +130,7 @@ impl<H: Handler> Stage<H> {
 
     /// Its busiest keys, which are counted from the first time on that this is asked.
     pub(super) fn counted_keys(&self) -> Option<&Mutex<TopKeys<LaneRef>>> {
-        let counted = || self.top_keys.get_or_init(|| Mutex::new(TopKeys::new()));
+        let counted = || &**self.top_keys.get_or_init(|| Box::new(Mutex::new(TopKeys::new())));
         self.rules.keys.is_some().then(counted)
     }
 

@@ -87,7 +87,7 @@ pub(crate) struct Stage<H: Handler> {
     /// How it is handed groups; known from the first instance on.
     group: OnceLock<GroupSize>,
     failures: Mutex<Failures<H::Item>>,
-    order: Option<Order<H::Ports>>,
+    order: Option<Box<Order<H::Ports>>>,
     faults: Mutex<Faults>,
     /// Threads that may visit it, of which a keyed stage gives each its share.
     threads: AtomicUsize,
@@ -95,7 +95,7 @@ pub(crate) struct Stage<H: Handler> {
     /// Its visits may be plain.
     plain: bool,
     /// Its busiest keys, from when somebody has them counted.
-    top_keys: OnceLock<Mutex<TopKeys<LaneRef>>>,
+    top_keys: OnceLock<Box<Mutex<TopKeys<LaneRef>>>>,
 }
 
 /// What is fixed about a stage.
@@ -246,7 +246,7 @@ impl<H: Handler> Stage<H> {
             gate,
             group: known_group,
             failures: Mutex::new(Failures::new(parts.failures_max)),
-            order: ordered.then(Order::new),
+            order: ordered.then(|| Box::new(Order::new())),
             faults: Mutex::default(),
             threads: AtomicUsize::new(1),
             lane_watch: keyed::LaneWatch::default(),
