@@ -149,7 +149,9 @@ impl<H: Handler> Instances<H> {
         self.parked.insert(instance.index, instance);
     }
 
-    pub(super) fn unpark(&mut self, index: u32) -> Option<Box<Instance<H>>> {
+    /// Takes out an instance that waits, for a visit by this worker.
+    pub(super) fn unpark(&mut self, index: u32, visitor: u32) -> Option<Box<Instance<H>>> {
+        self.visitor = visitor;
         self.parked.remove(&index)
     }
 

@@ -346,7 +346,7 @@ impl<H: Handler> Stage<H> {
     /// Room was granted to an instance that waited for it.
     pub(super) fn resume(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
         let mut guard = self.state.lock();
-        let unparked = guard.instances.unpark(index);
+        let unparked = guard.instances.unpark(index, visit.home);
         let Some(mut instance) = unparked else { return }; // the program was stopped
         if std::mem::take(&mut instance.stands_inside) {
             guard.flights.inside -= 1;
@@ -367,7 +367,7 @@ impl<H: Handler> Stage<H> {
 
     /// An instance has waited long enough to try an event again.
     pub(super) fn retry(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
+        let unparked = self.state.lock().instances.unpark(index, visit.home);
         let Some(mut instance) = unparked else { return };
         if let Some(Pending { mut batch, .. }) = instance.pending.take() {
             self.shed_over_retry(core, &instance, &mut batch, visit);
