@@ -336,9 +336,12 @@ impl<T> Chunk<T> {
 }
 
 /// The chunks of a queue, first in first out, with a bounded free list of storage.
+/// Mostly a queue has one chunk at most, or few. So the first has a place of its own: it is filled and emptied where it is.
+/// Invariant: `first` has no events, owes nothing and has no columns if the queue is empty; else it has some.
 #[derive(Debug)]
 pub struct ChunkQueue<T> {
-    chunks: VecDeque<Chunk<T>>,
+    first: Chunk<T>,
+    rest: VecDeque<Chunk<T>>,
     len: usize,
     spare: Vec<Slots<T>>,
     /// How far apart events of one chunk may have come to the queue.
@@ -348,7 +351,8 @@ pub struct ChunkQueue<T> {
 impl<T> Default for ChunkQueue<T> {
     fn default() -> Self {
         ChunkQueue {
-            chunks: VecDeque::new(),
+            first: Chunk::new(Meta::default(), Slots::new()),
+            rest: VecDeque::new(),
             len: 0,
             spare: Vec::new(),
             spread_ns: Meta::INGRESS_SPREAD_NS,
@@ -390,97 +394,166 @@ impl<T> ChunkQueue<T> {
         mut slots: Slots<T>,
         short: bool,
     ) -> Slots<T> {
-        self.len += slots.len();
-        if let Some(tail) = self.chunks.back_mut()
+        let spread_ns = self.spread_ns;
+        if let Some(tail) = self.last_mut()
             && slots.len() * 4 <= chunk_capacity::<T>()
             && tail.spare() >= slots.len()
-            && tail.meta.mixes_with(meta, self.spread_ns)
+            && tail.meta.mixes_with(meta, spread_ns)
         {
+            let n = slots.len();
             tail.append(meta, columns, &mut slots);
+            self.len += n;
             return slots;
         }
-        self.chunks.push_back(Chunk::with_columns(meta.clone(), columns, slots));
+        self.add_last(Chunk::with_columns(meta.clone(), columns, slots));
         if short { self.storage() } else { Slots::new() }
     }
 
     /// As [`push`](Self::push), of events that carry nothing of their own; leaves the storage in their place.
     #[inline(always)]
     pub fn push_alike(&mut self, meta: &Meta, slots: &mut Slots<T>, short: bool) {
-        if !self.chunks.is_empty() {
+        if self.len > 0 || slots.is_empty() {
             *slots = self.push(meta, Columns::default(), std::mem::take(slots), short);
             return;
         }
-        self.len += slots.len();
-        let chunk = Chunk {
-            meta: meta.clone(),
-            columns: Columns::default(),
-            slots: std::mem::take(slots),
-            head: 0,
-        };
-        self.chunks.push_back(chunk);
-        if short {
+        let Chunk { meta: into, slots: kept, head, .. } = &mut self.first;
+        let Meta { ingress, enqueued, duty, tier, home } = meta;
+        (into.ingress, into.enqueued, into.tier, into.home) = (*ingress, *enqueued, *tier, *home);
+        into.duty.deadline = duty.deadline;
+        if duty.ack.is_some() {
+            into.duty.ack.clone_from(&duty.ack);
+        }
+        (self.len, *head) = (slots.len(), 0);
+        std::mem::swap(kept, slots);
+        if short && slots.capacity() == 0 {
             *slots = self.storage();
         }
+    }
+
+    /// The newest events that share one `Meta`.
+    fn last_mut(&mut self) -> Option<&mut Chunk<T>> {
+        match self.rest.back_mut() {
+            None if self.len == 0 => None,
+            None => Some(&mut self.first),
+            last => last,
+        }
+    }
+
+    /// Adds a chunk at the end that has events.
+    fn add_last(&mut self, chunk: Chunk<T>) {
+        self.len += chunk.len();
+        if self.first.is_empty() {
+            self.set_first(chunk);
+        } else {
+            self.rest.push_back(chunk);
+        }
+    }
+
+    fn set_first(&mut self, chunk: Chunk<T>) {
+        let before = std::mem::replace(&mut self.first, chunk);
+        self.recycle(before.into_storage());
+    }
+
+    /// Takes the first chunk out.
+    fn take_first(&mut self) -> Chunk<T> {
+        self.len -= self.first.len();
+        let next = self.rest.pop_front();
+        let next = next.unwrap_or_else(|| Chunk::new(Meta::default(), Slots::new()));
+        std::mem::replace(&mut self.first, next)
     }
 
     /// Puts a chunk back at the front.
     pub fn push_front(&mut self, chunk: Chunk<T>) {
         if chunk.is_empty() {
             self.recycle(chunk.into_storage());
+            return;
+        }
+        self.len += chunk.len();
+        if self.first.is_empty() {
+            self.set_first(chunk);
         } else {
-            self.len += chunk.len();
-            self.chunks.push_front(chunk);
+            let second = std::mem::replace(&mut self.first, chunk);
+            self.rest.push_front(second);
         }
     }
 
     /// Takes up to `max` events that share one `Meta`: a whole chunk when it is no longer than that.
     #[inline]
     pub fn pop(&mut self, max: usize) -> Option<Chunk<T>> {
-        let front = self.chunks.front_mut()?;
-        if front.len() <= max {
-            self.len -= front.len();
-            return self.chunks.pop_front();
+        if self.len == 0 {
+            return None;
+        }
+        if self.first.len() <= max {
+            return Some(self.take_first());
         }
         self.len -= max;
         let storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
-        self.chunks.front_mut().map(|front| front.split_front(max, storage))
+        Some(self.first.split_front(max, storage))
     }
 
-    /// Moves the first chunk into `into`, all of whose events are spent, if it has `max` events at most, nothing is owed
-    /// for any of them, and they carry nothing of their own. Returns how many there are.
+    /// Moves up to `max` events of the first chunk into `into`, all of whose events are spent, if nothing is owed for any
+    /// of them, and they carry nothing of their own; all of it or nothing, if `whole`. Returns how many.
     #[inline(always)]
-    pub fn pop_free(&mut self, max: usize, into: &mut Chunk<T>) -> Option<usize> {
+    pub fn pop_free(&mut self, max: usize, whole: bool, into: &mut Chunk<T>) -> Option<usize> {
         debug_assert!(into.is_empty(), "the chunk is still in use");
-        let first = self.chunks.front()?;
+        let first = &mut self.first;
         let n = first.len();
-        if n > max || !first.is_plain() || first.meta.duty.deadline.is_some() {
+        if n == 0 || (whole && n > max) || !first.is_plain() || first.meta.duty.deadline.is_some() {
             return None;
         }
-        let Chunk { meta, columns, slots, head } = self.chunks.pop_front()?;
-        self.len -= n;
-        let Meta { ingress, enqueued, duty, tier, home } = meta;
-        std::mem::forget((columns, duty)); // there are none: to drop them would cost more than the rest
         if !into.is_plain() {
             into.columns = Columns::default();
             into.meta.duty.ack = None;
         }
         into.meta.duty.deadline = None;
+        let Meta { ingress, enqueued, tier, home, .. } = first.meta;
         (into.meta.ingress, into.meta.enqueued) = (ingress, enqueued);
         (into.meta.tier, into.meta.home) = (tier, home);
-        (into.slots, into.head) = (slots, head);
+        into.slots.clear();
+        if n > max {
+            self.split_into(max, into);
+            return Some(max);
+        }
+        self.len -= n;
+        std::mem::swap(&mut into.slots, &mut first.slots);
+        (into.head, first.head) = (first.head, 0);
+        if !self.rest.is_empty() {
+            self.bring_up_next();
+        }
         Some(n)
+    }
+
+    /// Moves the first `n` events into `into`, where nothing is owed for them. The first chunk has more.
+    #[inline(never)]
+    fn split_into(&mut self, n: usize, into: &mut Chunk<T>) {
+        if into.slots.capacity() == 0 {
+            into.slots = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(n));
+        }
+        let Chunk { slots, head, .. } = &mut self.first;
+        into.slots.extend(slots[*head..*head + n].iter_mut().map(Option::take));
+        into.head = 0;
+        *head += n;
+        self.len -= n;
+    }
+
+    /// The first chunk has been emptied, and there are others.
+    fn bring_up_next(&mut self) {
+        if let Some(next) = self.rest.pop_front() {
+            self.set_first(next);
+        }
     }
 
     /// Takes up to `max` of the newest events that share one `Meta`, in the order in which they came.
     pub fn pop_last(&mut self, max: usize) -> Option<Chunk<T>> {
-        let back = self.chunks.back_mut()?;
-        if back.len() <= max {
-            self.len -= back.len();
-            return self.chunks.pop_back();
+        let n = self.last_mut()?.len();
+        if n <= max {
+            let Some(last) = self.rest.pop_back() else { return Some(self.take_first()) };
+            self.len -= n;
+            return Some(last);
         }
         self.len -= max;
         let storage = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(max));
-        self.chunks.back_mut().map(|back| back.split_back(max, storage))
+        self.last_mut().map(|last| last.split_back(max, storage))
     }
 
     /// Puts a chunk back at the end.
@@ -488,15 +561,15 @@ impl<T> ChunkQueue<T> {
         if chunk.is_empty() {
             self.recycle(chunk.into_storage());
         } else {
-            self.len += chunk.len();
-            self.chunks.push_back(chunk);
+            self.add_last(chunk);
         }
     }
 
     /// The oldest events that share one `Meta`.
+    #[inline]
     #[must_use]
     pub fn first(&self) -> Option<&Chunk<T>> {
-        self.chunks.front()
+        if self.len > 0 { Some(&self.first) } else { None }
     }
 
     /// Keeps emptied storage for later use, up to a bound.
@@ -527,26 +600,28 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_popped_freely_only_if_it_fits_and_nothing_is_owed_for_its_events() {
+    fn a_chunk_is_popped_freely_only_if_nothing_is_owed_for_its_events() {
         let mut queue = ChunkQueue::default();
         let mut into = Chunk::new(Meta::default(), Vec::new());
         push(&mut queue, vec![Some(1), Some(2)]);
-        assert_eq!(queue.pop_free(1, &mut into), None);
-        assert_eq!(queue.pop_free(2, &mut into), Some(2));
-        assert_eq!((queue.len(), into.into_events()), (0, vec![Some(1), Some(2)]));
+        assert_eq!(queue.pop_free(1, true, &mut into), None);
+        assert_eq!(queue.pop_free(1, false, &mut into), Some(1));
+        assert_eq!((queue.len(), into.pop_front().map(|(event, _)| event)), (1, Some(1)));
+        assert_eq!(queue.pop_free(2, true, &mut into), Some(1));
+        assert_eq!((queue.len(), into.into_events()), (0, vec![Some(2)]));
         let deadline = Duty { deadline: Some(Time::from_nanos(9)), ack: None };
         let owes = Meta { duty: deadline.clone(), ..Meta::default() };
         let mut slots = vec![Some(3)];
         queue.push_alike(&owes, &mut slots, false);
         let mut into = Chunk::new(owes, Vec::new()); // as a visit before left it
-        assert_eq!(queue.pop_free(9, &mut into), None);
+        assert_eq!(queue.pop_free(9, false, &mut into), None);
         queue.pop(9);
         let columns = Columns::of_duties(Column::same(deadline, 1));
         queue.push(&Meta::default(), columns, vec![Some(4)], false);
-        assert_eq!(queue.pop_free(9, &mut into), None);
+        assert_eq!(queue.pop_free(9, false, &mut into), None);
         queue.pop(9);
         queue.push_alike(&Meta::default(), &mut vec![Some(5)], false);
-        assert_eq!(queue.pop_free(9, &mut into), Some(1));
+        assert_eq!(queue.pop_free(9, false, &mut into), Some(1));
         assert_eq!(into.meta.duty, Duty::default());
     }
 
@@ -590,9 +665,9 @@ mod tests {
         first.extend((0..100).map(Some));
         let _ = push(&mut queue, first);
         let returned = push(&mut queue, vec![Some(100)]);
-        assert_eq!((returned.capacity(), queue.chunks.len()), (1, 1));
+        assert_eq!((returned.capacity(), queue.rest.len()), (1, 0));
         let _ = push(&mut queue, (101..300).map(Some).collect());
-        assert_eq!((queue.chunks.len(), queue.len()), (2, 300));
+        assert_eq!((queue.rest.len(), queue.len()), (1, 300));
         assert_eq!(drain(&mut queue, 7), (0..300).collect::<Vec<_>>());
         assert!(queue.is_empty());
     }

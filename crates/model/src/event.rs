@@ -97,15 +97,26 @@ pub(crate) struct Origin {
     pub(crate) tier: Cell<u8>,
     pub(crate) deadline: Cell<Option<Time>>,
     ack: RefCell<Option<Arc<AckGroup>>>,
+    /// Whether there is a deadline or a group.
+    owes: Cell<bool>,
 }
 
 impl Origin {
     #[inline]
     pub(crate) fn set_duty(&self, duty: &Duty) {
+        self.owes.set(duty.ack.is_some() || duty.deadline.is_some());
         self.deadline.set(duty.deadline);
         let mut ack = self.ack.borrow_mut();
         if ack.is_some() || duty.ack.is_some() {
             ack.clone_from(&duty.ack);
+        }
+    }
+
+    /// Nothing is owed.
+    #[inline(always)]
+    pub(crate) fn set_free(&self) {
+        if self.owes.get() {
+            self.set_duty(&Duty::default());
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Turns {
 }
 
 const NO_PORT: u32 = u32::MAX;
+/// What is sent before the first [`Run`] of its port is of this turn.
+const FIRST_TURN: u32 = 1;
 
 impl Turns {
     /// For a new set of ports.
@@ -193,16 +195,26 @@ impl<T> Out<T> {
         }
     }
 
+    #[inline(always)]
     fn take_turn(&mut self) {
-        if let Some((index, turns)) = &self.turns
-            && turns.last.load(Relaxed) != *index
-        {
-            let turn = turns.turn.load(Relaxed) + 1;
-            turns.turn.store(turn, Relaxed);
-            turns.last.store(*index, Relaxed);
-            let start = self.filled_len + self.filling.len();
-            self.runs.push(Run { turn, start });
+        let Some((index, turns)) = &self.turns else { return };
+        if turns.last.load(Relaxed) == *index {
+            return;
         }
+        turns.last.store(*index, Relaxed);
+        if turns.turn.load(Relaxed) == 0 {
+            turns.turn.store(FIRST_TURN, Relaxed); // mostly the only one of a visit: it needs no `Run`
+        } else {
+            self.begin_run();
+        }
+    }
+
+    #[inline(never)]
+    fn begin_run(&mut self) {
+        let Some((_, turns)) = &self.turns else { return };
+        let turn = turns.turn.load(Relaxed) + 1;
+        turns.turn.store(turn, Relaxed);
+        self.runs.push(Run { turn, start: self.len() });
     }
 }
 
@@ -440,12 +452,12 @@ impl<T> Out<T> {
     /// The runs of this port as `(turn, length)`, oldest first.
     #[must_use]
     pub fn runs(&self) -> Vec<(u32, usize)> {
+        let before = self.runs.first().map_or(self.len(), |run| run.start);
+        let first = (self.turns.is_some() && before > 0).then_some((FIRST_TURN, before));
         let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.len()]);
-        self.runs
-            .iter()
-            .zip(ends)
-            .map(|(run, end)| (run.turn, end.saturating_sub(run.start)))
-            .collect()
+        let later = self.runs.iter().zip(ends);
+        let later = later.map(|(run, end)| (run.turn, end.saturating_sub(run.start)));
+        first.into_iter().chain(later).collect()
     }
 }
 

@@ -290,6 +290,13 @@ impl Cx {
         self.origin.tier.set(tier);
     }
 
+    /// Nothing is owed for the events that are handled next.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn set_free(&self) {
+        self.origin.set_free();
+    }
+
     /// What is owed for the event, or the group of events, that is handled next.
     #[doc(hidden)]
     #[inline]
@@ -777,6 +784,7 @@ where
         Ok(())
     }
 
+    #[inline(always)]
     fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
         out.give(handled);
     }

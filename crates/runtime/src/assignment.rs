@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::path::moving::{KEY_NS, pays_to_move};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG;
+use crate::workers::WorkerGroup;
 
 /// Which pool runs a stage, and how; changed while events flow.
 pub(crate) struct Assignment {
@@ -56,6 +57,22 @@ impl Assignment {
     }
 }
 
+impl Assignment {
+    /// Whether a visit by a worker of `workers` needs no more than its token: no color and no pool, and it is not known to
+    /// take long.
+    #[inline]
+    pub(crate) fn is_free(&self, workers: &WorkerGroup) -> bool {
+        let here = !workers.is_pooled() && cluster_of(&self.place) == workers.cluster;
+        here && self.color.load(Relaxed) == 0 && !self.slow.load(Relaxed)
+    }
+
+    /// Whether a visit usually takes longer than it takes to move its events to another processor.
+    #[inline]
+    pub(crate) fn pays_to_move(&self) -> bool {
+        self.pays_to_move.load(Relaxed)
+    }
+}
+
 /// A pool and its cluster as one number, so that they are read at once: every visit asks for the cluster.
 pub(crate) fn placed(pool: usize, cluster: usize) -> u64 {
     (cluster as u64) << 32 | pool as u64
@@ -65,6 +82,12 @@ pub(crate) fn placed(pool: usize, cluster: usize) -> u64 {
 #[inline]
 pub(crate) fn cluster_of(place: &AtomicU64) -> usize {
     (place.load(SeqCst) >> 32) as usize
+}
+
+/// Whether an event that usually takes so many nanoseconds takes long.
+#[inline]
+pub(crate) fn is_slow(usual_ns: u64) -> bool {
+    usual_ns > LONG.as_nanos() as u64
 }
 
 /// How a stage runs where no policy says otherwise.
@@ -90,24 +113,26 @@ impl Core {
     }
 
     /// An event of a stage usually takes so many nanoseconds.
-    #[inline]
+    #[cold]
     pub(crate) fn set_pace(&self, stage: u32, usual_ns: u64) {
         let Assignment { slow, blocking, .. } = &self.assignments[stage as usize];
-        let is_slow = usual_ns > LONG.as_nanos() as u64 || *blocking;
-        if slow.load(Relaxed) != is_slow {
-            slow.store(is_slow, Relaxed);
-        }
+        slow.store(is_slow(usual_ns) || *blocking, Relaxed);
     }
 
     /// Whether a visit to a stage usually takes longer than it takes to move its events to another processor.
     #[inline]
     pub(crate) fn pays_to_move(&self, stage: u32) -> bool {
-        self.assignments[stage as usize].pays_to_move.load(Relaxed)
+        self.assignments[stage as usize].pays_to_move()
+    }
+
+    /// What it costs to move an event of a stage, which itself costs `event_ns`, with its keys.
+    #[inline]
+    pub(crate) fn move_ns(&self, stage: u32, event_ns: u64) -> u64 {
+        self.assignments[stage as usize].keys_ns + event_ns
     }
 
     /// To have another worker make a visit usually saves so much time, with so many events, which cost so much to move.
     /// Returns whether that pays.
-    #[inline]
     pub(crate) fn set_visit_time(
         &self,
         stage: u32,
@@ -115,9 +140,8 @@ impl Core {
         events: usize,
         move_ns: u64,
     ) -> bool {
-        let Assignment { pays_to_move: flag, keys_ns, pays_always, .. } =
-            &self.assignments[stage as usize];
-        let pays = *pays_always || pays_to_move(saves_ns, events, move_ns + keys_ns);
+        let Assignment { pays_to_move: flag, pays_always, .. } = &self.assignments[stage as usize];
+        let pays = *pays_always || pays_to_move(saves_ns, events, move_ns);
         if flag.load(Relaxed) != pays {
             flag.store(pays, Relaxed);
         }

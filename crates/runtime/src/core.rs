@@ -167,14 +167,6 @@ impl Core {
         (self.assignments[stage as usize].place.load(SeqCst) as u32) as usize
     }
 
-    /// Whether a visit by a worker of `workers` needs no more than its token: no color, no pool, no hold.
-    #[inline]
-    pub(crate) fn is_free(&self, workers: &WorkerGroup, stage: u32) -> bool {
-        let Assignment { place, color, slow, .. } = &self.assignments[stage as usize];
-        let here = !workers.is_pooled() && cluster_of(place) == workers.cluster;
-        here && color.load(Relaxed) == 0 && !slow.load(Relaxed) && !self.has_held()
-    }
-
     /// The workers whose threads run a stage.
     #[inline]
     pub(crate) fn workers_of(&self, stage: u32) -> usize {
@@ -199,8 +191,8 @@ impl Core {
 
     /// Whether the workers of a cluster take tokens from per-worker queues, and steal.
     #[inline]
-    pub(crate) fn is_stealing(&self, group: usize) -> bool {
-        self.worker_groups[group].per_worker_queues() && !self.priorities.are_used()
+    pub(crate) fn are_stealing(&self, workers: &WorkerGroup) -> bool {
+        workers.per_worker_queues() && !self.priorities.are_used()
     }
 
     /// Moves a stage to another pool. Its tokens go along, but for those in queues of workers, who forward

@@ -149,7 +149,8 @@ impl Effects {
         let mut tokens = std::mem::take(&mut self.tokens);
         for token in tokens.drain(..) {
             let own = self.worker.as_deref().filter(|worker| {
-                worker.group == core.workers_of(token.stage) && core.is_stealing(worker.group)
+                let own = worker.group == core.workers_of(token.stage);
+                own && core.are_stealing(&core.worker_groups[worker.group])
             });
             match own {
                 Some(worker) => {

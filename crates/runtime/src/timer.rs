@@ -256,9 +256,17 @@ impl Timers {
     }
 
     /// Someone was not woken because enough are at work: it is to be looked soon whether they are.
+    #[inline]
     pub(crate) fn hurry(&self) {
         // Looked at before it is written: it is asked for at every visit.
-        if !self.hurried.load(SeqCst) && !self.hurried.swap(true, SeqCst) {
+        if !self.hurried.load(SeqCst) {
+            self.begin_to_hurry();
+        }
+    }
+
+    #[cold]
+    fn begin_to_hurry(&self) {
+        if !self.hurried.swap(true, SeqCst) {
             drop(self.state.lock()); // who waits has looked at this before, or will be notified
             self.changed.notify_one();
         }

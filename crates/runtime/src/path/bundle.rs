@@ -6,10 +6,11 @@ use std::any::Any;
 
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
-use crate::path::direct::Direct;
+use crate::path::direct::{Ahead, Direct};
 use crate::path::emit::Link;
 use crate::path::line::Place;
 use crate::path::outlet::Outlet;
+use crate::path::room::Room;
 use crate::sync::Arc;
 
 /// The outlets of a sender that carry one type.
@@ -41,16 +42,24 @@ pub(crate) struct PortLink {
     link: usize,
     /// A [`Direct<T>`], if there is one.
     direct: Option<Box<dyn Any + Send>>,
+    ahead: Option<Ahead>,
 }
 
 impl PortLink {
     pub(super) fn new<T: Send + 'static>(
         bundle: usize,
         link: usize,
-        direct: Option<Direct<T>>,
+        direct: Option<(Direct<T>, Option<Ahead>)>,
     ) -> Self {
+        let (direct, ahead) = direct.unzip();
         let direct = direct.map(|direct| Box::new(direct) as Box<dyn Any + Send>);
-        PortLink { bundle, link, direct }
+        PortLink { bundle, link, direct, ahead: ahead.flatten() }
+    }
+
+    /// How much room there seems to be on the one way of its events, if that is known without asking.
+    #[inline(always)]
+    pub(super) fn room(&self) -> Option<Room> {
+        self.ahead.as_ref()?.room()
     }
 
     /// The link, and the outlets that it may use.

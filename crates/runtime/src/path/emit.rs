@@ -14,7 +14,7 @@ use comporta_model::port::{Out, PortVisitor, Ports};
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::bundle::{AnyBundle, Bundle, Outlets, PortLink};
-use crate::path::direct::Direct;
+use crate::path::direct::{Ahead, Direct};
 use crate::path::error_port::ErrorPort;
 use crate::path::in_turn::flush_in_turn;
 use crate::path::line::Place;
@@ -38,7 +38,7 @@ pub(super) struct Link<T> {
 
 impl<T: Send + 'static> Link<T> {
     /// The one way of its events, if there is only one.
-    fn direct(&self, outlets: &Outlets<T>) -> Option<Direct<T>> {
+    fn direct(&self, outlets: &Outlets<T>) -> Option<(Direct<T>, Option<Ahead>)> {
         let [Wire { route: Route::First, ends }] = self.wires.as_slice() else { return None };
         let End { outlet, rule } = *ends.first()?;
         self.tap.is_none().then(|| outlets[outlet].direct(rule))
@@ -277,11 +277,8 @@ impl Links {
         impl PortVisitor for Look<'_> {
             #[inline(always)]
             fn port<T: Send + 'static>(&mut self, index: usize, out: &mut Out<T>) {
-                let (limit, room) = match self.links.ports[index].direct::<T>() {
-                    Some(direct) => {
-                        let there = direct.room(self.core, self.meta);
-                        (there.before_waiting, there.before_refusing)
-                    }
+                let (limit, room) = match self.links.ports[index].room() {
+                    Some(there) => (there.before_waiting, there.before_refusing),
                     None => {
                         let (link, outlets) = self.links.port::<T>(index);
                         link.room(outlets, self.core, self.meta)

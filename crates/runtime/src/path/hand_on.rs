@@ -14,7 +14,7 @@ impl Worker {
     #[inline(always)]
     pub(super) fn hand_on(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
         core.resolve(&mut self.visit.effects);
-        if !self.keeps_all(core, from) {
+        if !self.keeps_all(core, workers, from) {
             self.hand_on_tokens(core, workers, from);
         }
         if self.visit.effects.wants_user_code() {
@@ -25,8 +25,8 @@ impl Worker {
     /// Mostly a visit makes one stage ready, which this worker follows, or none. Returns `false` if there is more to
     /// decide, and nothing has been done.
     #[inline(always)]
-    fn keeps_all(&mut self, core: &Core, from: u32) -> bool {
-        if !core.is_stealing(self.workers) {
+    fn keeps_all(&mut self, core: &Core, workers: &WorkerGroup, from: u32) -> bool {
+        if !core.are_stealing(workers) {
             return false;
         }
         let token = match self.visit.effects.tokens[..] {
@@ -48,7 +48,7 @@ impl Worker {
     }
 
     fn hand_on_tokens(&mut self, core: &Core, workers: &WorkerGroup, from: u32) {
-        let stealing = core.is_stealing(self.workers);
+        let stealing = core.are_stealing(workers);
         let mut again = None;
         let mut tokens = std::mem::take(&mut self.visit.effects.tokens);
         if !stealing {

@@ -20,7 +20,7 @@ use crate::chunk_cache::ChunkCache;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::failure::Reason;
-use crate::path::direct::Direct;
+use crate::path::direct::{Ahead, Direct};
 use crate::path::line::Place;
 use crate::path::parcel::Parcel;
 use crate::path::room::{Room, RoomHint};
@@ -150,9 +150,9 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// The way past it, for what finds nothing here that it would have to wait behind.
-    pub(super) fn direct(&self, rule: Option<WhenFull>) -> Direct<T> {
-        let (inlet, hint) = (self.inlet.clone(), self.inlet.room_hint());
-        Direct { inlet, hint, sent: self.sent.clone(), rule }
+    pub(super) fn direct(&self, rule: Option<WhenFull>) -> (Direct<T>, Option<Ahead>) {
+        let ahead = self.inlet.room_hint().map(|hint| Ahead { hint, rule });
+        (Direct { inlet: self.inlet.clone(), sent: self.sent.clone() }, ahead)
     }
 
     /// Stages an event, with what is owed for it where its sender says that of each.

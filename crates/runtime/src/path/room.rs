@@ -19,6 +19,8 @@ pub(crate) struct Room {
 pub(crate) struct RoomHint {
     free: AtomicUsize,
     when_full: AtomicUsize,
+    /// Whether, when it is full, nobody waits.
+    sheds: AtomicBool,
     /// An admission controller has a say.
     guarded: AtomicBool,
 }
@@ -35,6 +37,7 @@ impl RoomHint {
     pub(crate) fn set_when_full(&self, when_full: WhenFull) {
         let at = WhenFull::ALL.iter().position(|(known, _)| *known == when_full);
         self.when_full.store(at.unwrap_or(0), Relaxed);
+        self.sheds.store(when_full != WhenFull::Block, Relaxed);
     }
 
     pub(crate) fn set_guarded(&self, guarded: bool) {
@@ -53,13 +56,23 @@ impl RoomHint {
     }
 
     /// The room for what comes by a way of this rule, or by that of the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn room(&self, rule: Option<WhenFull>) -> Room {
         let free = self.free.load(Relaxed);
-        match rule.unwrap_or_else(|| WhenFull::ALL[self.when_full.load(Relaxed)].0) {
-            WhenFull::Block => Room { before_waiting: free, before_refusing: free },
-            WhenFull::Reject => Room { before_waiting: usize::MAX, before_refusing: free },
-            _ => Room { before_waiting: usize::MAX, before_refusing: usize::MAX },
+        let waits = match rule {
+            None => !self.sheds.load(Relaxed),
+            Some(rule) => rule == WhenFull::Block,
+        };
+        if waits {
+            return Room { before_waiting: free, before_refusing: free };
         }
+        self.room_where_none_waits(rule, free)
+    }
+
+    #[inline(never)]
+    fn room_where_none_waits(&self, rule: Option<WhenFull>, free: usize) -> Room {
+        let rule = rule.unwrap_or_else(|| WhenFull::ALL[self.when_full.load(Relaxed)].0);
+        let before_refusing = if rule == WhenFull::Reject { free } else { usize::MAX };
+        Room { before_waiting: usize::MAX, before_refusing }
     }
 }

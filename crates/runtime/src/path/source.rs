@@ -180,7 +180,8 @@ impl<S: Source> SourceNode<S> {
         visit.done = sent.emitted;
         let waited = task.pull_size.note(sent.emitted, took);
         let takes_ns = if waited { u64::MAX } else { took.as_nanos() as u64 };
-        core.set_visit_time(self.id, takes_ns, sent.emitted, move_ns::<S::Item>());
+        let move_ns = core.move_ns(self.id, move_ns::<S::Item>());
+        core.set_visit_time(self.id, takes_ns, sent.emitted, move_ns);
         if let Some(schedule) = &mut task.schedule {
             let idle = waited || matches!(task.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(sent.emitted, idle);

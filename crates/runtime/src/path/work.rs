@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use crate::assignment::Assignment;
 use crate::core::Core;
 use crate::cpu_share::Measured;
 use crate::effects::Visit;
@@ -148,8 +149,9 @@ impl Worker {
                 workers.sleep.work_made();
             }
         }
-        self.leave_rest(core, workers, token.stage);
-        self.visit(core, workers, token);
+        let assignment = &core.assignments[token.stage as usize];
+        self.leave_rest(core, workers, assignment);
+        self.visit(core, workers, assignment, token);
         self.call_policy(core);
         Stepped::Ran
     }
@@ -157,9 +159,9 @@ impl Worker {
     /// This worker begins a visit to `stage`: others take the rest of its queue, if that pays or the visit takes a
     /// while. The clock sees to it that what they do not take does not wait for a handler that does not return.
     #[inline]
-    fn leave_rest(&self, core: &Core, workers: &WorkerGroup, stage: u32) {
+    fn leave_rest(&self, core: &Core, workers: &WorkerGroup, to: &Assignment) {
         let local = &self.handle.local;
-        local.set_occupied(core.pays_to_move(stage));
+        local.set_occupied(to.pays_to_move());
         if local.is_empty() {
             return;
         }
@@ -185,7 +187,9 @@ impl Worker {
         if self.next.is_none() && !self.has_work(&core.worker_groups[self.workers]) {
             return;
         }
-        if self.yield_timer.met_another() {
+        if self.peers.len() <= 1 {
+            // Nobody else would take what it has in hand.
+        } else if self.yield_timer.met_another() {
             self.put_next_by(core);
         } else {
             // This worker is back at once, as it was last time: to wake another for what it has in hand
@@ -218,8 +222,15 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn visit(&mut self, core: &Arc<Core>, workers: &WorkerGroup, token: Token) {
-        if self.focus.is_some() || workers.measures_cpu() || !core.is_free(workers, token.stage) {
+    fn visit(
+        &mut self,
+        core: &Arc<Core>,
+        workers: &WorkerGroup,
+        assignment: &Assignment,
+        token: Token,
+    ) {
+        let special = self.focus.is_some() || workers.measures_cpu() || core.has_held();
+        if special || !assignment.is_free(workers) {
             return self.visit_at_large(core, workers, token);
         }
         self.visit.limit = None;

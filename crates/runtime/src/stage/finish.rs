@@ -51,7 +51,7 @@ impl<H: Handler> Stage<H> {
     pub(super) fn finish(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
         let (unparked, ends) = {
             let mut state = self.state.lock();
-            (state.instances.unpark(index), matches!(state.phase, Phase::Finishing(_)))
+            (state.instances.unpark(index, visit.home), matches!(state.phase, Phase::Finishing(_)))
         };
         let Some(mut instance) = unparked else { return };
         if ends {

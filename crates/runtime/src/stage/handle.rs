@@ -60,6 +60,18 @@ pub(super) struct Instance<H: Handler> {
     pub(super) stands_inside: bool,
 }
 
+impl<H: Handler> Instance<H> {
+    /// How long a visit may take that begins now.
+    pub(super) fn check(&self, batch: &Batch<H::Item>, start: Time) -> QuantumCheck {
+        if batch.ticket.is_none() {
+            QuantumCheck::new(start, &self.pace)
+        } else {
+            // Its events left the queue in order and must be handled together.
+            QuantumCheck::never(start, &self.pace)
+        }
+    }
+}
+
 /// A batch that waits until one of its events may be tried again.
 pub(super) struct Pending<T> {
     pub(super) batch: Box<Batch<T>>,
@@ -299,26 +311,19 @@ impl<H: Handler> Stage<H> {
         if batch.ticket.is_some() && (H::WAITS || *duty != Duty::default()) {
             instance.ports.each(&mut Owes(duty));
         }
-        self.allow(core, instance, batch, visit.start)
+        self.allow(core, instance, batch);
+        instance.check(batch, visit.start)
     }
 
-    /// How much a visit may send, and how long it may take. Nothing is due to anybody: admission controllers are asked.
+    /// How much a visit may send. Nothing is due to anybody: admission controllers are asked.
     #[inline(always)]
-    pub(super) fn allow(
-        &self,
-        core: &Core,
-        instance: &mut Instance<H>,
-        batch: &Batch<H::Item>,
-        start: Time,
-    ) -> QuantumCheck {
-        let Instance { ports, links, pace, .. } = instance;
+    pub(super) fn allow(&self, core: &Core, instance: &mut Instance<H>, batch: &Batch<H::Item>) {
+        let Instance { ports, links, .. } = instance;
         if batch.ticket.is_none() {
             links.look_for_room(core, ports, &batch.chunk.meta, self.emit_max());
-            return QuantumCheck::new(start, pace);
+        } else {
+            ports.each(&mut Unbounded(self.emit_max()));
         }
-        ports.each(&mut Unbounded(self.emit_max()));
-        // Its events left the queue in order and must be handled together.
-        QuantumCheck::never(start, pace)
     }
 
     /// Runs the handler over the chunk in hand, and then over what stands in the tray.

@@ -1,7 +1,7 @@
 //! The instances of a stage, and the tokens that stand for those with something to do.
 //!
-//! An instance is owned, not locked: idle ones stand in `idle`, waiting ones in `parked`, a running one
-//! belongs to its visit. So none can run twice at once, and its state is where it stands.
+//! An instance is owned, not locked: idle ones stand in `last_idle` and `other_idle`, waiting ones in `parked`, a
+//! running one belongs to its visit. So none can run twice at once, and its state is where it stands.
 //! Invariant: events that can be taken and an instance that is idle imply a good token (`claims`), which
 //! is one that some ready queue holds. A token too many finds no claim, and is dropped.
 
@@ -12,7 +12,9 @@ use comporta_model::stage::Handler;
 use super::handle::Instance;
 
 pub(super) struct Instances<H: Handler> {
-    idle: Vec<Box<Instance<H>>>,
+    /// Idle; the one that was put here last has a place of its own: mostly there is no other.
+    last_idle: Option<Box<Instance<H>>>,
+    other_idle: Vec<Box<Instance<H>>>,
     parked: HashMap<u32, Box<Instance<H>>>,
     claims: usize,
     count: usize,
@@ -28,7 +30,8 @@ impl<H: Handler> Instances<H> {
     /// None yet, and so many wanted.
     pub(super) fn new(wanted: usize) -> Self {
         Instances {
-            idle: Vec::new(),
+            last_idle: None,
+            other_idle: Vec::new(),
             parked: HashMap::new(),
             claims: 0,
             count: 0,
@@ -43,8 +46,9 @@ impl<H: Handler> Instances<H> {
         self.count
     }
 
+    #[inline]
     pub(super) fn idle(&self) -> usize {
-        self.idle.len()
+        self.other_idle.len() + usize::from(self.last_idle.is_some())
     }
 
     pub(super) fn wanted(&self) -> usize {
@@ -65,7 +69,7 @@ impl<H: Handler> Instances<H> {
     pub(super) fn add(&mut self, mut made: Vec<Box<Instance<H>>>) {
         self.count += made.len();
         self.wanted = self.wanted.max(self.count);
-        self.idle.append(&mut made);
+        self.other_idle.append(&mut made);
     }
 
     // --- tokens
@@ -78,12 +82,12 @@ impl<H: Handler> Instances<H> {
     /// Whether an idle instance is not ready yet.
     #[inline]
     pub(super) fn has_unclaimed(&self) -> bool {
-        self.idle.len() > self.claims
+        self.idle() > self.claims
     }
 
     /// Good tokens there should be and are not yet, if so many visits could be made.
     pub(super) fn claims_missing(&self, visits: usize) -> usize {
-        visits.min(self.idle.len()).saturating_sub(self.claims)
+        visits.min(self.idle()).saturating_sub(self.claims)
     }
 
     pub(super) fn add_claims(&mut self, n: usize) {
@@ -99,7 +103,7 @@ impl<H: Handler> Instances<H> {
 
     /// The worker that visits the stage, if one does; of several, the one that came last.
     pub(super) fn visitor(&self) -> Option<u32> {
-        let visited = self.count + self.retiring > self.idle.len() + self.parked.len();
+        let visited = self.count + self.retiring > self.idle() + self.parked.len();
         visited.then_some(self.visitor)
     }
 
@@ -110,7 +114,7 @@ impl<H: Handler> Instances<H> {
 
     /// Drops the good tokens that no idle instance stands for; returns how many.
     pub(super) fn drop_surplus_claims(&mut self) -> usize {
-        let surplus = self.claims.saturating_sub(self.idle.len());
+        let surplus = self.claims.saturating_sub(self.idle());
         self.claims -= surplus;
         surplus
     }
@@ -120,7 +124,7 @@ impl<H: Handler> Instances<H> {
     /// Takes out an idle instance, for a visit by this worker.
     pub(super) fn take_idle(&mut self, visitor: u32) -> Option<Box<Instance<H>>> {
         self.visitor = visitor;
-        self.idle.pop()
+        self.pop_idle()
     }
 
     /// As [`use_claim`](Self::use_claim) and [`take_idle`](Self::take_idle); neither, if there is not both.
@@ -129,7 +133,7 @@ impl<H: Handler> Instances<H> {
         if self.claims == 0 {
             return None;
         }
-        let instance = self.idle.pop()?;
+        let instance = self.pop_idle()?;
         (self.claims, self.visitor) = (self.claims - 1, visitor);
         Some(instance)
     }
@@ -138,18 +142,33 @@ impl<H: Handler> Instances<H> {
     #[cold]
     pub(super) fn put_claimed(&mut self, instance: Box<Instance<H>>) {
         self.claims += 1;
-        self.idle.push(instance);
+        self.put_idle(instance);
     }
 
+    #[inline]
     pub(super) fn put_idle(&mut self, instance: Box<Instance<H>>) {
-        self.idle.push(instance);
+        if let Some(other) = self.last_idle.replace(instance) {
+            self.other_idle.push(other);
+        }
+    }
+
+    #[inline]
+    fn pop_idle(&mut self) -> Option<Box<Instance<H>>> {
+        self.last_idle.take().or_else(|| self.other_idle.pop())
+    }
+
+    fn all_idle(&mut self) -> Vec<Box<Instance<H>>> {
+        self.other_idle.extend(self.last_idle.take());
+        std::mem::take(&mut self.other_idle)
     }
 
     pub(super) fn park(&mut self, instance: Box<Instance<H>>) {
         self.parked.insert(instance.index, instance);
     }
 
-    pub(super) fn unpark(&mut self, index: u32) -> Option<Box<Instance<H>>> {
+    /// Takes out an instance that waits, for a visit by this worker.
+    pub(super) fn unpark(&mut self, index: u32, visitor: u32) -> Option<Box<Instance<H>>> {
+        self.visitor = visitor;
         self.parked.remove(&index)
     }
 
@@ -163,7 +182,7 @@ impl<H: Handler> Instances<H> {
         if !self.are_more_than_wanted() {
             return None;
         }
-        let instance = self.idle.pop()?;
+        let instance = self.pop_idle()?;
         self.count -= 1;
         self.retiring += 1;
         Some(instance)
@@ -176,14 +195,14 @@ impl<H: Handler> Instances<H> {
 
     /// Whether all there are are idle, and none is about to go.
     pub(super) fn at_rest(&self) -> bool {
-        self.retiring == 0 && self.idle.len() == self.count
+        self.retiring == 0 && self.idle() == self.count
     }
 
     /// The stage ends: takes out the idle ones. Returns how many have yet to finish, with those that
     /// wait elsewhere or are on their way out.
     pub(super) fn finish(&mut self) -> (usize, Vec<Box<Instance<H>>>) {
         let left = self.count + std::mem::take(&mut self.retiring);
-        (left, std::mem::take(&mut self.idle))
+        (left, self.all_idle())
     }
 
     /// None is left.
@@ -195,6 +214,6 @@ impl<H: Handler> Instances<H> {
     pub(super) fn cancel(&mut self) -> Vec<Box<Instance<H>>> {
         self.claims = 0;
         let parked = std::mem::take(&mut self.parked).into_values();
-        std::mem::take(&mut self.idle).into_iter().chain(parked).collect()
+        self.all_idle().into_iter().chain(parked).collect()
     }
 }

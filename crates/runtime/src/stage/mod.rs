@@ -155,8 +155,9 @@ struct State<H: Handler> {
     given_up: usize,
     /// Events taken from the queue and not settled.
     in_flight: usize,
-    /// Its visits take longer than it takes to move their events, as far as is known.
+    /// Its visits take longer than it takes to move their events, as far as is known; and they take long.
     pays_to_move: bool,
+    slow: bool,
     pace: pace::StagePace,
     /// How long what it handled had been in the program, if nothing leads on from it.
     latency: Latency,
@@ -232,6 +233,7 @@ impl<H: Handler> Stage<H> {
                 given_up: 0,
                 in_flight: 0,
                 pays_to_move: true,
+                slow: false,
                 pace: pace::StagePace::new(rules.batch),
                 latency: Latency::default(),
                 cycle: parts.cycle,
@@ -342,23 +344,32 @@ impl<H: Handler> Stage<H> {
     /// After every change of the state, before the lock is released: gives room to those who wait for
     /// it, makes the tokens that are due, informs those who ask for room without the lock, and notes
     /// whether the stage has seen its last event.
-    #[inline(always)] // each visit comes here three times
+    #[inline(always)] // each visit comes here twice
     fn changed(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) {
-        // Mostly nobody waits for room, and there is little to do.
-        let plain = !H::WAITS && !H::GROUPED && self.rules.keys.is_none();
-        if plain && state.permits.is_quiet() {
+        if self.settled(core, state, effects) {
             let queued = state.queue.len();
-            if queued > 0 {
-                self.claim_for(queued, state, effects);
-            }
             debug_assert_eq!(state.permits.room(queued), state.permits.hint(queued));
             self.room.publish(state.permits.room(queued));
-            if state.producers == 0 && state.is_over() {
-                effects.over.push(self.id);
-            }
-            return;
         }
-        self.changed_at_large(core, state, effects);
+    }
+
+    /// As [`changed`](Self::changed), where the queue and who may enter it are as they were. Returns whether nobody waits for
+    /// room, so that little was to be done.
+    #[inline(always)]
+    fn settled(&self, core: &Core, state: &mut State<H>, effects: &mut Effects) -> bool {
+        let plain = !H::WAITS && !H::GROUPED && self.rules.keys.is_none();
+        if !plain || !state.permits.is_quiet() {
+            self.changed_at_large(core, state, effects);
+            return false;
+        }
+        let queued = state.queue.len();
+        if queued > 0 {
+            self.claim_for(queued, state, effects);
+        }
+        if state.producers == 0 && state.is_over() {
+            effects.over.push(self.id);
+        }
+        true
     }
 
     #[inline(never)]
@@ -406,6 +417,7 @@ impl<H: Handler> Stage<H> {
     }
 
     /// `n` events ended: informs the cycle they belong to.
+    #[inline(always)]
     fn cycle_ended(&self, state: &State<H>, n: usize, effects: &mut Effects) {
         if let Some(cycle) = &state.cycle
             && cycle.ended(n)

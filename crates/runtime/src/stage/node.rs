@@ -116,10 +116,12 @@ impl<H: Handler> State<H> {
     }
 }
 
-impl<H: Handler> Node for Stage<H> {
-    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
+impl<H: Handler> Stage<H> {
+    /// A visit that is not to an idle instance: what there is to do was begun before.
+    #[inline(never)]
+    fn go_on(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
         match task {
-            Task::Any => self.visit_events(core, visit),
+            Task::Any => {}
             Task::Resume { instance } => self.resume(core, instance, visit),
             Task::Release => self.resume_results(core, visit),
             Task::Retry { instance } => self.retry(core, instance, visit),
@@ -134,6 +136,16 @@ impl<H: Handler> Node for Stage<H> {
                 state.gathering.timer_fired(state.queue.len(), core.clock.now());
                 self.changed(core, state, &mut visit.effects);
             }
+        }
+    }
+}
+
+impl<H: Handler> Node for Stage<H> {
+    #[inline]
+    fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
+        match task {
+            Task::Any => self.visit_events(core, visit),
+            _ => self.go_on(core, task, visit),
         }
     }
 

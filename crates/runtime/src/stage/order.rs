@@ -3,6 +3,9 @@
 //! that waited for it.
 //! Before: `handle`. After: `emit`, then `settle`.
 //! Invariant: deposits leave in the order of their tickets, one at a time.
+//!
+//! A visit whose ticket is the only one out when it takes it is next, and nobody lets results out: it sends its own past all
+//! of this, if they find room at once. Others may deposit theirs meanwhile, which it looks for at its end, if any began.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use crate::path::emit::{InLine, Links};
 use crate::path::error_port::HeldErrors;
 use crate::path::line::Place;
 use crate::path::ready::{Task, Token};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU64, Mutex, Relaxed};
 
 /// How many visits, for each instance, may be ahead of the oldest: enough that none idles behind a slow
 /// one, and a bound on what waits to be let out.
@@ -50,16 +53,27 @@ impl Tickets {
         (instances * AHEAD).saturating_sub(self.out)
     }
 
+    /// Whether the one that was taken last is the only one out, and no results wait for room: then it is next, and nobody
+    /// lets others out.
+    #[inline]
+    pub(super) fn are_one(&self) -> bool {
+        self.out == 1 && !self.releasing
+    }
+
     pub(super) fn is_releasing(&self) -> bool {
         self.releasing
     }
 }
 
 /// What waits to be let out.
-pub(super) struct Order<P>(Mutex<State<P>>);
+pub(super) struct Order<P> {
+    /// The ticket whose results leave next. Changed under the lock of `state`; by a visit whose ticket is the only one
+    /// that is out, under that of the stage. Whoever has a ticket knows what was changed before it was taken.
+    next: AtomicU64,
+    state: Mutex<State<P>>,
+}
 
 struct State<P> {
-    next: u64,
     deposits: BTreeMap<u64, Deposit<P>>,
     /// What failed so far of visits that have not deposited yet, by ticket.
     errors: BTreeMap<u64, Box<dyn HeldErrors>>,
@@ -105,19 +119,42 @@ struct Begun {
 
 impl<P: Ports> Order<P> {
     pub(super) fn new() -> Self {
-        Order(Mutex::new(State {
-            next: 0,
-            deposits: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            spare: Vec::new(),
-            links: None,
-            busy: false,
-        }))
+        Order {
+            next: AtomicU64::new(0),
+            state: Mutex::new(State {
+                deposits: BTreeMap::new(),
+                errors: BTreeMap::new(),
+                spare: Vec::new(),
+                links: None,
+                busy: false,
+            }),
+        }
+    }
+
+    /// The ticket whose results leave next.
+    fn next_ticket(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+
+    /// The results of this ticket, which is next, have left.
+    fn passed(&self, ticket: u64) {
+        self.next.store(ticket + 1, Relaxed);
+    }
+
+    /// As [`passed`](Self::passed), where others may have deposited theirs. Returns whether the caller must let those out,
+    /// by [`release_results`](Stage::release_results).
+    #[must_use]
+    fn pass_on(&self, ticket: u64) -> bool {
+        let mut state = self.state.lock();
+        self.passed(ticket);
+        let goes_on = !state.busy && state.deposits.contains_key(&(ticket + 1));
+        state.busy |= goes_on;
+        goes_on
     }
 
     /// The program was stopped: drops everything. Returns how many events that were in flight it held.
     pub(super) fn cancel(&self, effects: &mut Effects) -> usize {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let (deposits, links) = (std::mem::take(&mut state.deposits), state.links.take());
         let errors = std::mem::take(&mut state.errors);
         drop(state);
@@ -142,19 +179,19 @@ impl<P: Ports> Order<P> {
         fresh: Box<dyn HeldErrors>,
         send: impl FnOnce(&mut dyn HeldErrors),
     ) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         send(&mut **state.errors.entry(ticket).or_insert(fresh));
     }
 
     /// The visit with this ticket lets its results out itself, without depositing them, if they are next and nobody
     /// lets others out.
     fn begin(&self, ticket: u64) -> Option<Begun> {
-        let mut state = self.0.lock();
-        if ticket != state.next || state.busy {
+        let mut state = self.state.lock();
+        if ticket != self.next_ticket() || state.busy {
             return None;
         }
         state.busy = true;
-        state.next += 1;
+        self.passed(ticket);
         let errors = if state.errors.is_empty() { None } else { state.errors.remove(&ticket) };
         Some(Begun { links: state.links.take(), errors })
     }
@@ -163,8 +200,8 @@ impl<P: Ports> Order<P> {
     /// they wait for room, or to what was deposited meanwhile.
     fn end(&self, links: Box<Links>) -> Option<Box<Links>> {
         let waits = links.in_line() != InLine::No;
-        let mut state = self.0.lock();
-        let next = state.next;
+        let mut state = self.state.lock();
+        let next = self.next_ticket();
         if waits || (!state.deposits.is_empty() && state.deposits.contains_key(&next)) {
             return Some(links);
         }
@@ -175,11 +212,11 @@ impl<P: Ports> Order<P> {
 
     /// The next deposit, if it is there; else the releaser goes, and leaves its links.
     fn next(&self, links: &mut Option<Box<Links>>) -> Option<Deposit<P>> {
-        let mut state = self.0.lock();
-        let next = state.next;
+        let mut state = self.state.lock();
+        let next = self.next_ticket();
         let deposit = state.deposits.remove(&next);
         if deposit.is_some() {
-            state.next += 1;
+            self.passed(next);
         } else {
             state.busy = false;
             state.links = links.take();
@@ -194,20 +231,20 @@ impl<H: Handler> Stage<H> {
     #[must_use]
     pub(super) fn deposit(&self, ports: &mut H::Ports, ticket: u64, of: Deposited) -> bool {
         let Some(order) = &self.order else { return false };
-        let mut state = order.0.lock();
+        let mut state = order.state.lock();
         let fresh = match state.spare.pop() {
             Some(spare) => spare,
             None => {
                 drop(state);
                 let fresh = H::Ports::new(); // the program's: not under the lock
-                state = order.0.lock();
+                state = order.state.lock();
                 fresh
             }
         };
         let ports = std::mem::replace(ports, fresh);
         let errors = state.errors.remove(&ticket);
         state.deposits.insert(ticket, Deposit { ports, errors, of });
-        if ticket != state.next || state.busy {
+        if ticket != order.next_ticket() || state.busy {
             return false;
         }
         state.busy = true;
@@ -221,7 +258,7 @@ impl<H: Handler> Stage<H> {
     /// Room was granted to results that waited for it.
     pub(super) fn resume_results(&self, core: &Arc<Core>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
-        let taken = order.0.lock().links.take();
+        let taken = order.state.lock().links.take();
         let Some(mut links) = taken else { return }; // the program was stopped
         if links.resume(core, visit) == InLine::No {
             self.state.lock().tickets.releasing = false;
@@ -234,7 +271,7 @@ impl<H: Handler> Stage<H> {
     /// Lets deposits out in order, as long as there are and find room.
     pub(super) fn release_results(&self, core: &Arc<Core>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
-        let kept = order.0.lock().links.take();
+        let kept = order.state.lock().links.take();
         let links = kept.unwrap_or_else(|| self.make_releaser(core));
         self.release(core, links, visit);
     }
@@ -294,13 +331,42 @@ impl<H: Handler> Stage<H> {
                 cycle.activate(); // the releaser, before the instance can act no more
             }
         }
-        let usual = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
+        let usual_ns = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
         drop(guard);
-        self.tell(core, &settling, usual, visit);
+        self.tell(core, &settling, usual_ns, visit);
         match goes_on {
             Some(links) if links.in_line() != InLine::No => self.park_results(links, visit),
             Some(links) => self.release(core, links, visit),
             None => {}
+        }
+    }
+
+    /// A visit whose ticket was the only one out has sent its results: settles its events, and places its instance.
+    #[inline(always)]
+    pub(super) fn settle_alone(
+        &self,
+        core: &Arc<Core>,
+        instance: Box<Instance<H>>,
+        left: Left<H::Item>,
+        ticket: u64,
+        settling: Settling<'_>,
+        visit: &mut Visit,
+    ) {
+        let Some(order) = &self.order else { return };
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let goes_on = if state.tickets.are_one() {
+            order.passed(ticket);
+            false
+        } else {
+            order.pass_on(ticket)
+        };
+        state.tickets.out -= 1;
+        let usual_ns = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
+        drop(guard);
+        self.tell(core, &settling, usual_ns, visit);
+        if goes_on {
+            self.release_results(core, visit);
         }
     }
 
@@ -323,10 +389,10 @@ impl<H: Handler> Stage<H> {
             state.tickets.releasing = waits;
             self.cycle_ended(state, settling.tally.ended(), &mut visit.effects);
             self.changed(core, state, &mut visit.effects);
-            let usual = state.pace.usual();
+            let usual_ns = state.pace.usual_ns();
             drop(guard);
-            self.tell(core, &settling, usual, visit);
-            order.0.lock().spare.push(ports);
+            self.tell(core, &settling, usual_ns, visit);
+            order.state.lock().spare.push(ports);
             if waits && let Some(links) = links {
                 return self.park_results(links, visit);
             }
@@ -341,7 +407,7 @@ impl<H: Handler> Stage<H> {
     fn park_results(&self, links: Box<Links>, visit: &mut Visit) {
         let Some(order) = &self.order else { return };
         let (place, in_line) = (links.place().clone(), links.in_line());
-        order.0.lock().links = Some(links);
+        order.state.lock().links = Some(links);
         if place.park() {
             visit.effects.tokens.extend(place.token()); // room was granted meanwhile
         }

@@ -95,7 +95,7 @@ impl StagePace {
     }
 
     /// Learns from a visit of an instance; visits take `batch` events at most.
-    #[inline]
+    #[inline(always)]
     pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
         self.busy_ns += pace.take_busy_ns();
         (self.mean_ns, self.events) = (pace.mean_ns, pace.events);
@@ -128,11 +128,6 @@ impl StagePace {
     pub(super) fn visit_ns(&self, shared: bool) -> (u64, usize) {
         let each = if shared { self.usual_ns.max(self.mean_ns) } else { self.usual_ns };
         (each.saturating_mul(self.events as u64), self.events)
-    }
-
-    #[inline]
-    pub(super) fn usual(&self) -> Duration {
-        Duration::from_nanos(self.usual_ns)
     }
 
     pub(super) fn busy(&self) -> Duration {

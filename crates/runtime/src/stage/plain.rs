@@ -1,26 +1,32 @@
-//! Hops 6 to 8 of a plain visit in one go: an idle instance takes the first chunk of the queue, handles it, sends what it
-//! emits and settles. Most visits are plain, and what a visit costs is paid for every event where batches are small.
+//! Hops 6 to 8 of a plain visit in one go: an idle instance takes from the first chunk of the queue, handles that, sends
+//! what it emits and settles. Most visits are plain, and what a visit costs is paid for every event where batches are small.
 //! Before: `work`, with a token. After: `ready`, for the next visit.
 //!
-//! A visit is plain if its chunk is taken whole, nothing is owed for its events and they carry nothing of their own, no
-//! other instance could have some of them, and its stage is neither keyed, grouped nor waiting, keeps no copies, and has
-//! no admission controller. It does what `take`, `handle` and `settle` do then, by the same functions, and leaves out
+//! A visit is plain if nothing is owed for its events and they carry nothing of their own, it shows none of them in a tray,
+//! and its stage is neither keyed, grouped nor waiting, keeps no copies, and has no admission controller. It does what `take`, `handle` and `settle` do then, by the same functions, and leaves out
 //! what they would find nothing to do for. As soon as something special shows, they go on from there: with the chunk still
 //! in the queue (`take_plain` returns nothing), or with the batch in hand (`run_on`).
 
+use std::mem::needs_drop;
+
 use comporta_model::ack::Obligation;
+use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Meta;
+use comporta_model::port::Ports;
 use comporta_model::stage::Handler;
 
 use super::handle::{Handling, Instance, Progress, Stop, Tally};
 use super::order::Deposited;
+use super::pace::QuantumCheck;
+use super::ports::{Flooded, Mark};
 use super::queue::{Side, StageQueue};
 use super::settle::Settling;
 use super::take::{Batch, Rows};
 use super::{Rules, Stage, State};
 use crate::core::Core;
-use crate::effects::Visit;
+use crate::effects::{User, Visit};
+use crate::failure::Reason;
 use crate::sync::Arc;
 
 /// Whether visits to a stage with these rules may be plain.
@@ -54,25 +60,29 @@ impl<H: Handler> Stage<H> {
         let meta = &batch.chunk.meta;
         instance.cx.set_attempt(1);
         instance.cx.set_origin(meta.ingress, meta.tier);
-        instance.cx.set_duty(&Duty::default());
+        instance.cx.set_free();
+        let start = visit.start;
         let user = visit.effects.hand_over(core);
-        let mut check = self.allow(core, &mut instance, &batch, visit.start);
-        let (mut progress, mut stop) = (Progress::default(), Stop::Spent);
-        let called = user.call(|| {
-            let (rows, slots) = (Rows::default(), batch.chunk.slots_mut());
-            stop = if slots.len() == 1 || slots.len() <= check.next() {
-                instance.run_slots(slots, &mut progress.at, rows, None).unwrap_or(Stop::Spent)
-            } else {
-                instance.run(&mut batch.chunk, &mut progress, &mut check, rows, None, core)
-            };
-        });
-        if called.is_ok() && matches!(stop, Stop::Spent) {
-            self.conclude_plain(core, instance, batch, visit);
+        self.allow(core, &mut instance, &batch);
+        let (mut progress, mut check) = (Progress::default(), None);
+        let called = if batch.chunk.len() == 1 {
+            let mut stop = Stop::Spent;
+            let called = user.call(|| match instance.run_one(batch.chunk.slots_mut()) {
+                None => progress.at = 1,
+                Some(why) => stop = why,
+            });
+            called.map(|()| stop)
         } else {
-            let (duty, together) = batch.owed::<H>();
-            let handling = Handling { duty, together, progress, check, failed_before: 0 };
-            self.run_on(core, instance, batch, handling, Some(called.map(|()| stop)), visit);
+            let check = check.insert(instance.check(&batch, start));
+            instance.run_chunk(&user, &mut batch.chunk, &mut progress, check, core)
+        };
+        if matches!(called, Ok(Stop::Spent)) {
+            return self.conclude_plain(core, instance, batch, visit);
         }
+        let (duty, together) = batch.owed::<H>();
+        let check = check.unwrap_or_else(|| instance.check(&batch, start));
+        let handling = Handling { duty, together, progress, check, failed_before: 0 };
+        self.run_on(core, instance, batch, handling, Some(called), visit);
     }
 
     /// Begins a visit if it is plain: takes the first chunk of the queue. If it returns nothing, nothing has been done.
@@ -85,10 +95,11 @@ impl<H: Handler> Stage<H> {
     ) -> Option<Begun<H>> {
         let mut instance = state.instances.take_claimed(visit.home)?;
         let mut batch = instance.hand.take().unwrap_or_default();
-        let alone = state.queue.len() == 1 || self.is_shared(state);
+        let shared = self.is_shared(state);
+        let alone = shared || state.queue.len() == 1;
         let most = if alone { 1 } else { self.takes(state, self.stride(state), visit) };
         let taken = match &mut state.queue {
-            StageQueue::Fifo(queue) => queue.pop_free(most, &mut batch.chunk),
+            StageQueue::Fifo(queue) => queue.pop_free(most, shared, &mut batch.chunk),
             StageQueue::Other(_) => None,
         };
         let Some(events) = taken else {
@@ -96,7 +107,11 @@ impl<H: Handler> Stage<H> {
             state.instances.put_claimed(instance);
             return None;
         };
-        batch.ticket = self.order.is_some().then(|| state.tickets.take());
+        batch.ticket = None;
+        if self.order.is_some() {
+            batch.ticket = Some(state.tickets.take());
+            batch.alone = state.tickets.are_one() && state.cycle.is_none();
+        }
         (batch.from, batch.tally) = (Side::Oldest, Tally::default());
         state.in_flight += events;
         state.counts.visits += 1;
@@ -128,6 +143,13 @@ impl<H: Handler> Stage<H> {
             let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
             return self.settle(core, instance, (batch, None), settling, visit);
         };
+        let Instance { links, ports, .. } = &mut *instance;
+        if batch.alone
+            && let Some(sent) = links.flush_all_directly(core, ports, &meta, fills, visit)
+        {
+            let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
+            return self.settle_alone(core, instance, (batch, None), ticket, settling, visit);
+        }
         let Some(mut links) = self.begin_release(core, ticket) else {
             let (spent, together) = (Duties::default(), Obligation::default());
             let of = Deposited { tally, meta, spent, together, enqueued };
@@ -136,5 +158,48 @@ impl<H: Handler> Stage<H> {
         let sent = links.flush_directly(core, &mut instance.ports, &meta, fills, visit);
         let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
         self.end_release(core, instance, (batch, None), links, settling, visit);
+    }
+}
+
+impl<H: Handler> Instance<H> {
+    /// Handles the one event that there is. Returns why it failed, if it did: what else an event may lead to, such as that
+    /// there is no more room, matters to the next.
+    #[inline(always)]
+    fn run_one(&mut self, slots: &mut [Option<H::Item>]) -> Option<Stop> {
+        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
+        ports.each(&mut Mark);
+        if let Err(error) = handler.call(slots, ports, cx) {
+            return Some(Stop::Failed(error));
+        }
+        if !H::IN_PLACE {
+            let mut flooded = Flooded(false);
+            ports.each(&mut flooded);
+            if flooded.0 {
+                return Some(Stop::Flooded);
+            }
+            if needs_drop::<H::Item>() {
+                slots.fill_with(|| None);
+            }
+        }
+        None
+    }
+
+    /// Handles several events.
+    #[inline(never)]
+    fn run_chunk(
+        &mut self,
+        user: &User<'_>,
+        chunk: &mut Chunk<H::Item>,
+        progress: &mut Progress,
+        check: &mut QuantumCheck,
+        core: &Core,
+    ) -> Result<Stop, Reason> {
+        user.call(|| {
+            let rows = Rows::default();
+            if chunk.len() > check.next() {
+                return self.run(chunk, progress, check, rows, None, core);
+            }
+            self.run_slots(chunk.slots_mut(), &mut progress.at, rows, None).unwrap_or(Stop::Spent)
+        })
     }
 }

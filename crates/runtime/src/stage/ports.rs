@@ -24,6 +24,7 @@ impl PortVisitor for Over {
 /// One event sent more than it may.
 pub(super) struct Flooded(pub(super) bool);
 impl PortVisitor for Flooded {
+    #[inline(always)]
     fn port<T: Send + 'static>(&mut self, _: usize, out: &mut Out<T>) {
         self.0 |= out.is_flooded();
     }

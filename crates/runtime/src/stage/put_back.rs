@@ -35,7 +35,7 @@ impl<H: Handler> Stage<H> {
         batch
     }
 
-    #[inline(always)]
+    #[inline]
     fn keep_storage(&self, state: &mut State<H>, storage: Slots<H::Item>, visit: &mut Visit) {
         if let Some(storage) = visit.cache.put(storage) {
             state.queue.recycle(storage);

@@ -19,10 +19,11 @@ use super::ports::{Owes, OwesEach};
 use super::put_back::Left;
 use super::take::Batch;
 use super::{Phase, Stage, State};
+use crate::assignment::is_slow;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::InLine;
-use crate::path::moving::move_ns;
+use crate::path::moving::{move_ns, pays_to_move};
 use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
 use crate::sync::{Arc, Relaxed};
@@ -98,12 +99,12 @@ impl<H: Handler> Stage<H> {
     ) {
         let in_line = instance.links.in_line();
         let mut guard = self.state.lock();
-        let usual = self.settle_in(core, &mut guard, instance, left, &settling, in_line, visit);
+        let usual_ns = self.settle_in(core, &mut guard, instance, left, &settling, in_line, visit);
         drop(guard);
-        self.tell(core, &settling, usual, visit);
+        self.tell(core, &settling, usual_ns, visit);
     }
 
-    /// The part under the lock. Returns how long an event usually takes.
+    /// The part under the lock. Returns how many nanoseconds an event usually takes.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all there is at the end of a visit")]
     pub(super) fn settle_in(
@@ -115,29 +116,49 @@ impl<H: Handler> Stage<H> {
         settling: &Settling<'_>,
         in_line: InLine,
         visit: &mut Visit,
-    ) -> Duration {
+    ) -> u64 {
         state.pace.learn(&mut instance.pace, self.rules.batch);
         self.publish_pace(core, state);
         self.count(core, state, settling, visit);
-        instance.hand = Some(self.put_back(state, left, visit));
+        let all_spent = left.1.is_none() && left.0.chunk.is_empty();
+        let hand = self.put_back(state, left, visit);
+        std::mem::forget(instance.hand.replace(hand)); // there is none: to drop it would cost a call
         let effects = &mut visit.effects;
         if self.rules.keys.is_some() {
             self.note_waiting_lanes(state, effects); // before the instance can act no more
         }
         self.cycle_ended(state, settling.tally.ended(), effects);
         self.place(core, state, instance, in_line, effects);
-        self.changed(core, state, effects);
-        state.pace.usual()
+        if all_spent {
+            self.settled(core, state, effects);
+        } else {
+            self.changed(core, state, effects);
+        }
+        state.pace.usual_ns()
     }
 
-    /// Publishes how long visits take, so that workers know what they begin, and what to take from others.
-    #[inline]
+    /// Publishes how long visits take, so that workers know what they begin, and what to take from others: where that has
+    /// changed, which is seldom.
+    #[inline(always)]
     pub(super) fn publish_pace(&self, core: &Core, state: &mut State<H>) {
-        core.set_pace(self.id, state.pace.usual_ns()); // of one event: more fit if short
-        let side_by_side = self.threads.load(Relaxed).min(state.instances.count()).max(2);
-        let (takes_ns, events) = state.pace.visit_ns(state.instances.count() > 1);
-        let gain_ns = takes_ns.saturating_mul(side_by_side as u64 - 1);
-        state.pays_to_move = core.set_visit_time(self.id, gain_ns, events, move_ns::<H::Item>());
+        let usual_ns = state.pace.usual_ns(); // of one event: more fit if short
+        if is_slow(usual_ns) != state.slow {
+            state.slow = !state.slow;
+            core.set_pace(self.id, usual_ns);
+        }
+        let count = state.instances.count();
+        let (takes_ns, events) = state.pace.visit_ns(count > 1);
+        let gain_ns = if count > 2 { self.gain_ns(takes_ns, count) } else { takes_ns };
+        let move_ns = core.move_ns(self.id, move_ns::<H::Item>());
+        if pays_to_move(gain_ns, events, move_ns) != state.pays_to_move {
+            state.pays_to_move = core.set_visit_time(self.id, gain_ns, events, move_ns);
+        }
+    }
+
+    /// How much time it saves to make visits side by side, in as many instances as may be.
+    fn gain_ns(&self, takes_ns: u64, instances: usize) -> u64 {
+        let side_by_side = self.threads.load(Relaxed).min(instances).max(2);
+        takes_ns.saturating_mul(side_by_side as u64 - 1)
     }
 
     /// As [`settle`](Self::settle), of an ordered stage: what was sent leaves when its turn has come.
@@ -209,7 +230,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         settling: &Settling<'_>,
-        service: Duration,
+        usual_ns: u64,
         visit: &mut Visit,
     ) {
         if let Some(spent) = settling.spent {
@@ -217,7 +238,7 @@ impl<H: Handler> Stage<H> {
         }
         let ended = settling.tally.ended();
         if self.gate.is_present() && ended > 0 {
-            self.tell_gate(core, ended, settling.enqueued, service, visit);
+            self.tell_gate(core, ended, settling.enqueued, Duration::from_nanos(usual_ns), visit);
         }
     }
 
@@ -346,7 +367,7 @@ impl<H: Handler> Stage<H> {
     /// Room was granted to an instance that waited for it.
     pub(super) fn resume(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
         let mut guard = self.state.lock();
-        let unparked = guard.instances.unpark(index);
+        let unparked = guard.instances.unpark(index, visit.home);
         let Some(mut instance) = unparked else { return }; // the program was stopped
         if std::mem::take(&mut instance.stands_inside) {
             guard.flights.inside -= 1;
@@ -367,7 +388,7 @@ impl<H: Handler> Stage<H> {
 
     /// An instance has waited long enough to try an event again.
     pub(super) fn retry(&self, core: &Arc<Core>, index: u32, visit: &mut Visit) {
-        let unparked = self.state.lock().instances.unpark(index);
+        let unparked = self.state.lock().instances.unpark(index, visit.home);
         let Some(mut instance) = unparked else { return };
         if let Some(Pending { mut batch, .. }) = instance.pending.take() {
             self.shed_over_retry(core, &instance, &mut batch, visit);

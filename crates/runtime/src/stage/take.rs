@@ -31,6 +31,8 @@ pub(super) struct Batch<T> {
     pub(super) tray: Option<Arc<Tray<T>>>,
     /// Of an ordered stage: its place in the order of results.
     pub(super) ticket: Option<u64>,
+    /// It was the only one when a plain visit took it.
+    pub(super) alone: bool,
     /// Which end of the queue it was taken from.
     pub(super) from: Side,
     /// How those ended that it handled before it waited to try one again.
@@ -65,6 +67,7 @@ impl<T> Batch<T> {
             chunk,
             tray: None,
             ticket: None,
+            alone: false,
             from: Side::Oldest,
             tally: Tally::default(),
             spent: Duties::default(),
@@ -123,10 +126,10 @@ enum With<H: Handler> {
 
 impl<H: Handler> Stage<H> {
     /// One visit of an idle instance to the queue.
+    #[inline(always)]
     pub(super) fn visit_events(&self, core: &Arc<Core>, visit: &mut Visit) {
         if self.gate.is_present() {
-            let from = self.sift(core, visit);
-            return self.visit_at_large(core, self.state.lock(), from, visit);
+            return self.visit_by_gate(core, visit);
         }
         let mut guard = self.state.lock();
         let plain = self.may_be_plain(core);
@@ -137,6 +140,12 @@ impl<H: Handler> Stage<H> {
             }
             None => self.visit_at_large(core, guard, Side::Oldest, visit),
         }
+    }
+
+    #[inline(never)]
+    fn visit_by_gate(&self, core: &Arc<Core>, visit: &mut Visit) {
+        let from = self.sift(core, visit);
+        self.visit_at_large(core, self.state.lock(), from, visit);
     }
 
     #[inline(never)]

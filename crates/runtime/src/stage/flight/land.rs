@@ -179,9 +179,9 @@ impl<H: Handler> Stage<H> {
             turns.into_iter().for_each(|turn| state.queue.done(turn));
         }
         self.landed(core, state, &ids, tally, &mut visit.effects);
-        let usual = state.pace.usual();
+        let usual_ns = state.pace.usual_ns();
         drop(guard);
-        self.tell(core, &settling, usual, visit);
+        self.tell(core, &settling, usual_ns, visit);
     }
 
     /// Flights have landed: others may begin.
