@@ -101,6 +101,11 @@ impl<K, S> Shard<K, S> {
         }
     }
 
+    /// Whether this lane is there.
+    fn has(&self, lane: Typed<'_, K, S>) -> bool {
+        (0..).map_while(|at| self.get(lane.hash(), at)).any(|held| lane.is(held))
+    }
+
     /// Removes a lane. Returns the directory's hold on it, to be dropped outside of the lock.
     fn remove(&mut self, lane: Typed<'_, K, S>) -> Option<Arc<Lane<K, S>>> {
         let hash = lane.hash();
@@ -131,7 +136,7 @@ pub(super) fn index(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
-impl<K: Hash + Eq, S> Directory<K, S> {
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
     pub(super) fn new() -> Self {
         let shard = |_| RwLock::new(Shard { lanes: HashMap::default(), removed: 0 });
         let (hasher, spare) = Default::default();
@@ -161,8 +166,24 @@ impl<K: Hash + Eq, S> Directory<K, S> {
         let first = self.shard(hash).get(hash, 0).cloned();
         match first {
             Some(lane) if *lane.key() == key => lane,
-            _ => self.lane_anew(key, hash, weight),
+            other => self.lane_beside(other, key, hash, weight),
         }
+    }
+
+    /// The lane of a key that is not `other`'s, which has the same hash, if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lane_beside(
+        &self,
+        other: Option<Arc<Lane<K, S>>>,
+        key: K,
+        hash: u64,
+        weight: impl Fn(&K) -> NonZeroU32,
+    ) -> Arc<Lane<K, S>> {
+        if let Some(other) = other {
+            self.retire(LaneRef::of(other));
+        }
+        self.lane_anew(key, hash, weight)
     }
 
     /// As [`lane`](Self::lane), of a key that is new or has its hash in common with another.
@@ -195,7 +216,10 @@ impl<K: Hash + Eq, S> Directory<K, S> {
             };
             match candidate {
                 Some(lane) if *lane.key() == key => return lane,
-                Some(_) => at += 1,
+                Some(other) => {
+                    self.retire(LaneRef::of(other));
+                    at += 1;
+                }
                 None => new_weight = Some(weight(&key)),
             }
         }
@@ -216,6 +240,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
             if lane.key() == key {
                 return Some(lane);
             }
+            self.retire(LaneRef::of(lane));
             at += 1;
         }
     }
@@ -238,22 +263,27 @@ impl<K: Hash + Eq, S> Directory<K, S> {
 }
 
 impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
-    /// A lane has no events any more. Unless it has state, or somebody else holds it, the directory forgets it.
+    /// Somebody is done with a lane: who had its last event, or looked at it. Unless it has state, or somebody else holds
+    /// it, who will come here too, the directory forgets it.
     pub(super) fn retire(&self, lane: LaneRef) {
-        let Some(typed) = lane.typed::<K, S>() else { return };
-        if lane.has_state() {
-            return;
+        let Some(typed) = lane.typed::<K, S>().filter(|_| !lane.has_state()) else { return };
+        let mut shard = self.shard_mut(typed.hash());
+        if !shard.has(typed) {
+            return drop(shard); // before the lane, which may be the last hold on what is the program's
         }
-        let forgotten = {
-            let mut shard = self.shard_mut(typed.hash());
-            // The directory and the caller hold it, and nobody else can get at it but through this shard.
-            let alone = lane.count() == 2;
-            // What others did with it before they let go of it is seen from here on.
-            fence(Acquire);
-            if alone && !lane.has_state() { shard.remove(typed) } else { None }
-        };
+        // The directory and the caller hold it, and nobody else can get at it but through this shard.
+        let alone = lane.count() == 2;
+        // What others did with it before they let go of it is seen from here on.
+        fence(Acquire);
+        let forgotten = if alone && !lane.has_state() { shard.remove(typed) } else { None };
+        if forgotten.is_none() {
+            drop(lane); // under the lock, so that the last of several who let go finds itself alone; the directory keeps it
+        }
+        drop(shard);
         drop(forgotten);
     }
+
+    /// A lane has no events any more. Unless it has state, or somebody else holds it, the directory forgets it.
 
     /// Takes out the lanes of a part of the keys, if there are any: nobody handles events of them any more.
     pub(super) fn take_some(&self) -> Option<impl Iterator<Item = LaneRef> + use<K, S>> {

@@ -124,7 +124,12 @@ pub(crate) struct KeysBy<T, K, S, B> {
     of: PhantomData<fn(T)>,
 }
 
-impl<T, K: Hash + Eq + 'static, S, B: Keying<T, K>> KeysBy<T, K, S, B> {
+impl<T, K, S, B> KeysBy<T, K, S, B>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    S: Send + 'static,
+    B: Keying<T, K>,
+{
     pub(crate) fn new(by: B) -> Self {
         let (directory, keyless) = (Directory::new(), LaneRef::keyless());
         let event_time = by.event_time();

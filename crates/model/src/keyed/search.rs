@@ -74,7 +74,7 @@ impl<K, S> Held<'_, K, S> {
     }
 }
 
-impl<K: Hash + Eq, S> Directory<K, S> {
+impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
     /// Begins a search.
     pub(super) fn search(&self) -> Search<K, S> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -110,7 +110,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
         let Some(key) = sought.key.take() else { return Some(None) };
         Some(Some(match sought.candidate.take() {
             Some(lane) if *lane.key() == key => lane,
-            _ => self.lane_anew(key, sought.hash, weight),
+            other => self.lane_beside(other, key, sought.hash, weight),
         }))
     }
 
@@ -127,7 +127,7 @@ impl<K: Hash + Eq, S> Directory<K, S> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::hash::Hasher;
     use std::sync::OnceLock;
 
@@ -229,6 +229,57 @@ mod tests {
             [zero, keyless.clone(), one, keyless, two, none, three, nine.clone(), nine.clone()];
         assert_eq!(lanes, wanted);
         assert_eq!(keys.count(), 5);
+    }
+
+    thread_local! {
+        /// What the next comparison of two keys ends.
+        static LAST: RefCell<Option<LaneRef>> = const { RefCell::new(None) };
+    }
+
+    /// A key that has its hash in common with every other.
+    struct Alike(u32);
+
+    static ALIKE: OnceLock<KeysBy<u32, Alike, (), ByAlike>> = OnceLock::new();
+
+    struct ByAlike;
+    impl Keying<u32, Alike> for ByAlike {
+        fn key(&self, event: &u32) -> Alike {
+            Alike(*event)
+        }
+    }
+
+    impl Hash for Alike {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+
+    impl PartialEq for Alike {
+        fn eq(&self, other: &Self) -> bool {
+            if let Some((keys, lane)) = ALIKE.get().zip(LAST.take()) {
+                keys.retire(lane);
+            }
+            self.0 == other.0
+        }
+    }
+    impl Eq for Alike {}
+
+    #[test]
+    fn a_lane_whose_last_event_ends_while_it_is_compared_with_another_key_is_forgotten() {
+        let keys = ALIKE.get_or_init(|| KeysBy::new(ByAlike));
+        let ways: [fn(&KeysBy<u32, Alike, (), ByAlike>); 3] = [
+            |keys| {
+                let mut into = Columns::default();
+                keys.lanes_of(&[Some(2)], &mut into, &mut |_| unreachable!());
+                into.take_lanes().into_iter().for_each(|lane| keys.retire(lane));
+            },
+            |keys| keys.retire(keys.lane_of(&2)),
+            |keys| assert!(keys.find(&Alike(2)).is_none()),
+        ];
+        for way in ways {
+            LAST.set(Some(keys.lane_of(&1)));
+            way(keys);
+            assert!(LAST.take().is_none(), "the keys were compared");
+            assert_eq!(keys.count(), 0);
+        }
     }
 
     #[test]
