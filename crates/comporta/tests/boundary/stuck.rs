@@ -71,6 +71,48 @@ fn a_stuck_handler_of_a_quick_stage_keeps_no_event_from_the_other_instance() {
     });
 }
 
+/// An event whose copy does not return.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Copied(u64, #[serde(skip)] Option<Arc<Way>>);
+
+impl Clone for Copied {
+    fn clone(&self) -> Self {
+        if let Some(way) = &self.1 {
+            way.pass();
+        }
+        Copied(self.0, None)
+    }
+}
+
+#[test]
+fn a_stuck_clone_of_what_a_quick_stage_sent_keeps_no_event_from_its_other_instances() {
+    const EVENTS: u64 = 12_000;
+    under_policies(lets_a_stage_run_twice, |plan, label| {
+        let gate = Gate::default();
+        let (way, called) = (Arc::new(gate.way()), Arc::new(AtomicU64::new(0)));
+        let calls = called.clone();
+        let app = App::new("copies");
+        let numbers = app.source("numbers", || 0..EVENTS);
+        let work = app.process("work", move |n: u64, out: &mut Out<Copied>| {
+            calls.fetch_add(1, SeqCst);
+            out.send(Copied(n, (n == EVENTS * 3 / 4).then(|| way.clone())));
+        });
+        app.connect(numbers, work);
+        // Little room, so that visits stop before they have begun all of their events.
+        let plan = ["left", "right"].iter().fold(plan, |plan, name| {
+            app.connect(work, app.sink(*name, |_: Copied| ()));
+            plan.stage(*name, |s| s.capacity(64))
+        });
+        let running = app.start(&plan.stage("work", |s| s.instances(4))).unwrap();
+        gate.wait_for(1, label);
+        until(&format!("{label}: the handler is called for all"), || called.load(SeqCst) == EVENTS);
+        gate.open();
+        let summary = ends(label, running);
+        assert!(summary.snapshot.adds_up(), "{label}\n{summary}");
+        assert_eq!(stage(&summary.snapshot, "left").counts.handled, EVENTS, "{label}");
+    });
+}
+
 #[test]
 fn instances_behind_a_queue_of_one_place_run_at_once() {
     under_policies(lets_a_stage_run_twice, |plan, label| {

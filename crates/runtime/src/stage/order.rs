@@ -17,8 +17,8 @@ use comporta_model::stage::Handler;
 
 use super::Stage;
 use super::handle::{Instance, Tally};
-use super::put_back::Left;
 use super::settle::Settling;
+use super::take::Batch;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::{InLine, Links};
@@ -297,7 +297,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         mut links: Box<Links>,
         of: Deposited,
         visit: &mut Visit,
@@ -306,7 +306,7 @@ impl<H: Handler> Stage<H> {
         let sent = links.flush(core, &mut instance.ports, &meta, !H::IN_PLACE, visit);
         together.settle(); // what was sent carries it on
         let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
-        self.end_release(core, instance, left, links, settling, visit);
+        self.end_release(core, instance, batch, links, settling, visit);
     }
 
     /// A visit has let out what it sent: settles its events, and places its instance, all at once.
@@ -315,7 +315,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         links: Box<Links>,
         settling: Settling<'_>,
         visit: &mut Visit,
@@ -331,7 +331,7 @@ impl<H: Handler> Stage<H> {
                 cycle.activate(); // the releaser, before the instance can act no more
             }
         }
-        let usual_ns = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
+        let usual_ns = self.settle_in(core, state, instance, batch, &settling, InLine::No, visit);
         drop(guard);
         self.tell(core, &settling, usual_ns, visit);
         match goes_on {
@@ -347,7 +347,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         ticket: u64,
         settling: Settling<'_>,
         visit: &mut Visit,
@@ -362,7 +362,7 @@ impl<H: Handler> Stage<H> {
             order.pass_on(ticket)
         };
         state.tickets.out -= 1;
-        let usual_ns = self.settle_in(core, state, instance, left, &settling, InLine::No, visit);
+        let usual_ns = self.settle_in(core, state, instance, batch, &settling, InLine::No, visit);
         drop(guard);
         self.tell(core, &settling, usual_ns, visit);
         if goes_on {

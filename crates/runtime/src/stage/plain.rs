@@ -141,23 +141,23 @@ impl<H: Handler> Stage<H> {
             let Instance { links, ports, .. } = &mut *instance;
             let sent = links.flush_directly(core, ports, &meta, fills, visit);
             let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
-            return self.settle(core, instance, (batch, None), settling, visit);
+            return self.settle(core, instance, batch, settling, visit);
         };
         let Instance { links, ports, .. } = &mut *instance;
         if batch.alone
             && let Some(sent) = links.flush_all_directly(core, ports, &meta, fills, visit)
         {
             let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
-            return self.settle_alone(core, instance, (batch, None), ticket, settling, visit);
+            return self.settle_alone(core, instance, batch, ticket, settling, visit);
         }
         let Some(mut links) = self.begin_release(core, ticket) else {
             let (spent, together) = (Duties::default(), Obligation::default());
             let of = Deposited { tally, meta, spent, together, enqueued };
-            return self.conclude_later(core, instance, (batch, None), (ticket, of), visit);
+            return self.conclude_later(core, instance, batch, (ticket, of), visit);
         };
         let sent = links.flush_directly(core, &mut instance.ports, &meta, fills, visit);
         let settling = Settling { meta: &meta, spent, enqueued, tally, sent };
-        self.end_release(core, instance, (batch, None), links, settling, visit);
+        self.end_release(core, instance, batch, links, settling, visit);
     }
 }
 

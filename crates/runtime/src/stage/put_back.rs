@@ -15,20 +15,20 @@ use crate::core::Core;
 use crate::effects::Visit;
 
 impl<H: Handler> Stage<H> {
-    /// What a visit did not come to is queued again, where it was taken. Returns its batch, which is empty.
+    /// What a visit did not come to is queued again, where it was taken: what it has in hand, and what is left in its tray.
+    /// Returns its batch, which is empty.
     #[inline(always)]
     pub(super) fn put_back(
         &self,
         state: &mut State<H>,
-        left: Left<H::Item>,
+        mut batch: Box<Batch<H::Item>>,
         visit: &mut Visit,
     ) -> Box<Batch<H::Item>> {
-        let (mut batch, rest) = left;
         if H::WAITS {
             state.flights.release(std::mem::take(&mut batch.slots));
         }
-        if rest.is_some() || !batch.chunk.is_empty() {
-            self.put_all_back(state, &mut batch, rest, visit);
+        if batch.tray.is_some() || !batch.chunk.is_empty() {
+            self.put_all_back(state, &mut batch, visit);
         } else if batch.chunk.has_storage() {
             self.keep_storage(state, batch.chunk.take_storage(), visit);
         }
@@ -43,16 +43,10 @@ impl<H: Handler> Stage<H> {
     }
 
     #[cold]
-    fn put_all_back(
-        &self,
-        state: &mut State<H>,
-        batch: &mut Batch<H::Item>,
-        rest: Option<Box<Chunk<H::Item>>>,
-        visit: &mut Visit,
-    ) {
+    fn put_all_back(&self, state: &mut State<H>, batch: &mut Batch<H::Item>, visit: &mut Visit) {
         let back = Back { from: batch.from, turn: batch.turn, retry: batch.retry.take() };
         // The last first: each goes before what is there.
-        if let Some(mut rest) = rest {
+        if let Some(mut rest) = batch.tray.take().and_then(|tray| tray.take_rest()) {
             self.put_chunk_back(state, &mut rest, Back { retry: None, ..back }, visit);
         }
         self.put_chunk_back(state, &mut batch.chunk, back, visit);
@@ -97,9 +91,6 @@ impl<H: Handler> Stage<H> {
         self.changed(core, state, &mut visit.effects);
     }
 }
-
-/// What a visit did not come to: what it had in hand, and what is left in its tray.
-pub(super) type Left<T> = (Box<Batch<T>>, Option<Box<Chunk<T>>>);
 
 /// How events are put back.
 #[derive(Clone, Copy)]

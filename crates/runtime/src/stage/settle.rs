@@ -16,7 +16,6 @@ use comporta_policy::admission::Done;
 use super::handle::{Instance, Pending, Ran, Tally};
 use super::order::Deposited;
 use super::ports::{Owes, OwesEach};
-use super::put_back::Left;
 use super::take::Batch;
 use super::{Phase, Stage, State};
 use crate::assignment::is_slow;
@@ -46,10 +45,6 @@ impl<H: Handler> Stage<H> {
         instance.pace.note_ns(end.as_nanos().saturating_sub(visit.start.as_nanos()), done);
         let Meta { ingress, enqueued, tier, .. } = batch.chunk.meta;
         let meta = Meta { ingress, enqueued: end, duty, tier, home: visit.home };
-        let rest = batch.tray.take().and_then(|tray| {
-            core.hide_tray(visit);
-            tray.take_rest().map(Box::new)
-        });
         instance.spend(&mut batch, at, &meta.duty);
         let tally = batch.tally;
         match retry_after {
@@ -65,12 +60,14 @@ impl<H: Handler> Stage<H> {
             self.count_keys(batch.lanes.iter().take(done), end.duration_since(visit.start));
         }
         let spent = batch.put_down();
+        // What it has not begun goes back under the lock, or before, if what it calls until then does not return.
+        let has_tray = batch.tray.is_some();
         match batch.ticket {
             None => {
                 let Instance { links, ports, .. } = &mut *instance;
                 let sent = links.flush(core, ports, &meta, !H::IN_PLACE, visit);
                 let settling = Settling { meta: &meta, spent: Some(&spent), enqueued, tally, sent };
-                self.settle(core, instance, (batch, rest), settling, visit);
+                self.settle(core, instance, batch, settling, visit);
                 together.settle(); // what was sent carries it on
             }
             // What it has done so far waits with what is to be tried again.
@@ -83,8 +80,11 @@ impl<H: Handler> Stage<H> {
             }
             Some(ticket) => {
                 let of = Deposited { tally, meta, spent, together, enqueued };
-                self.conclude_in_order(core, instance, (batch, rest), (ticket, of), visit);
+                self.conclude_in_order(core, instance, batch, (ticket, of), visit);
             }
+        }
+        if has_tray {
+            core.hide_tray(visit);
         }
     }
 
@@ -93,13 +93,13 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Core,
         instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         settling: Settling<'_>,
         visit: &mut Visit,
     ) {
         let in_line = instance.links.in_line();
         let mut guard = self.state.lock();
-        let usual_ns = self.settle_in(core, &mut guard, instance, left, &settling, in_line, visit);
+        let usual_ns = self.settle_in(core, &mut guard, instance, batch, &settling, in_line, visit);
         drop(guard);
         self.tell(core, &settling, usual_ns, visit);
     }
@@ -112,7 +112,7 @@ impl<H: Handler> Stage<H> {
         core: &Core,
         state: &mut State<H>,
         mut instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         settling: &Settling<'_>,
         in_line: InLine,
         visit: &mut Visit,
@@ -120,8 +120,8 @@ impl<H: Handler> Stage<H> {
         state.pace.learn(&mut instance.pace, self.rules.batch);
         self.publish_pace(core, state);
         self.count(core, state, settling, visit);
-        let all_spent = left.1.is_none() && left.0.chunk.is_empty();
-        let hand = self.put_back(state, left, visit);
+        let all_spent = batch.tray.is_none() && batch.chunk.is_empty();
+        let hand = self.put_back(state, batch, visit);
         std::mem::forget(instance.hand.replace(hand)); // there is none: to drop it would cost a call
         let effects = &mut visit.effects;
         if self.rules.keys.is_some() {
@@ -166,14 +166,14 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         (ticket, of): (u64, Deposited),
         visit: &mut Visit,
     ) {
         if let Some(links) = self.begin_release(core, ticket) {
-            return self.release_own(core, instance, left, links, of, visit);
+            return self.release_own(core, instance, batch, links, of, visit);
         }
-        self.conclude_later(core, instance, left, (ticket, of), visit);
+        self.conclude_later(core, instance, batch, (ticket, of), visit);
     }
 
     /// As [`conclude_in_order`](Self::conclude_in_order), where others come before: what was sent is deposited.
@@ -181,7 +181,7 @@ impl<H: Handler> Stage<H> {
         &self,
         core: &Arc<Core>,
         mut instance: Box<Instance<H>>,
-        left: Left<H::Item>,
+        batch: Box<Batch<H::Item>>,
         (ticket, of): (u64, Deposited),
         visit: &mut Visit,
     ) {
@@ -191,7 +191,7 @@ impl<H: Handler> Stage<H> {
         state.pace.learn(&mut instance.pace, self.rules.batch);
         self.publish_pace(core, state);
         // A visit that called `quit` has not come to all.
-        instance.hand = Some(self.put_back(state, left, visit));
+        instance.hand = Some(self.put_back(state, batch, visit));
         self.place(core, state, instance, InLine::No, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
         drop(guard);
