@@ -283,8 +283,6 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
         drop(forgotten);
     }
 
-    /// A lane has no events any more. Unless it has state, or somebody else holds it, the directory forgets it.
-
     /// Takes out the lanes of a part of the keys, if there are any: nobody handles events of them any more.
     pub(super) fn take_some(&self) -> Option<impl Iterator<Item = LaneRef> + use<K, S>> {
         let lanes = self.shards.iter().find_map(|shard| {

@@ -239,7 +239,9 @@ mod tests {
     /// A key that has its hash in common with every other.
     struct Alike(u32);
 
-    static ALIKE: OnceLock<KeysBy<u32, Alike, (), ByAlike>> = OnceLock::new();
+    type AlikeKeys = KeysBy<u32, Alike, (), ByAlike>;
+
+    static ALIKE: OnceLock<AlikeKeys> = OnceLock::new();
 
     struct ByAlike;
     impl Keying<u32, Alike> for ByAlike {
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn a_lane_whose_last_event_ends_while_it_is_compared_with_another_key_is_forgotten() {
         let keys = ALIKE.get_or_init(|| KeysBy::new(ByAlike));
-        let ways: [fn(&KeysBy<u32, Alike, (), ByAlike>); 3] = [
+        let ways: [fn(&AlikeKeys); 3] = [
             |keys| {
                 let mut into = Columns::default();
                 keys.lanes_of(&[Some(2)], &mut into, &mut |_| unreachable!());
