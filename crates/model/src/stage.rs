@@ -373,7 +373,7 @@ pub trait Handler: Send + 'static {
     }
 
     /// Fires the first timer of a lane that is due: by the clock at `now`, or by the watermark of `cx`. Returns
-    /// `false` if none is.
+    /// `false` if no other is.
     ///
     /// # Errors
     /// As [`KeyedStage::timer`](crate::keyed::KeyedStage::timer).

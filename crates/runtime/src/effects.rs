@@ -60,6 +60,15 @@ impl Visit {
         }
     }
 
+    /// It has seen to keys since its end, which takes a while. That is not time of the next visit, which would seem to be
+    /// slow, and worth another worker; a source would seem to wait for its events.
+    #[inline]
+    pub(crate) fn saw_to_keys(&mut self, core: &Core) {
+        if self.end.is_some() {
+            self.end = Some(core.clock.now());
+        }
+    }
+
     /// The number of events it may take, `most` at most.
     pub(crate) fn at_most(&self, most: usize) -> usize {
         self.limit.map_or(most, |limit| most.min(limit.get()))

@@ -1,9 +1,9 @@
 //! Programs written to break what is promised of keys: each of these did, once.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use comporta::testing::TestRuntime;
 use comporta::{App, Error, Ev, KeyedCx, KeyedStage, OnFailure, Plan, Result, WhenFull};
@@ -338,4 +338,28 @@ fn keys_that_instances_could_not_share_are_refused() {
     app.connect(numbers, tally.keyed(|n| n.to_string()));
     let refused = app.start(&Plan::new()).unwrap_err().to_string();
     assert!(refused.contains("keyed again"), "{refused}");
+}
+
+/// A handler seemed to take as long as the keys of its events, so that its visits were cut short, and moved to other
+/// threads.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a key function that takes real time")]
+fn the_time_that_keys_take_is_not_that_of_the_handler() {
+    let app = App::new("slow keys");
+    let numbers = app.source("numbers", || 0..4_000_u64);
+    let keys_ns = Arc::new(AtomicU64::new(0));
+    let spent = keys_ns.clone();
+    let key = move |n: &u64| {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(20) {
+            std::hint::spin_loop();
+        }
+        spent.fetch_add(began.elapsed().as_nanos() as u64, SeqCst);
+        n % 7
+    };
+    app.connect(numbers, app.keyed("sums", key, |sum: &mut u64, n: u64, (): &mut ()| *sum += n));
+    let summary = run(app, &Plan::new().threads(1).every(|stage| stage.batch(4)));
+    let busy = summary.snapshot.stage("sums").unwrap().busy.as_nanos() as u64;
+    let keys_ns = keys_ns.load(SeqCst);
+    assert!(busy * 3 < keys_ns, "busy for {busy} ns, and the keys took {keys_ns}");
 }

@@ -198,14 +198,10 @@ impl<S: KeyedStage> Handler for Keyed<S> {
 
     fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut S::Ports, cx: &Cx) -> Result<bool> {
         let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
-        let due = [(Clock::Program, now), (Clock::Events, cx.watermark())];
-        for (of, now) in due {
-            if let Some(at) = lane.take_due(of, now) {
-                self.call_timer(of, lane, at, out, cx)?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let watermark = cx.watermark();
+        let Some((of, at)) = lane.take_first_due(now, watermark) else { return Ok(false) };
+        self.call_timer(of, lane, at, out, cx)?;
+        Ok(lane.may_be_due(watermark))
     }
 
     fn expire(&mut self, lane: &LaneRef, out: &mut S::Ports, cx: &Cx) -> Result {

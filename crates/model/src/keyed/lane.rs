@@ -282,13 +282,13 @@ impl<K: Send + Sync + 'static, S: Send + 'static> AnyOwn for Own<K, S> {
         let Some(timers) = &mut *timers else { return EventAlarm::None };
         timers.events.ring(watermark);
         match timers.events.due.first() {
-            Some(first) if *first <= watermark => EventAlarm::Due,
+            Some(first) if first <= watermark => EventAlarm::Due,
             _ => timers.events.arm().map_or(EventAlarm::None, EventAlarm::At),
         }
     }
 
     fn first_timer(&self, of: Clock) -> Option<Time> {
-        self.timers().as_mut()?.of(of).due.first().copied()
+        self.timers().as_mut()?.of(of).due.first()
     }
 
     fn set_alarm(&self, of: Clock, alarm: Option<AlarmId>) -> Option<AlarmId> {
@@ -424,6 +424,23 @@ impl<'a, K, S> Typed<'a, K, S> {
         due
     }
 
+    /// As [`take_due`](Self::take_due), by either clock.
+    pub(super) fn take_first_due(self, now: Time, watermark: Time) -> Option<(Clock, Time)> {
+        let mut timers = self.own.timers();
+        let timers = timers.as_mut()?;
+        if let Some(at) = timers.program.take_due(now) {
+            return Some((Clock::Program, at));
+        }
+        let at = timers.events.take_due(watermark)?;
+        self.note_due(timers);
+        Some((Clock::Events, at))
+    }
+
+    /// Whether there may be a timer that is due.
+    pub(super) fn may_be_due(self, watermark: Time) -> bool {
+        self.is_due(watermark) || self.common.timed_by_clock.load(Relaxed)
+    }
+
     /// Sets a timer, or takes it back.
     pub(super) fn set_timer(self, of: Clock, at: Time, set: bool) {
         let mut timers = self.own.timers();
@@ -434,14 +451,14 @@ impl<'a, K, S> Typed<'a, K, S> {
             self.common.timed_by_clock.fetch_or(of == Clock::Program, Relaxed);
             due.insert(at);
         } else {
-            due.remove(&at);
+            due.remove(at);
         }
         self.note_due(timers);
     }
 
     /// Its timers have changed.
     fn note_due(self, timers: &Timers) {
-        let first = timers.events.due.first().copied().unwrap_or(Time::MAX);
+        let first = timers.events.due.first().unwrap_or(Time::MAX);
         self.common.event_due.store(first.as_nanos(), Relaxed);
     }
 

@@ -4,8 +4,9 @@
 //! The figures are of a virtual machine of two processors: three trivial stages on two threads (`pipeline`, cases
 //! `two_threads`), and a keyed stage on one and two threads (`keyed --threads`).
 
-/// What it costs but for the events: the lines of the stage, its locks and its queue are in the cache of the last worker.
-const HAND_OVER_NS: u64 = 200;
+/// What it costs but for the events: the lines of the stage, its locks and its queue are in the cache of the last worker,
+/// and somebody has to look, or to be woken.
+const HAND_OVER_NS: u64 = 1_000;
 /// What it costs to move a cache line from one processor to another, about.
 const LINE_NS: u64 = 10;
 const LINE: u64 = 64;
@@ -36,7 +37,8 @@ mod tests {
         assert!(!pays_to_move(512 * 3, 512, event));
         assert!(pays_to_move(512 * 100, 512, event));
         assert!(!pays_to_move(150, 1, event), "what comes with the visit costs more");
-        assert!(pays_to_move(1_000, 1, event));
+        assert!(!pays_to_move(1_000, 1, event), "half of that is what any visit costs");
+        assert!(pays_to_move(3_000, 1, event));
         assert!(!pays_to_move(512 * 15, 512, event), "most of that may have been its lines");
         assert!(
             !pays_to_move(512 * 300, 512, move_ns::<u64>() + KEY_NS),

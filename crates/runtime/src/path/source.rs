@@ -27,6 +27,7 @@ use crate::path::pull_size::PullSize;
 use crate::path::ready::{Task, Token};
 use crate::path::schedule::Schedule;
 use crate::snapshot::{Counts, StageSnapshot};
+use crate::stage::pace::Pace;
 use crate::sync::{Arc, CachePadded, Mutex};
 use crate::user;
 
@@ -93,12 +94,12 @@ struct SourceTask<S: Source> {
     group: u64,
     /// What the last pull sent, not yet counted.
     uncounted: Option<Sent>,
-    /// Time spent in pulls, not yet counted.
-    busy_ns: u64,
     /// What the last pull left behind, and until when there is nothing.
     left: Pull,
     due: Option<Time>,
     pull_size: PullSize,
+    /// How long pulls take, and the time spent in them that is not yet counted.
+    pace: Pace,
     /// When events are due, if the plan gives the source a rate.
     schedule: Option<Schedule>,
 }
@@ -179,15 +180,15 @@ impl<S: Source> SourceNode<S> {
         let sent = task.links.flush(core, &mut task.out, &meta, true, visit);
         visit.done = sent.emitted;
         let waited = task.pull_size.note(sent.emitted, took);
-        let takes_ns = if waited { u64::MAX } else { took.as_nanos() as u64 };
-        let move_ns = core.move_ns(self.id, move_ns::<S::Item>());
-        core.set_visit_time(self.id, takes_ns, sent.emitted, move_ns);
+        task.pace.note(took, sent.emitted);
+        let takes_ns = if waited { u64::MAX } else { task.pace.usual_of(sent.emitted) };
+        let each_ns = core.move_ns(self.id, move_ns::<S::Item>());
+        core.set_visit_time(self.id, takes_ns, sent.emitted, each_ns);
         if let Some(schedule) = &mut task.schedule {
             let idle = waited || matches!(task.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(sent.emitted, idle);
         }
         task.uncounted = Some(sent);
-        task.busy_ns += took.as_nanos() as u64;
         match group {
             // A group of no events is not reported: its source would be pulled again for it at once,
             // and so for ever.
@@ -212,7 +213,7 @@ impl<S: Source> SourceNode<S> {
             state.counts.emitted += sent.emitted as u64;
             state.counts.unrouted += sent.unrouted as u64;
             state.counts.lost += sent.lost as u64;
-            state.busy_ns += std::mem::take(&mut task.busy_ns);
+            state.busy_ns += task.pace.take_busy_ns();
         }
         if state.phase == Phase::Ended {
             // The program went on without it, or was stopped: nobody waits for what it brought.
@@ -417,9 +418,9 @@ impl<S: Source> Node for SourceNode<S> {
             links,
             group: 0,
             uncounted: None,
-            busy_ns: 0,
             left: Pull::More,
             due: None,
+            pace: Pace::default(),
             pull_size: if core.is_tested() { PullSize::unbounded() } else { PullSize::new() },
             schedule: self.limits.rate.map(Schedule::new),
         };

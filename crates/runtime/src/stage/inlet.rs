@@ -198,13 +198,17 @@ impl<H: Handler> Stage<H> {
         let before = state.counts.arrived;
         let standing = self.take_in(core, state, &mut parcel, effects);
         let arrived = (state.counts.arrived - before) as usize;
-        if let Some(spare) = state.queue.as_lanes().and_then(LaneQueue::take_spare) {
+        let spare = state.queue.as_lanes().and_then(LaneQueue::take_spare);
+        drop(guard);
+        if let Some(spare) = spare {
             visit.lanes = spare;
         }
-        drop(guard);
         if let Some(asked) = asked {
             effects.hand_over(core);
             self.gate.entered(&asked, arrived);
+        }
+        if self.rules.keys.is_some() {
+            visit.saw_to_keys(core);
         }
         standing
     }

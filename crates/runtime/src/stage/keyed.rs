@@ -312,10 +312,11 @@ impl<H: Handler> Stage<H> {
         let begin = core.clock.now();
         instance.cx.set_origin(begin, u8::MAX);
         instance.cx.set_duty(&Default::default());
-        let mut next = Some(first);
+        let (mut next, mut now) = (Some(first), begin);
         while let Some(call) = next {
-            self.call_lane(core, &mut instance, call, visit);
-            let late = core.clock.now().duration_since(begin) > QUANTUM || core.is_stopped();
+            self.call_lane(core, &mut instance, call, now, visit);
+            now = core.clock.now();
+            let late = now.duration_since(begin) > QUANTUM || core.is_stopped();
             let mut sent = Sends(0);
             instance.ports.each(&mut sent);
             let on = !late && sent.0 < SENDS_AT_ONCE;
@@ -343,11 +344,11 @@ impl<H: Handler> Stage<H> {
         core: &Arc<Core>,
         instance: &mut Instance<H>,
         call: Call,
+        now: Time,
         visit: &mut Visit,
     ) {
         let Call { lane, due, watermark, .. } = call;
         let Instance { handler, ports, cx, .. } = instance;
-        let now = core.clock.now();
         cx.set_watermark(watermark);
         ports.each(&mut Unbounded(self.emit_max()));
         // A timer may set others that are due too: the rest comes with the next visit.

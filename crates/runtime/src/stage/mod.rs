@@ -33,7 +33,7 @@ pub(crate) mod handle;
 mod call;
 pub(crate) mod flight;
 pub(crate) mod fail;
-mod pace;
+pub(crate) mod pace;
 pub(crate) mod ports;
 mod settle;
 mod put_back;

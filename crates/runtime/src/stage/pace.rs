@@ -1,6 +1,6 @@
 //! How long a visit takes: the pace of an instance and of its stage, learnt from visits, and the looks at
 //! the clock that end a visit whose time is up.
-//! Used by `handle`; `settle` sizes the next visits by it.
+//! Used by `handle`; `settle` sizes the next visits by it. Sources learn theirs, too.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const ALONE_NS: u64 = 20_000;
 
 /// How long an event takes, learnt from visits.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     mean_ns: u64,
     /// Nanoseconds per event of the last three visits; 0 where there was none.
     lately: [u64; 3],
@@ -37,7 +37,7 @@ pub(super) struct Pace {
 impl Pace {
     /// A visit spent so much time on so many events.
     #[inline]
-    pub(super) fn note(&mut self, taken: Duration, events: usize) {
+    pub(crate) fn note(&mut self, taken: Duration, events: usize) {
         self.note_ns(u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX), events);
     }
 
@@ -56,7 +56,7 @@ impl Pace {
 
     /// Time spent in visits since this was last asked.
     #[inline]
-    pub(super) fn take_busy_ns(&mut self) -> u64 {
+    pub(crate) fn take_busy_ns(&mut self) -> u64 {
         std::mem::take(&mut self.busy_ns)
     }
 
@@ -71,6 +71,11 @@ impl Pace {
     #[inline]
     pub(super) fn usual_ns(&self) -> u64 {
         self.usual_ns
+    }
+
+    /// How many nanoseconds so many events usually take.
+    pub(crate) fn usual_of(&self, events: usize) -> u64 {
+        self.usual_ns.saturating_mul(events as u64)
     }
 }
 

@@ -102,6 +102,9 @@ impl<H: Handler> Stage<H> {
         let usual_ns = self.settle_in(core, &mut guard, instance, batch, &settling, in_line, visit);
         drop(guard);
         self.tell(core, &settling, usual_ns, visit);
+        if H::KEYED {
+            visit.saw_to_keys(core);
+        }
     }
 
     /// The part under the lock. Returns how many nanoseconds an event usually takes.
