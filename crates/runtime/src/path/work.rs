@@ -15,8 +15,12 @@ use crate::sleep::YieldTimer;
 use crate::sync::{Arc, SeqCst, thread_local};
 use crate::workers::{WorkerGroup, WorkerHandle};
 
-/// How often in a row a worker follows its own last result before it looks at what else waits.
-pub(super) const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 16 };
+/// How often in a row a worker follows its own last result before it looks at what else waits: a visit counts as one, and
+/// as one more for each so many nanoseconds, so that others wait for a millisecond at most.
+pub(super) const FOLLOW_MAX: u32 = if cfg!(shuttle) { 2 } else { 64 };
+const FOLLOW_NS: u64 = 1 << 14;
+/// Every so many picks a thief begins with what has waited longest.
+const FAIR_EVERY: u32 = if cfg!(shuttle) { 2 } else { 16 };
 /// How often a worker looks at the group's shared queue before its own: every so many picks.
 const SHARED_EVERY: u32 = if cfg!(shuttle) { 3 } else { 61 };
 
@@ -250,7 +254,11 @@ impl Worker {
         // The end of the last visit is the start of this one: a read of the clock is saved. A test
         // moves its clock between steps.
         self.visit.start = match self.visit.end.take() {
-            Some(lately) if !core.is_tested() => lately,
+            Some(lately) if !core.is_tested() => {
+                let took = lately.as_nanos().saturating_sub(self.visit.start.as_nanos());
+                self.followed = self.followed.saturating_add((took / FOLLOW_NS) as u32);
+                lately
+            }
             _ => core.clock.now(),
         };
         self.handle.begin(stage, self.visit.start, slow);
@@ -311,7 +319,7 @@ impl Worker {
     fn pick(&mut self, core: &Arc<Core>, workers: &WorkerGroup) -> Option<Token> {
         self.picks = self.picks.wrapping_add(1);
         if let Some(token) = self.next.take() {
-            self.followed += 1;
+            self.followed = self.followed.saturating_add(1);
             return Some(token);
         }
         self.pick_queued(core, workers)
@@ -352,7 +360,7 @@ impl Worker {
     fn steal(&self, core: &Core) -> Option<Token> {
         let n = self.peers.len();
         let start = self.picks as usize;
-        let fair = self.picks.is_multiple_of(FOLLOW_MAX);
+        let fair = self.picks.is_multiple_of(FAIR_EVERY);
         let peers = (0..n).map(|i| &self.peers[(start + i) % n]);
         let mut now = None; // a read of the clock, for those that have something only
         peers.filter(|handle| handle.local.has_stealable()).find_map(|handle| {
