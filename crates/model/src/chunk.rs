@@ -575,8 +575,10 @@ impl<T> ChunkQueue<T> {
     /// Keeps emptied storage for later use, up to a bound.
     #[inline]
     pub fn recycle(&mut self, slots: Slots<T>) {
-        if self.spare.len() < SPARE_MAX && slots.capacity() > 0 {
-            debug_assert!(slots.is_empty(), "recycled storage holds events");
+        debug_assert!(slots.is_empty(), "recycled storage holds events");
+        if self.len == 0 && self.first.slots.capacity() == 0 {
+            self.first.slots = slots; // where the next giver finds it
+        } else if self.spare.len() < SPARE_MAX && slots.capacity() > 0 {
             self.spare.push(slots);
         }
     }

@@ -10,6 +10,9 @@
 //! | [`chunk`] | the unit in which events move |
 //! | [`port`] | where a stage sends: one port, or several by `#[derive(Ports)]` |
 //! | [`stage`] | the handler: trait, context, closures, factories |
+//! | [`kind`] | what handlers have in common, for which the runtime is compiled once |
+//! | [`async_stage`] | handlers that wait without a thread |
+//! | [`keyed`] | stages with state for each key |
 //! | [`verbs`] | closures that filter, or may fail |
 //! | [`window`] | stages that gather events by count or by event time |
 //! | [`source`] | where events come from |
@@ -26,6 +29,7 @@ pub mod column;
 pub mod chunk;
 pub mod port;
 pub mod stage;
+pub mod kind;
 pub mod async_stage;
 pub mod keyed;
 pub mod verbs;

@@ -18,6 +18,7 @@ use crate::column::Duty;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Origin, Time};
 use crate::keyed::{Keys, LaneRef};
+use crate::kind::{self, Kind};
 use crate::port::{Out, Ports};
 
 /// An event handler, with the state of one instance.
@@ -333,23 +334,16 @@ pub trait Handler: Send + 'static {
     type Item: Send + 'static;
     /// Where it sends.
     type Ports: Ports;
-    /// Whether it is handed groups.
-    const GROUPED: bool;
+    /// What it has in common with others.
+    type Kind: Kind<Item = Self::Item, Ports = Self::Ports>;
     /// As [`Stage::STATEFUL`].
     const STATEFUL: bool = false;
     /// As [`Stage::TAKES`].
     const TAKES: bool = false;
     /// As `Stage::BOUNDS_ITSELF`.
     const BOUNDS_ITSELF: bool = false;
-    /// Whether it changes events in place and sends each on: then nothing is copied, and what it
-    /// handled is given to [`pass_on`](Self::pass_on) when the visit ends.
-    const IN_PLACE: bool = false;
-    /// Whether its events may wait: a call may then leave its event in flight, in a future.
-    const WAITS: bool = false;
     /// Whether it sends before it has handled an event.
     const FLUSHES: bool = false;
-    /// Whether it is called with the lane of its event, by [`call_in`](Self::call_in).
-    const KEYED: bool = false;
 
     /// The keys of its events, if it has state for each.
     fn keys(&self) -> Option<Arc<dyn Keys<Self::Item>>> {
@@ -428,7 +422,7 @@ pub trait Handler: Send + 'static {
     /// As [`Stage::init`].
     fn init(&mut self, cx: &Cx) -> Result;
 
-    /// Handles all of `slots` as one: a single event unless `GROUPED`. What is still in the slots
+    /// Handles all of `slots` as one: a single event unless it is handed groups. What is still in the slots
     /// after a failure can be retried.
     ///
     /// # Errors
@@ -449,7 +443,7 @@ pub struct Single<S>(S);
 impl<S: Stage> Handler for Single<S> {
     type Item = S::In;
     type Ports = S::Ports;
-    const GROUPED: bool = false;
+    type Kind = kind::Plain<S::In, S::Ports>;
     const STATEFUL: bool = S::STATEFUL;
     const TAKES: bool = S::TAKES;
     const BOUNDS_ITSELF: bool = S::BOUNDS_ITSELF;
@@ -534,11 +528,12 @@ impl<H, T> fmt::Debug for Grouped<H, T> {
 impl<H: Handler<Item = Vec<T>>, T: Send + 'static> Handler for Grouped<H, T> {
     type Item = T;
     type Ports = H::Ports;
-    const GROUPED: bool = {
-        assert!(!H::WAITS, "a stage that waits cannot be `batched`: gather in a stage before it");
-        true
+    type Kind = kind::Grouped<T, H::Ports>;
+    const STATEFUL: bool = {
+        let waits = <H::Kind as Kind>::WAITS;
+        assert!(!waits, "a stage that waits cannot be `batched`: gather in a stage before it");
+        H::STATEFUL
     };
-    const STATEFUL: bool = H::STATEFUL;
     const TAKES: bool = H::TAKES;
 
     fn group(&self) -> Option<(usize, Duration)> {
@@ -767,8 +762,7 @@ where
 {
     type Item = I;
     type Ports = Out<I>;
-    const GROUPED: bool = false;
-    const IN_PLACE: bool = true;
+    type Kind = kind::InPlace<I, Out<I>>;
 
     fn init(&mut self, _: &Cx) -> Result {
         Ok(())

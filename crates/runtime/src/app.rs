@@ -22,6 +22,7 @@ use comporta_model::graph::{
     Connector, Graph, GraphFault, GraphWarning, Kind, Route, StageId, StageSpec, Topology,
 };
 use comporta_model::keyed::{EventTime, Keys, ordered_by};
+use comporta_model::kind;
 use comporta_model::plan::{self, Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
 use comporta_model::source::{IntoSource, Source};
@@ -45,7 +46,7 @@ use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
 use crate::stage::lanes::watermark::Watermark;
-use crate::stage::lanes::{LaneQueue, LaneRules};
+use crate::stage::lanes::{EventTimeParts, KeyedQueue, LaneRules, keyed_queue};
 use crate::stage::queue::StageQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
@@ -122,7 +123,7 @@ struct Extras {
     first: Option<Box<dyn Any + Send>>,
     /// How to copy an event.
     retain: Option<Box<dyn Any + Send>>,
-    /// The keys of its events, if it is keyed.
+    /// The keys of its events and the queue that has lanes for them, if it is keyed.
     keys: Option<Box<dyn Any + Send>>,
 }
 
@@ -227,7 +228,8 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     }
 
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
-        let keys: Box<dyn Any + Send> = Box::new(keys);
+        let keyed = KeyedParts { keys, queue: keyed_queue::<I> };
+        let keys: Box<dyn Any + Send> = Box::new(keyed);
         let at = self.key.stage.index();
         let before = self.app.inner.borrow_mut().entries[at].extras.keys.replace(keys);
         self.say(|spec| {
@@ -361,12 +363,15 @@ impl App {
         S::Handler: Replicate,
     {
         let model = stage.into_handler();
-        let (group, keys) = (model.group(), model.keys());
-        let added = self.add_stage(name.into(), group, Box::new(move |_| Ok(model.clone())));
-        match keys {
-            Some(keys) => added.set_keys(keys),
-            None => added,
+        let group = model.group();
+        let keys = if <KindOf<S, M> as kind::Kind>::KEYED { model.keys() } else { None };
+        let added = self.add_stage(name.into(), group, move |_| Ok(model.clone()));
+        if <KindOf<S, M> as kind::Kind>::KEYED
+            && let Some(keys) = keys
+        {
+            return added.set_keys(keys);
         }
+        added
     }
 
     /// Adds a stage whose instances are made by a factory, for state that is not `Clone`.
@@ -379,9 +384,9 @@ impl App {
         S: IntoStage<M>,
         M: 'static,
     {
-        let made = Box::new(move |cx: &Cx| Ok(factory(cx)?.into_handler()));
+        let made = move |cx: &Cx| Ok(factory(cx)?.into_handler());
         let added = self.add_stage(name.into(), None, made);
-        if !S::Handler::KEYED {
+        if !<KindOf<S, M> as kind::Kind>::KEYED {
             return added;
         }
         let why = "its instances would not share their keys: add it by `App::stage`";
@@ -759,16 +764,19 @@ impl App {
         &self,
         name: String,
         group: Option<(usize, Duration)>,
-        maker: Maker<H>,
+        make: impl Fn(&Cx) -> Result<H> + Send + Sync + 'static,
     ) -> StageOf<'_, H> {
         let takes = type_name::<H::Item>();
+        let maker: Maker<H::Kind> = Box::new(move |cx| Ok(Box::new(make(cx)?)));
+        let info =
+            HandlerInfo { takes: H::TAKES, bounds_itself: H::BOUNDS_ITSELF, flushes: H::FLUSHES };
         let key = self.add(name, Kind::Stage, takes, H::Ports::NAMES, move |site| {
-            stage_node(site, group, maker)
+            stage_node(site, group, maker, info)
         });
         let spec = &mut self.inner.borrow_mut().graph.stages[key.stage.index()];
         spec.batched = group;
         spec.stateful = H::STATEFUL;
-        spec.waits = H::WAITS;
+        spec.waits = <H::Kind as kind::Kind>::WAITS;
         spec.flushes = H::FLUSHES;
         StageRef { app: self, key, refs: H::Ports::refs(key), takes: PhantomData }
     }
@@ -881,39 +889,60 @@ enum Way<T> {
     ByKey(route::KeyFn<T>),
 }
 
-/// The queue of a keyed stage.
-fn lane_queue<H: Handler>(
-    core: &Core,
-    id: u32,
-    event_time: Option<EventTime>,
-) -> LaneQueue<H::Item> {
+/// What makes a stage keyed.
+struct KeyedParts<T> {
+    keys: Arc<dyn Keys<T>>,
+    queue: KeyedQueue<T>,
+}
+
+/// What the plan says of the lanes of a stage.
+fn lane_rules(core: &Core, id: u32, waits: bool) -> LaneRules {
     let settings = &core.settings.stages[id as usize];
-    let queue = LaneQueue::new(LaneRules {
+    LaneRules {
         lane_max: settings.lane_max,
         idle: settings.idle,
         keys_max: settings.keys_max,
         holds: settings.on_failure == plan::OnFailure::HoldKey,
-        waits: H::WAITS,
-    });
-    let Some(rules) = event_time else { return queue };
-    let edges = core.wiring.origins(&core.graph, id);
-    let out = core.wiring.handed_on(id).clone();
-    queue.with_event_time(Watermark::new(rules, edges), out)
+        waits,
+    }
 }
 
-fn stage_node<H: Handler>(
+/// What a keyed stage with event time knows of it at the start.
+fn event_time_parts(core: &Core, id: u32, rules: EventTime) -> EventTimeParts {
+    let edges = core.wiring.origins(&core.graph, id);
+    (Watermark::new(rules, edges), core.wiring.handed_on(id).clone())
+}
+
+/// Properties of a handler that are not those of its kind.
+struct HandlerInfo {
+    /// As [`Stage::TAKES`].
+    takes: bool,
+    /// As `Stage::BOUNDS_ITSELF`.
+    bounds_itself: bool,
+    /// As [`Handler::FLUSHES`].
+    flushes: bool,
+}
+
+/// The kind of the handler that a value becomes.
+type KindOf<S, M> = <<S as IntoStage<M>>::Handler as Handler>::Kind;
+
+fn stage_node<H: kind::Kind>(
     site: Site<'_>,
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
+    info: HandlerInfo,
 ) -> Arc<dyn Node> {
     let Site { core, id, extras: Extras { first, retain, keys }, .. } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
-    let keys = keys.and_then(|keys| keys.downcast::<Arc<dyn Keys<H::Item>>>().ok());
-    let keys = keys.map(|keys| *keys);
-    let mut queue = match &keys {
-        None => StageQueue::Fifo(ChunkQueue::default()),
-        Some(keys) => StageQueue::Other(Box::new(lane_queue::<H>(core, id, keys.event_time()))),
+    let keyed = keys.and_then(|keys| keys.downcast::<KeyedParts<H::Item>>().ok());
+    let (keys, mut queue) = match keyed.map(|keyed| *keyed) {
+        None => (None, StageQueue::Fifo(ChunkQueue::default())),
+        Some(KeyedParts { keys, queue }) => {
+            let timed = keys.event_time().map(|rules| event_time_parts(core, id, rules));
+            let queue = queue(lane_rules(core, id, H::WAITS), timed);
+            (Some(keys), StageQueue::Other(queue))
+        }
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
         let mut columns = Columns::default();
@@ -928,8 +957,8 @@ fn stage_node<H: Handler>(
         .on_failure
         .map(|call| Codec::reporter(core.wiring.codec_for::<H::Item>(id), spec.name.clone(), call));
     let sent_on =
-        (H::TAKES || H::IN_PLACE) && core.wiring.errors(id, H::Ports::NAMES.len()).is_some();
-    let copies = sent_on || on_failed.is_some() || (H::TAKES && settings.retry.tries > 1);
+        (info.takes || H::IN_PLACE) && core.wiring.errors(id, H::Ports::NAMES.len()).is_some();
+    let copies = sent_on || on_failed.is_some() || (info.takes && settings.retry.tries > 1);
     let retain = match retain {
         Some(copy) => Some(*copy),
         // What the handler takes, or changes, could not be tried again, nor be reported as it came.
@@ -942,7 +971,8 @@ fn stage_node<H: Handler>(
             name: spec.name.clone(),
             batch: settings.batch,
             retry: settings.retry,
-            emit_max: settings.emit_max,
+            emit_max: if info.bounds_itself { usize::MAX } else { settings.emit_max },
+            flushes: info.flushes,
             on_panic: settings.on_panic,
             timeout: settings.timeout,
             in_order: spec.ordered || spec.stateful || H::GROUPED,

@@ -29,12 +29,30 @@ thread_local! {
 /// panics in here.
 #[inline]
 pub(crate) fn call<R>(body: impl FnOnce() -> R) -> Result<R, Reason> {
-    assert_unlocked();
-    install_hook();
-    let before = INSIDE.with(|inside| inside.replace(true)); // costs less than `INSIDE.replace`
+    let inside = Inside::enter();
     let result = panic::catch_unwind(panic::AssertUnwindSafe(body));
-    INSIDE.with(|inside| inside.set(before));
+    inside.leave();
     result.map_err(reason)
+}
+
+/// The thread is in user code. Apart from [`call`], which is compiled once for each call.
+struct Inside {
+    before: bool,
+}
+
+impl Inside {
+    #[inline]
+    fn enter() -> Self {
+        assert_unlocked();
+        install_hook();
+        // `with` costs less than `INSIDE.replace`.
+        Inside { before: INSIDE.with(|inside| inside.replace(true)) }
+    }
+
+    #[inline]
+    fn leave(self) {
+        INSIDE.with(|inside| inside.set(self.before));
+    }
 }
 
 /// A panic that was just caught inside of a [`call`], as a reason.

@@ -160,7 +160,7 @@ impl App {
         F: FnMut(&mut I) -> R + Clone + Send + Sync + 'static,
     {
         let model = Updated::<F, I, R>::new(call);
-        self.add_stage(name.into(), None, Box::new(move |_| Ok(model.clone())))
+        self.add_stage(name.into(), None, move |_| Ok(model.clone()))
     }
 
     /// Adds a stage that takes an event and sends any number through one port. An event fails if

@@ -64,7 +64,7 @@ impl WorkerHandle {
     /// It begins a visit, which may be known to take long.
     pub(crate) fn begin(&self, stage: u32, now: Time, long: bool) {
         self.stage.store(stage, Relaxed);
-        let since = now.as_nanos().clamp(1, AWAY - 1);
+        let since = now.as_nanos() | 1; // never 0, and centuries below `AWAY`
         self.since.store(if long { since | AWAY } else { since }, SeqCst);
     }
 

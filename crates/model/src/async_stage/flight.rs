@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Allow, AsyncCx, AsyncStage, AsyncStageMut, Emissions, Exchange};
 use crate::error::Result;
 use crate::keyed::{Keys, LaneRef};
+use crate::kind::{self, Kind};
 use crate::port::Ports;
 use crate::stage::{Cx, Handler, IntoStage};
 
@@ -102,8 +103,8 @@ pub trait Waits: Clone + Send + Sync + 'static {
     const STATEFUL: bool;
     /// As [`AsyncStage::FLUSHES`].
     const FLUSHES: bool;
-    /// Whether it has state for each key.
-    const KEYED: bool = false;
+    /// As [`Handler::Kind`].
+    type Kind: Kind<Item = Self::In, Ports = Self::Ports>;
 
     /// As [`Handler::keys`].
     fn keys(&self) -> Option<Arc<dyn Keys<Self::In>>> {
@@ -146,6 +147,7 @@ impl<S> fmt::Debug for Shared<S> {
 impl<S: AsyncStage> Waits for Shared<S> {
     type In = S::In;
     type Ports = S::Ports;
+    type Kind = kind::Waiting<S::In, S::Ports>;
     const STATEFUL: bool = false;
     const FLUSHES: bool = S::FLUSHES;
 
@@ -200,6 +202,7 @@ const LENT: &str = "one event at a time: the stage is back when the next one beg
 impl<S: AsyncStageMut> Waits for Lent<S> {
     type In = S::In;
     type Ports = S::Ports;
+    type Kind = kind::Waiting<S::In, S::Ports>;
     const STATEFUL: bool = true;
     const FLUSHES: bool = S::FLUSHES;
 
@@ -261,12 +264,10 @@ impl<W: Waits> fmt::Debug for Waiting<W> {
 impl<W: Waits> Handler for Waiting<W> {
     type Item = W::In;
     type Ports = W::Ports;
-    const GROUPED: bool = false;
+    type Kind = W::Kind;
     const STATEFUL: bool = W::STATEFUL;
     const TAKES: bool = true;
-    const WAITS: bool = true;
     const FLUSHES: bool = W::FLUSHES;
-    const KEYED: bool = W::KEYED;
 
     fn init(&mut self, _: &Cx) -> Result {
         Ok(())

@@ -10,6 +10,7 @@ use super::flight::{Flight, Waiting, Waits, flight};
 use super::{AsyncCx, Emissions};
 use crate::error::Result;
 use crate::keyed::{Keying, Keys, KeysBy, LaneRef, OwnedLoan};
+use crate::kind;
 use crate::port::Ports;
 use crate::stage::IntoStage;
 
@@ -109,9 +110,9 @@ impl<S: AsyncKeyedStage> fmt::Debug for SharedKeyed<S> {
 impl<S: AsyncKeyedStage> Waits for SharedKeyed<S> {
     type In = S::In;
     type Ports = S::Ports;
+    type Kind = kind::KeyedWaiting<S::In, S::Ports>;
     const STATEFUL: bool = false;
     const FLUSHES: bool = false;
-    const KEYED: bool = true;
 
     fn keys(&self) -> Option<Arc<dyn Keys<S::In>>> {
         Some(self.keys.clone())

@@ -14,6 +14,7 @@ use super::{Change, Clock, KeyedCx, KeyedStage, Keys, KeysBy, LaneRef};
 use crate::column::Duty;
 use crate::error::{Outcome, Result};
 use crate::event::{Ev, Time};
+use crate::kind;
 use crate::port::{Out, PortVisitor, Ports};
 use crate::stage::{Cx, Handler, IntoStage};
 
@@ -147,8 +148,7 @@ fn comply_in_full<K, S>(lane: Typed<'_, K, S>, cx: KeyedCx<'_, K>) -> bool {
 impl<S: KeyedStage> Handler for Keyed<S> {
     type Item = S::In;
     type Ports = S::Ports;
-    const GROUPED: bool = false;
-    const KEYED: bool = true;
+    type Kind = kind::Keyed<S::In, S::Ports>;
     const TAKES: bool = S::TAKES;
     const BOUNDS_ITSELF: bool = S::BOUNDS_ITSELF;
 

@@ -4,11 +4,17 @@
 //! Invariant: `at` is the event being handled, also after a panic.
 
 use std::mem::needs_drop;
+use std::time::Duration;
 
-use comporta_model::chunk::Chunk;
+use comporta_model::async_stage::Flight;
+use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::{Cursor, Duty};
+use comporta_model::error::Result;
+use comporta_model::event::Time;
+use comporta_model::keyed::LaneRef;
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
+use comporta_model::stage::{Cx, Handler};
 
 use super::CopyFn;
 use super::handle::{Instance, Progress, Stop};
@@ -18,7 +24,7 @@ use super::take::{Batch, Rows};
 use crate::core::Core;
 use crate::user;
 
-impl<H: Handler> Instance<H> {
+impl<H: Kind> Instance<H> {
     /// Calls the handler with the one event of `batch`.
     pub(super) fn try_one(
         &mut self,
@@ -26,7 +32,7 @@ impl<H: Handler> Instance<H> {
         retain: Option<CopyFn<H::Item>>,
     ) -> Stop {
         let Batch { chunk, lanes, marks, .. } = batch;
-        self.run_span(chunk.slots_mut(), &mut 0, Rows { lanes, marks }, retain)
+        self.run_slots(chunk.slots_mut(), &mut 0, Rows { lanes, marks }, retain)
             .unwrap_or(Stop::Spent)
     }
 
@@ -88,23 +94,120 @@ impl<H: Handler> Instance<H> {
         rows: Rows<'_>,
         retain: Option<CopyFn<H::Item>>,
     ) -> Option<Stop> {
-        if H::IN_PLACE && retain.is_none() {
-            self.run_in_place(slots, at)
-        } else {
-            self.run_span(slots, at, rows, retain)
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
+        match retain {
+            None if H::IN_PLACE => handler.run_in_place(slots, at, ports, cx),
+            _ => handler.run_span(slots, at, rows, With { ports, cx, retain, kept }),
         }
     }
 
-    /// In place, what is handled is what is sent, and the handler sees nothing but its event.
-    #[inline(always)]
-    fn run_in_place(&mut self, slots: &mut [Option<H::Item>], at: &mut usize) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
+    /// Sends on the event that was handled in place, if it was.
+    pub(super) fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
+        if H::IN_PLACE
+            && let Some(handler) = &mut self.handler
+        {
+            let (duty, _) = chunk.first_duty();
+            if chunk.columns().duties().is_some() || *duty != Duty::default() {
+                self.ports.each(&mut Owes(duty));
+            }
+            let (slots, _) = chunk.parts_mut();
+            for event in slots.iter_mut().filter_map(Option::take) {
+                handler.pass_one(event, &mut self.ports);
+            }
+        }
+    }
+}
+
+/// What a handler is called with beside its events.
+pub(crate) struct With<'a, H: Kind> {
+    ports: &'a mut H::Ports,
+    cx: &'a Cx,
+    /// How to copy an event, if the stage retains, and where to.
+    retain: Option<CopyFn<H::Item>>,
+    kept: &'a mut Vec<H::Item>,
+}
+
+/// A handler of some type. Its methods but for the loops are those of [`Handler`].
+pub(crate) trait DynHandler<H: Kind>: Send {
+    /// Handles the one event that there is. Returns why it failed, if it did: what else an event may lead to, such as that
+    /// there is no more room, matters to the next.
+    fn run_one(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        ports: &mut H::Ports,
+        cx: &Cx,
+    ) -> Option<Stop>;
+
+    /// Handles these events in place, from `at` on. Returns why it stopped before their end, if it did.
+    fn run_in_place(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        ports: &mut H::Ports,
+        cx: &Cx,
+    ) -> Option<Stop>;
+
+    /// As [`run_in_place`](Self::run_in_place), of any handler.
+    fn run_span(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        rows: Rows<'_>,
+        with: With<'_, H>,
+    ) -> Option<Stop>;
+
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut H::Ports, cx: &Cx) -> Result<bool>;
+    fn expire(&mut self, lane: &LaneRef, out: &mut H::Ports, cx: &Cx) -> Result;
+    fn take_flight(&mut self) -> Option<Box<dyn Flight<H::Item, H::Ports>>>;
+    fn put_by(&mut self, flight: Box<dyn Flight<H::Item, H::Ports>>);
+    fn pass_on(&mut self, handled: Slots<H::Item>, out: &mut H::Ports);
+    fn pass_one(&mut self, event: H::Item, out: &mut H::Ports);
+    fn group(&self) -> Option<(usize, Duration)>;
+    fn init(&mut self, cx: &Cx) -> Result;
+    fn finish(&mut self, out: &mut H::Ports, cx: &Cx) -> Result;
+}
+
+impl<C: Handler<Kind = H>, H: Kind<Item = C::Item, Ports = C::Ports>> DynHandler<H> for C {
+    fn run_one(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        ports: &mut H::Ports,
+        cx: &Cx,
+    ) -> Option<Stop> {
+        ports.each(&mut Mark);
+        if let Err(error) = self.call(slots, ports, cx) {
+            return Some(Stop::Failed(error));
+        }
+        if !H::IN_PLACE {
+            let mut flooded = Flooded(false);
+            ports.each(&mut flooded);
+            if flooded.0 {
+                return Some(Stop::Flooded);
+            }
+            if needs_drop::<H::Item>() {
+                slots.fill_with(|| None);
+            }
+        }
+        None
+    }
+
+    /// What is handled is what is sent, and the handler sees nothing but its event.
+    fn run_in_place(
+        &mut self,
+        slots: &mut [Option<H::Item>],
+        at: &mut usize,
+        ports: &mut H::Ports,
+        cx: &Cx,
+    ) -> Option<Stop> {
+        if !H::IN_PLACE {
+            return None;
+        }
         ports.each(&mut Mark); // what this visit has passed on before is not withdrawn by a failure
-        let room = handler.allowance(ports);
+        let room = self.allowance(ports);
         let until = slots.len().min(room.saturating_add(1));
         let tried_again = cx.attempt() > 1;
         for slot in slots.get_mut(*at..until).unwrap_or_default() {
-            if let Err(error) = handler.call(std::slice::from_mut(slot), ports, cx) {
+            if let Err(error) = self.call(std::slice::from_mut(slot), ports, cx) {
                 return Some(Stop::Failed(error));
             }
             *at += 1;
@@ -115,15 +218,14 @@ impl<H: Handler> Instance<H> {
         (*at > room).then_some(Stop::Full)
     }
 
-    #[inline(always)]
     fn run_span(
         &mut self,
         slots: &mut [Option<H::Item>],
         at: &mut usize,
         rows: Rows<'_>,
-        retain: Option<CopyFn<H::Item>>,
+        with: With<'_, H>,
     ) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else { return None };
+        let With { ports, cx, retain, kept } = with;
         let mut again = cx.attempt() > 1;
         while *at < slots.len() {
             let end = if H::GROUPED { slots.len() } else { *at + 1 };
@@ -137,9 +239,9 @@ impl<H: Handler> Instance<H> {
                     cx.set_watermark(*mark);
                 }
                 let lane = rows.lanes[*at].as_ref().expect("each event of a keyed stage has one");
-                handler.call_in(lane, &mut slots[*at..end], ports, cx)
+                self.call_in(lane, &mut slots[*at..end], ports, cx)
             } else {
-                handler.call(&mut slots[*at..end], ports, cx)
+                self.call(&mut slots[*at..end], ports, cx)
             };
             if let Err(error) = called {
                 return Some(Stop::Failed(error));
@@ -148,7 +250,7 @@ impl<H: Handler> Instance<H> {
                 cx.set_waiting(false);
                 return Some(Stop::Waits);
             }
-            let mut over = Over(H::IN_PLACE && *at >= handler.allowance(ports));
+            let mut over = Over(H::IN_PLACE && *at >= self.allowance(ports));
             ports.each(&mut over);
             if over.0 {
                 let mut flooded = Flooded(false);
@@ -175,19 +277,39 @@ impl<H: Handler> Instance<H> {
         None
     }
 
-    /// Sends on the event that was handled in place, if it was.
-    pub(super) fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
-        if H::IN_PLACE
-            && let Some(handler) = &mut self.handler
-        {
-            let (duty, _) = chunk.first_duty();
-            if chunk.columns().duties().is_some() || *duty != Duty::default() {
-                self.ports.each(&mut Owes(duty));
-            }
-            let (slots, _) = chunk.parts_mut();
-            for event in slots.iter_mut().filter_map(Option::take) {
-                handler.pass_one(event, &mut self.ports);
-            }
-        }
+    fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut H::Ports, cx: &Cx) -> Result<bool> {
+        Handler::fire(self, lane, now, out, cx)
+    }
+
+    fn expire(&mut self, lane: &LaneRef, out: &mut H::Ports, cx: &Cx) -> Result {
+        Handler::expire(self, lane, out, cx)
+    }
+
+    fn take_flight(&mut self) -> Option<Box<dyn Flight<H::Item, H::Ports>>> {
+        Handler::take_flight(self)
+    }
+
+    fn put_by(&mut self, flight: Box<dyn Flight<H::Item, H::Ports>>) {
+        Handler::put_by(self, flight);
+    }
+
+    fn pass_on(&mut self, handled: Slots<H::Item>, out: &mut H::Ports) {
+        Handler::pass_on(self, handled, out);
+    }
+
+    fn pass_one(&mut self, event: H::Item, out: &mut H::Ports) {
+        Handler::pass_one(self, event, out);
+    }
+
+    fn group(&self) -> Option<(usize, Duration)> {
+        Handler::group(self)
+    }
+
+    fn init(&mut self, cx: &Cx) -> Result {
+        Handler::init(self, cx)
+    }
+
+    fn finish(&mut self, out: &mut H::Ports, cx: &Cx) -> Result {
+        Handler::finish(self, out, cx)
     }
 }

@@ -9,9 +9,9 @@ use comporta_model::error::{Advice, Error};
 use comporta_model::event::Time;
 use comporta_model::failed::Failed;
 use comporta_model::keyed::LaneRef;
+use comporta_model::kind::Kind;
 use comporta_model::plan::OnPanic;
 use comporta_model::port::{Out, Ports};
-use comporta_model::stage::Handler;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub(super) enum Next {
     Stop,
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Whether a test has asked for failures: then each visit takes one event.
     #[inline]
     pub(super) fn has_faults(&self, core: &Core) -> bool {

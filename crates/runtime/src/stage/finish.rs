@@ -4,8 +4,8 @@
 
 use comporta_model::column::Duties;
 use comporta_model::event::Meta;
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
@@ -19,7 +19,7 @@ use crate::path::ready::Task;
 use crate::sync::Arc;
 use crate::user;
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Lets idle instances go that are more than wanted.
     pub(super) fn retire_surplus(&self, state: &mut State<H>, effects: &mut Effects) {
         while state.phase == Phase::Open
@@ -60,7 +60,7 @@ impl<H: Handler> Stage<H> {
         let Instance { handler, ports, cx, links, .. } = &mut *instance;
         // The state of keys belongs to the stage: an instance that merely leaves does not end it.
         let handler = handler.as_mut().filter(|_| ends || !H::KEYED);
-        ports.each(&mut Unbounded(self.emit_max()));
+        ports.each(&mut Unbounded(self.rules.emit_max));
         ports.each(&mut Mark);
         visit.effects.hand_over(core);
         let _reactor = if H::WAITS { core.enter_reactor() } else { None };

@@ -9,10 +9,12 @@ use comporta_model::ack::Obligation;
 use comporta_model::column::Duty;
 use comporta_model::error::Error;
 use comporta_model::event::Time;
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::{Cx, Handler, Host};
+use comporta_model::stage::{Cx, Host};
 
 use super::Stage;
+use super::call::DynHandler;
 use super::fail::{Next, Why};
 use super::flight::{InFlight, Wakeup};
 use super::pace::{Pace, QUANTUM, QuantumCheck};
@@ -30,10 +32,10 @@ use crate::user;
 
 /// One instance of a stage: a handler with its state, its ports and where they lead.
 #[repr(align(128))] // as `sync::CachePadded`: neighbours belong to other workers
-pub(super) struct Instance<H: Handler> {
+pub(super) struct Instance<H: Kind> {
     pub(super) index: u32,
     /// None where a stub stands in for the stage.
-    pub(super) handler: Option<H>,
+    pub(super) handler: Option<Box<dyn DynHandler<H>>>,
     pub(super) ports: H::Ports,
     pub(super) links: Links,
     pub(super) cx: Cx,
@@ -60,7 +62,7 @@ pub(super) struct Instance<H: Handler> {
     pub(super) stands_inside: bool,
 }
 
-impl<H: Handler> Instance<H> {
+impl<H: Kind> Instance<H> {
     /// How long a visit may take that begins now.
     pub(super) fn check(&self, batch: &Batch<H::Item>, start: Time) -> QuantumCheck {
         if batch.ticket.is_none() {
@@ -92,7 +94,7 @@ impl Tally {
     }
 }
 
-pub(super) enum Stop {
+pub(crate) enum Stop {
     Spent,
     Full,
     Late,
@@ -143,7 +145,7 @@ pub(super) struct Ran {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl<H: Handler> Instance<H> {
+impl<H: Kind> Instance<H> {
     pub(super) fn make(core: &Arc<Core>, stage: &Stage<H>, index: u32) -> Result<Self, String> {
         let host: Arc<dyn Host> = core.clone();
         let cx = Cx::new(stage.rules.name.clone(), index as usize, host);
@@ -171,7 +173,7 @@ impl<H: Handler> Instance<H> {
             stands_inside: false,
         };
         if H::WAITS {
-            instance.cx.set_emit_max(stage.emit_max());
+            instance.cx.set_emit_max(stage.rules.emit_max);
             instance.set_list(core, stage);
         }
         Ok(instance)
@@ -186,19 +188,14 @@ impl<H: Handler> Instance<H> {
     }
 }
 
-impl<H: Handler> Stage<H> {
-    pub(super) fn make_handler(&self, cx: &Cx) -> Result<H, String> {
+impl<H: Kind> Stage<H> {
+    pub(super) fn make_handler(&self, cx: &Cx) -> Result<Box<dyn DynHandler<H>>, String> {
         let made = user::try_call(|| {
             let mut handler = (self.maker)(cx)?;
             handler.init(cx)?;
             Ok(handler)
         })?;
         Ok(made)
-    }
-
-    /// How many events one event may lead to.
-    pub(super) fn emit_max(&self) -> usize {
-        if H::BOUNDS_ITSELF { usize::MAX } else { self.rules.emit_max }
     }
 
     /// Runs an instance over a batch, sends what it emits, and settles.
@@ -249,7 +246,7 @@ impl<H: Handler> Stage<H> {
                 Ok(stop) => match stop {
                     Stop::Failed(error) => Why::of(error),
                     Stop::Flooded => Why::usual(Reason::Flood(self.rules.emit_max)),
-                    Stop::Waits => {
+                    Stop::Waits if H::WAITS => {
                         let progress = &mut progress;
                         if self.take_off(core, &mut instance, &mut batch, progress, None, visit) {
                             continue;
@@ -279,7 +276,7 @@ impl<H: Handler> Stage<H> {
                 Next::Wait(wait) => break Some(wait),
                 // The events of a ticket are handled together: it gets a new allowance.
                 Next::Stop if batch.ticket.is_some() => {
-                    instance.ports.each(&mut Unbounded(self.emit_max()));
+                    instance.ports.each(&mut Unbounded(self.rules.emit_max));
                 }
                 Next::Stop => break None,
             }
@@ -320,9 +317,9 @@ impl<H: Handler> Stage<H> {
     pub(super) fn allow(&self, core: &Core, instance: &mut Instance<H>, batch: &Batch<H::Item>) {
         let Instance { ports, links, .. } = instance;
         if batch.ticket.is_none() {
-            links.look_for_room(core, ports, &batch.chunk.meta, self.emit_max());
+            links.look_for_room(core, ports, &batch.chunk.meta, self.rules.emit_max);
         } else {
-            ports.each(&mut Unbounded(self.emit_max()));
+            ports.each(&mut Unbounded(self.rules.emit_max));
         }
     }
 

@@ -4,12 +4,11 @@
 use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::{ChunkQueue, Slots};
 use comporta_model::event::{Meta, Time};
+use comporta_model::kind::Kind;
 use comporta_model::plan::WhenFull;
-use comporta_model::stage::Handler;
 use comporta_policy::admission::Ask;
 
 use super::gate::Arrivals;
-use super::lanes::LaneQueue;
 use super::permits::{Rest, Shed, Verdict};
 use super::queue::Side;
 use super::{Phase, Stage, State, age};
@@ -21,7 +20,7 @@ use crate::path::parcel::Parcel;
 use crate::path::room::{Room, RoomHint};
 use crate::sync::{Arc, CachePadded};
 
-impl<H: Handler> Inlet<H::Item> for Stage<H> {
+impl<H: Kind> Inlet<H::Item> for Stage<H> {
     #[inline]
     fn room(&self, core: &Core, meta: &Meta, rule: Option<WhenFull>) -> Room {
         if self.gate.is_present() {
@@ -175,7 +174,7 @@ impl<H: Handler> Inlet<H::Item> for Stage<H> {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// As [`offer`](Inlet::offer), where an admission controller has a say, or each event has a lane.
     fn offer_at_large(
         &self,
@@ -198,7 +197,7 @@ impl<H: Handler> Stage<H> {
         let before = state.counts.arrived;
         let standing = self.take_in(core, state, &mut parcel, effects);
         let arrived = (state.counts.arrived - before) as usize;
-        let spare = state.queue.as_lanes().and_then(LaneQueue::take_spare);
+        let spare = state.queue.as_lanes().and_then(|lanes| lanes.take_spare());
         drop(guard);
         if let Some(spare) = spare {
             visit.lanes = spare;
@@ -432,7 +431,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// What the admission controller is asked about `n` events that arrive.
     fn arrivals(&self, now: Time, n: usize) -> Arrivals {
         let oldest = self.queue.oldest();

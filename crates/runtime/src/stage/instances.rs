@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 
 use super::handle::Instance;
 
-pub(super) struct Instances<H: Handler> {
+pub(super) struct Instances<H: Kind> {
     /// Idle; the one that was put here last has a place of its own: mostly there is no other.
     last_idle: Option<Box<Instance<H>>>,
     other_idle: Vec<Box<Instance<H>>>,
@@ -26,7 +26,7 @@ pub(super) struct Instances<H: Handler> {
     visitor: u32,
 }
 
-impl<H: Handler> Instances<H> {
+impl<H: Kind> Instances<H> {
     /// None yet, and so many wanted.
     pub(super) fn new(wanted: usize) -> Self {
         Instances {

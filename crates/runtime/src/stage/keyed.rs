@@ -8,12 +8,12 @@ use std::time::Duration;
 use comporta_model::column::{Duties, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
+use comporta_model::kind::Kind;
 use comporta_model::port::{Out, PortVisitor, Ports};
-use comporta_model::stage::Handler;
 
 use super::handle::{Instance, Tally};
 use super::lanes::watermark::Origin;
-use super::lanes::{Call, Doom, Due, LaneQueue};
+use super::lanes::{Call, Doom, Due};
 use super::pace::QUANTUM;
 use super::permits::Shed;
 use super::ports::{Flooded, Mark, Unbounded, Withdraw};
@@ -59,7 +59,7 @@ impl LaneWatch {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Asks for the lanes of a parcel, outside of the lock: keys are computed, hashed and compared by the program.
     pub(super) fn add_lanes(
         &self,
@@ -219,8 +219,8 @@ impl<H: Handler> Stage<H> {
     pub(super) fn hold_lane(&self, lane: Option<&LaneRef>) -> Option<LaneRef> {
         let lane = lane.filter(|lane| !lane.is_keyless())?;
         let mut state = self.state.lock();
-        let lanes = state.queue.as_lanes().filter(|lanes| lanes.rules().holds)?;
-        lanes.hold(lane).then(|| lane.clone())
+        let lanes = state.queue.as_lanes()?;
+        (lanes.rules().holds && lanes.hold(lane)).then(|| lane.clone())
     }
 
     /// Lanes of events that end before they came to the queue may be forgotten.
@@ -273,7 +273,7 @@ impl<H: Handler> Stage<H> {
     /// No more events come: what the queue has of lanes that rest is let go of, so that these belong to the directory alone.
     pub(super) fn leave_lanes(&self, effects: &mut Effects) {
         if self.rules.keys.is_some() {
-            let resting = self.state.lock().queue.as_lanes().map(LaneQueue::take_resting);
+            let resting = self.state.lock().queue.as_lanes().map(|lanes| lanes.take_resting());
             resting.into_iter().for_each(|resting| effects.discard(resting));
         }
     }
@@ -350,7 +350,7 @@ impl<H: Handler> Stage<H> {
         let Call { lane, due, watermark, .. } = call;
         let Instance { handler, ports, cx, .. } = instance;
         cx.set_watermark(watermark);
-        ports.each(&mut Unbounded(self.emit_max()));
+        ports.each(&mut Unbounded(self.rules.emit_max));
         // A timer may set others that are due too: the rest comes with the next visit.
         for _ in 0..FIRES_AT_ONCE {
             ports.each(&mut Mark);
@@ -395,14 +395,14 @@ impl PortVisitor for Sends {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// The next lane that a visit is to call, if one is due.
     fn next_call(&mut self, turn: Turn) -> Option<Call> {
         self.queue.as_lanes()?.take_due(Some(turn))
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// The event that a visit has come to leaves it, and takes its lane along. Returns its turn.
     pub(super) fn detach(&mut self, batch: &Batch<H::Item>) -> Option<Turn> {
         let lanes = self.queue.as_lanes()?;

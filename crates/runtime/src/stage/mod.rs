@@ -45,9 +45,10 @@ use comporta_model::ack::{Because, Fate};
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::{Keys, LaneRef};
+use comporta_model::kind::Kind;
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::port::Ports;
-use comporta_model::stage::{Cx, Handler};
+use comporta_model::stage::Cx;
 
 use crate::core::Core;
 use crate::cycle::Cycle;
@@ -61,6 +62,7 @@ use crate::path::ready::{Task, Token};
 use crate::path::room::RoomHint;
 use crate::snapshot::Counts;
 use crate::sync::{Arc, AtomicUsize, CachePadded, Mutex, OnceLock};
+use call::DynHandler;
 use fail::Faults;
 use gate::Gate;
 use groups::{Gathering, GroupSize};
@@ -71,13 +73,14 @@ use queue::{Side, StageQueue};
 use top_keys::TopKeys;
 
 /// Makes the handler of an instance.
-pub(crate) type Maker<H> = Box<dyn Fn(&Cx) -> comporta_model::error::Result<H> + Send + Sync>;
+pub(crate) type Maker<H> =
+    Box<dyn Fn(&Cx) -> comporta_model::error::Result<Box<dyn DynHandler<H>>> + Send + Sync>;
 
 /// Copies an event.
 pub(crate) type CopyFn<T> = fn(&T) -> T;
 
 /// A stage that runs.
-pub(crate) struct Stage<H: Handler> {
+pub(crate) struct Stage<H: Kind> {
     id: u32,
     rules: Rules<H::Item>,
     maker: Maker<H>,
@@ -112,6 +115,8 @@ pub(crate) struct Rules<T> {
     pub(crate) in_order: bool,
     /// Nothing leads on from it: what it handled has left the program.
     pub(crate) last: bool,
+    /// Its handlers may send before they have handled an event.
+    pub(crate) flushes: bool,
     /// It swallows its events: no handler is made.
     pub(crate) stub: bool,
     /// How to copy an event, if the stage retains.
@@ -123,7 +128,7 @@ pub(crate) struct Rules<T> {
 }
 
 /// What a stage is made of.
-pub(crate) struct Parts<H: Handler> {
+pub(crate) struct Parts<H: Kind> {
     pub(crate) id: u32,
     pub(crate) rules: Rules<H::Item>,
     pub(crate) maker: Maker<H>,
@@ -142,7 +147,7 @@ pub(crate) struct Parts<H: Handler> {
 }
 
 /// Everything of a stage that changes.
-struct State<H: Handler> {
+struct State<H: Kind> {
     queue: StageQueue<H::Item>,
     permits: Permits,
     instances: Instances<H>,
@@ -184,7 +189,7 @@ enum Phase {
     Cancelled,
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// What joins a sender of this stage to the queues that its output ports and its error port lead to.
     fn links(&self, core: &Arc<Core>, ports: &mut H::Ports, place: Arc<Place>) -> Links {
         let mut links = Links::new(core, self.id, ports, self.rules.batch == 1, place);
@@ -333,7 +338,11 @@ impl<H: Handler> Stage<H> {
     /// a place of its own in that order; where it flushes, what it sent leaves before other events' results.
     fn stride(&self, state: &State<H>) -> usize {
         let alone = H::WAITS && self.order.is_some();
-        if alone || H::FLUSHES { 1 } else { state.pace.stride(self.is_shared(state)) }
+        if alone || (H::WAITS && self.rules.flushes) {
+            1
+        } else {
+            state.pace.stride(self.is_shared(state))
+        }
     }
 
     /// Whether several instances may handle its events in any order: of a keyed stage, those of different lanes.
@@ -427,7 +436,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// Whether no more events will come.
     fn is_last_call(&self) -> bool {
         self.cycle.is_none() && self.producers == 0
@@ -487,7 +496,7 @@ impl<H: Handler> State<H> {
 
 /// How many instances a stage has for which the plan says `instances`. Of a stage whose handlers wait, that
 /// is how many events may be in flight: an instance only polls, so as many do as there are processors.
-fn instances_for<H: Handler>(instances: usize) -> usize {
+fn instances_for<H: Kind>(instances: usize) -> usize {
     if H::WAITS { instances.min(crate::env::cpus().max(2)) } else { instances }
 }
 

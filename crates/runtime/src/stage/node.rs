@@ -7,8 +7,8 @@ use std::time::Duration;
 use comporta_model::ack::Fate;
 use comporta_model::event::Meta;
 use comporta_model::keyed::{AnyKeys, LaneRef};
+use comporta_model::kind::Kind;
 use comporta_model::plan::WhenFull;
-use comporta_model::stage::Handler;
 use comporta_policy::KeyLoad;
 
 use super::fail::Fault;
@@ -31,7 +31,7 @@ use crate::sync::{Arc, Relaxed};
 use crate::user;
 use crate::wiring::Wiring;
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Adds instances: made, initialised, idle. All of them, or none.
     fn add_instances(
         &self,
@@ -102,10 +102,12 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// The program was stopped: what an instance has in hand is cancelled.
     pub(super) fn cancel_held(&mut self, instance: &mut Instance<H>, effects: &mut Effects) {
-        self.cancel_flushed(instance, effects);
+        if H::WAITS {
+            self.cancel_flushed(instance, effects);
+        }
         let held = instance.held();
         self.in_flight -= held;
         self.counts.cancelled += held as u64;
@@ -116,7 +118,7 @@ impl<H: Handler> State<H> {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// A visit that is not to an idle instance: what there is to do was begun before.
     #[inline(never)]
     fn go_on(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
@@ -127,7 +129,9 @@ impl<H: Handler> Stage<H> {
             Task::Retry { instance } => self.retry(core, instance, visit),
             Task::Finish { instance } => self.finish(core, instance, visit),
             Task::Alarm => {
-                self.flights_due(core, visit);
+                if H::WAITS {
+                    self.flights_due(core, visit);
+                }
                 self.lanes_due(core, visit);
             }
             Task::Flush => {
@@ -140,7 +144,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> Node for Stage<H> {
+impl<H: Kind> Node for Stage<H> {
     #[inline]
     fn visit(&self, core: &Arc<Core>, task: Task, visit: &mut Visit) {
         match task {
@@ -161,14 +165,18 @@ impl<H: Handler> Node for Stage<H> {
     }
 
     fn woken(&self, effects: &mut Effects) {
-        self.flights_woken(effects);
+        if H::WAITS {
+            self.flights_woken(effects);
+        }
     }
 
     fn reclaim(&self, core: &Core, tray: &dyn Any, effects: &mut Effects) {
         let mut visit = Visit::new(0, None);
         if let Some(tray) = tray.downcast_ref::<Tray<H::Item>>() {
             self.reclaim(core, tray, &mut visit);
-        } else if let Some(tray) = tray.downcast_ref::<FlightTray<H>>() {
+        } else if H::WAITS
+            && let Some(tray) = tray.downcast_ref::<FlightTray<H>>()
+        {
             self.reclaim_flights(core, tray, &mut visit);
         }
         effects.take(&mut visit.effects);
@@ -236,7 +244,9 @@ impl<H: Handler> Node for Stage<H> {
             effects.discard_events(&mut chunk.into_events());
         }
         state.counts.cancelled += cancelled as u64;
-        state.cancel_flights(effects);
+        if H::WAITS {
+            state.cancel_flights(effects);
+        }
         for mut instance in state.instances.cancel() {
             state.cancel_held(&mut instance, effects);
             effects.discard(instance);

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use comporta_model::ack::{Fate, Obligation};
 use comporta_model::column::Duties;
 use comporta_model::event::{Meta, Time};
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
 
 use super::Stage;
 use super::handle::{Instance, Tally};
@@ -225,7 +225,7 @@ impl<P: Ports> Order<P> {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// A visit leaves what it sent. Returns whether it can leave now and nobody else sees to it: then
     /// the caller must, by [`release_results`](Self::release_results).
     #[must_use]

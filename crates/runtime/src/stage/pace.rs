@@ -91,26 +91,37 @@ pub(super) struct StagePace {
     busy_ns: u64,
     /// Events of the last visit that handled any.
     events: usize,
+    /// What an event usually took, and how many events a visit had, when that was last acted upon.
+    seen: (u64, usize),
 }
+
+/// Every so many visits the pace is acted upon whether or not it seems to have changed.
+const LOOK_EVERY: u64 = if cfg!(shuttle) { 1 } else { 16 };
 
 impl StagePace {
     /// Before the first visit: visits may take `batch` events.
     pub(super) fn new(batch: usize) -> Self {
-        StagePace { stride: batch, usual_ns: 0, mean_ns: 0, busy_ns: 0, events: 0 }
+        StagePace { stride: batch, usual_ns: 0, mean_ns: 0, busy_ns: 0, events: 0, seen: (0, 0) }
     }
 
-    /// Learns from a visit of an instance; visits take `batch` events at most.
+    /// Learns from a visit of an instance, the stage's `visits`th; visits take `batch` events at most. Returns whether it has
+    /// become another: by an eighth or more, or in the number of events.
     #[inline(always)]
-    pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize) {
+    pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize, visits: u64) -> bool {
         self.busy_ns += pace.take_busy_ns();
         (self.mean_ns, self.events) = (pace.mean_ns, pace.events);
+        self.usual_ns = pace.usual_ns();
+        let (usual_ns, events) = self.seen;
+        let same = self.usual_ns.abs_diff(usual_ns) <= usual_ns / 8 && self.events == events;
+        if same && !visits.is_multiple_of(LOOK_EVERY) {
+            return false;
+        }
+        self.seen = (self.usual_ns, self.events);
         // By what is usual: events that leave in pieces after one slow visit stay so for the rest
         // of their way.
-        if self.usual_ns != pace.usual_ns() {
-            self.usual_ns = pace.usual_ns();
-            let fits = QUANTUM.as_nanos() as u64 / self.usual_ns.max(1);
-            self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
-        }
+        let fits = QUANTUM.as_nanos() as u64 / self.usual_ns.max(1);
+        self.stride = usize::try_from(fits).unwrap_or(usize::MAX).clamp(1, batch);
+        true
     }
 
     /// Events per visit; of a stage whose events others could have (`shared`), one where that costs

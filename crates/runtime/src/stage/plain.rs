@@ -7,19 +7,15 @@
 //! what they would find nothing to do for. As soon as something special shows, they go on from there: with the chunk still
 //! in the queue (`take_plain` returns nothing), or with the batch in hand (`run_on`).
 
-use std::mem::needs_drop;
-
 use comporta_model::ack::Obligation;
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Meta;
-use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 
 use super::handle::{Handling, Instance, Progress, Stop, Tally};
 use super::order::Deposited;
 use super::pace::QuantumCheck;
-use super::ports::{Flooded, Mark};
 use super::queue::{Side, StageQueue};
 use super::settle::Settling;
 use super::take::{Batch, Rows};
@@ -30,18 +26,18 @@ use crate::failure::Reason;
 use crate::sync::Arc;
 
 /// Whether visits to a stage with these rules may be plain.
-pub(super) fn suits<H: Handler>(rules: &Rules<H::Item>) -> bool {
-    let usual = !H::WAITS && !H::GROUPED && !H::KEYED && !H::FLUSHES;
+pub(super) fn suits<H: Kind>(rules: &Rules<H::Item>) -> bool {
+    let usual = !H::WAITS && !H::GROUPED && !H::KEYED;
     usual && rules.keys.is_none() && rules.retain.is_none() && !rules.stub
 }
 
 /// A plain visit that has begun.
-pub(super) struct Begun<H: Handler> {
+pub(super) struct Begun<H: Kind> {
     instance: Box<Instance<H>>,
     batch: Box<Batch<H::Item>>,
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Whether visits may be plain now: a test may have asked for failures, or give its handlers time.
     #[inline]
     pub(super) fn may_be_plain(&self, core: &Core) -> bool {
@@ -161,27 +157,11 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> Instance<H> {
-    /// Handles the one event that there is. Returns why it failed, if it did: what else an event may lead to, such as that
-    /// there is no more room, matters to the next.
+impl<H: Kind> Instance<H> {
+    /// Handles the one event that there is. Returns why it failed, if it did.
     #[inline(always)]
     fn run_one(&mut self, slots: &mut [Option<H::Item>]) -> Option<Stop> {
-        let Instance { handler: Some(handler), ports, cx, .. } = self else { return None };
-        ports.each(&mut Mark);
-        if let Err(error) = handler.call(slots, ports, cx) {
-            return Some(Stop::Failed(error));
-        }
-        if !H::IN_PLACE {
-            let mut flooded = Flooded(false);
-            ports.each(&mut flooded);
-            if flooded.0 {
-                return Some(Stop::Flooded);
-            }
-            if needs_drop::<H::Item>() {
-                slots.fill_with(|| None);
-            }
-        }
-        None
+        self.handler.as_mut()?.run_one(slots, &mut self.ports, &self.cx)
     }
 
     /// Handles several events.

@@ -5,7 +5,7 @@
 use comporta_model::ack::Fate;
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::event::Time;
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 
 use super::queue::{Side, Turn};
 use super::take::Batch;
@@ -14,7 +14,7 @@ use super::{Phase, Stage, State};
 use crate::core::Core;
 use crate::effects::Visit;
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// What a visit did not come to is queued again, where it was taken: what it has in hand, and what is left in its tray.
     /// Returns its batch, which is empty.
     #[inline(always)]
@@ -35,7 +35,7 @@ impl<H: Handler> Stage<H> {
         batch
     }
 
-    #[inline]
+    #[inline(always)]
     fn keep_storage(&self, state: &mut State<H>, storage: Slots<H::Item>, visit: &mut Visit) {
         if let Some(storage) = visit.cache.put(storage) {
             state.queue.recycle(storage);

@@ -13,7 +13,7 @@ use comporta_model::chunk::{Chunk, ChunkQueue, Slots};
 use comporta_model::column::{Columns, Duty};
 use comporta_model::event::{Meta, Time};
 
-use super::lanes::LaneQueue;
+use super::lanes::LanesAsked;
 
 /// The events of a stage that wait for a visit.
 pub(crate) trait EventQueue<T>: Send {
@@ -68,7 +68,7 @@ pub(crate) trait EventQueue<T>: Send {
     }
 
     /// The queue, if it has lanes.
-    fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
+    fn as_lanes(&mut self) -> Option<&mut dyn LanesAsked<T>> {
         None
     }
 }
@@ -202,7 +202,7 @@ impl<T: Send + 'static> StageQueue<T> {
     }
 
     #[inline]
-    pub(crate) fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
+    pub(crate) fn as_lanes(&mut self) -> Option<&mut dyn LanesAsked<T>> {
         behind!(self, as_lanes())
     }
 }

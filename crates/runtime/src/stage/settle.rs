@@ -9,8 +9,8 @@ use std::time::Duration;
 use comporta_model::ack::Fate;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::{Meta, Time};
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
 use comporta_policy::admission::Done;
 
 use super::handle::{Instance, Pending, Ran, Tally};
@@ -27,7 +27,7 @@ use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
 use crate::sync::{Arc, Relaxed};
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// After the handler ran: sends, settles, and places the instance.
     #[inline(always)]
     pub(super) fn conclude(
@@ -120,8 +120,7 @@ impl<H: Handler> Stage<H> {
         in_line: InLine,
         visit: &mut Visit,
     ) -> u64 {
-        state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.publish_pace(core, state);
+        self.learn(core, state, &mut instance);
         self.count(core, state, settling, visit);
         let all_spent = batch.tray.is_none() && batch.chunk.is_empty();
         let hand = self.put_back(state, batch, visit);
@@ -140,10 +139,19 @@ impl<H: Handler> Stage<H> {
         state.pace.usual_ns()
     }
 
+    /// Learns from a visit of an instance.
+    #[inline(always)]
+    pub(super) fn learn(&self, core: &Core, state: &mut State<H>, instance: &mut Instance<H>) {
+        let visits = state.counts.visits;
+        if state.pace.learn(&mut instance.pace, self.rules.batch, visits) {
+            self.publish_pace(core, state);
+        }
+    }
+
     /// Publishes how long visits take, so that workers know what they begin, and what to take from others: where that has
     /// changed, which is seldom.
-    #[inline(always)]
-    pub(super) fn publish_pace(&self, core: &Core, state: &mut State<H>) {
+    #[inline(never)]
+    fn publish_pace(&self, core: &Core, state: &mut State<H>) {
         let usual_ns = state.pace.usual_ns(); // of one event: more fit if short
         if is_slow(usual_ns) != state.slow {
             state.slow = !state.slow;
@@ -191,8 +199,7 @@ impl<H: Handler> Stage<H> {
         let leaves = self.deposit(&mut instance.ports, ticket, of);
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.publish_pace(core, state);
+        self.learn(core, state, &mut instance);
         // A visit that called `quit` has not come to all.
         instance.hand = Some(self.put_back(state, batch, visit));
         self.place(core, state, instance, InLine::No, &mut visit.effects);
@@ -372,13 +379,13 @@ impl<H: Handler> Stage<H> {
         let mut guard = self.state.lock();
         let unparked = guard.instances.unpark(index, visit.home);
         let Some(mut instance) = unparked else { return }; // the program was stopped
-        if std::mem::take(&mut instance.stands_inside) {
+        if H::WAITS && std::mem::take(&mut instance.stands_inside) {
             guard.flights.inside -= 1;
             self.note_blocked(&mut guard, &mut visit.effects);
         }
         drop(guard);
         let in_line = instance.links.resume(core, visit);
-        if H::FLUSHES && in_line == InLine::No {
+        if H::WAITS && self.rules.flushes && in_line == InLine::No {
             self.flushed(core, &mut instance, visit);
         }
         if in_line == InLine::No && instance.finishing {
@@ -400,7 +407,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> Instance<H> {
+impl<H: Kind> Instance<H> {
     /// As [`spend`](Self::spend), where nothing is owed for any of them and none has failed.
     #[inline]
     pub(super) fn spend_plain(&mut self, batch: &mut Batch<H::Item>, at: usize) {
@@ -457,7 +464,7 @@ pub(super) struct Settling<'a> {
 
 impl<T> Batch<T> {
     /// Takes out the event that is to be tried again, and what has to be handled together with it.
-    fn wait_to_retry<H: Handler>(&mut self, wait: Duration) -> Pending<T> {
+    fn wait_to_retry<H: Kind>(&mut self, wait: Duration) -> Pending<T> {
         let together = H::GROUPED || self.ticket.is_some();
         let events = if together { self.chunk.len() } else { 1 };
         let chunk = self.chunk.split_front(events, Vec::new());

@@ -8,7 +8,7 @@ use comporta_model::chunk::Chunk;
 use comporta_model::column::{Duties, Duty, Lanes, all_of};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 use comporta_policy::admission::{Look, Next};
 
 use super::flight::InFlight;
@@ -82,7 +82,7 @@ impl<T> Batch<T> {
 
     /// What is owed for what its events lead to: for all of them alike, unless a column says it of each.
     /// Of events that are handled as one, all that is owed for any of them.
-    pub(super) fn owed<H: Handler>(&self) -> (Duty, Obligation) {
+    pub(super) fn owed<H: Kind>(&self) -> (Duty, Obligation) {
         match self.chunk.columns().duties().filter(|_| H::GROUPED) {
             None => (self.chunk.meta.duty.clone(), Obligation::default()),
             Some(duties) => {
@@ -95,7 +95,7 @@ impl<T> Batch<T> {
 
 /// What the queue knows of the events of a visit, one by one.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     pub(super) lanes: &'a [Option<LaneRef>],
     /// The watermarks that they found, if the stage has event time.
     pub(super) marks: &'a [Time],
@@ -111,20 +111,20 @@ impl Rows<'_> {
 }
 
 /// A visit that has begun.
-struct Begun<H: Handler> {
+struct Begun<H: Kind> {
     instance: Box<Instance<H>>,
     with: With<H>,
 }
 
 /// What a visit has to do.
-enum With<H: Handler> {
+enum With<H: Kind> {
     Events(Box<Batch<H::Item>>),
     Flights(VecDeque<InFlight<H>>),
     /// A timer of a lane is due, or its state has expired.
     Lane(Call),
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// One visit of an idle instance to the queue.
     #[inline(always)]
     pub(super) fn visit_events(&self, core: &Arc<Core>, visit: &mut Visit) {
@@ -161,9 +161,10 @@ impl<H: Handler> Stage<H> {
             Some(Begun { instance, with: With::Events(batch) }) => {
                 self.run(core, instance, batch, visit);
             }
-            Some(Begun { instance, with: With::Flights(woken) }) => {
+            Some(Begun { instance, with: With::Flights(woken) }) if H::WAITS => {
                 self.fly_on(core, instance, woken, visit);
             }
+            Some(Begun { with: With::Flights(_), .. }) => {} // of handlers that wait only
             Some(Begun { instance, with: With::Lane(call) }) => {
                 self.visit_lanes(core, instance, call, visit);
             }
@@ -288,8 +289,8 @@ impl<H: Handler> Stage<H> {
             runs.push((duty.is_over(now), n));
         });
         if let Some(lanes) = state.queue.as_lanes() {
-            let each = runs.iter().flat_map(|(over, n)| std::iter::repeat_n(*over, *n));
-            lanes.shed_of(taken.turn, each);
+            let mut each = runs.iter().flat_map(|(over, n)| std::iter::repeat_n(*over, *n));
+            lanes.shed_of(taken.turn, &mut each);
         }
         let mut over = runs.iter().map(|(over, _)| *over);
         if let Some(over) = taken.chunk.remove_where(|_| over.next().unwrap_or(false)) {
@@ -367,7 +368,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// Whether a group of this size can be taken.
     fn is_group_complete(&self, size: GroupSize) -> bool {
         self.gathering.visits(self.queue.len(), size, self.is_last_call()) > 0

@@ -9,8 +9,8 @@
 use comporta_model::ack::Obligation;
 use comporta_model::column::{Duties, Duty};
 use comporta_model::event::Meta;
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
 use std::time::Duration;
 
 use super::InFlight;
@@ -65,7 +65,7 @@ impl Landing {
     }
 
     /// A flight has ended, and has a slot.
-    fn add<H: Handler>(&mut self, id: FlightId, flight: &mut Flying<H>) {
+    fn add<H: Kind>(&mut self, id: FlightId, flight: &mut Flying<H>) {
         let Tally { handled, failed, retried } = flight.batch.tally;
         self.tally.handled += handled;
         self.tally.failed += failed;
@@ -76,7 +76,7 @@ impl Landing {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// An event in flight has ended: it lands with others, unless its results leave in order.
     pub(super) fn land(
         &self,

@@ -23,7 +23,7 @@ use std::time::Duration;
 use comporta_model::ack::Fate;
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 
 use slots::Flying;
 pub(super) use slots::{FlightTray, Flights, InFlight};
@@ -41,7 +41,7 @@ use crate::path::ready::{Task, Token};
 use crate::sync::Arc;
 use crate::user;
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// The program was stopped.
     fn cancel_flight(&mut self, flight: InFlight<H>, effects: &mut Effects) {
         self.flights.release(1);
@@ -89,7 +89,7 @@ impl<H: Handler> State<H> {
     }
 }
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// Flights were woken, and are in the list.
     pub(super) fn flights_woken(&self, effects: &mut Effects) {
         self.claim(&mut self.state.lock(), effects);
@@ -146,7 +146,7 @@ impl<H: Handler> Stage<H> {
         instance.cx.set_attempt(1);
         match retry {
             None => {
-                flight.future = instance.handler.as_mut().and_then(Handler::take_flight);
+                flight.future = instance.handler.as_mut().and_then(|handler| handler.take_flight());
                 flight.limit = self.limit(now, flight.batch.chunk.first_duty().0.deadline);
             }
             Some(wait) => flight.try_again(now + wait),
@@ -157,7 +157,7 @@ impl<H: Handler> Stage<H> {
             cycle.activate(); // in flight it can act
         }
         flight.turn = guard.detach(batch);
-        if H::FLUSHES {
+        if self.rules.flushes {
             drop(guard);
             if self.flush(core, instance, &mut flight, now, visit) {
                 instance.flushed.push(flight);
@@ -283,7 +283,7 @@ impl<H: Handler> Stage<H> {
 /// Flights that an instance keeps for the next events, as many as its handler keeps futures.
 const SPARE_MAX: usize = 256;
 
-impl<H: Handler> Instance<H> {
+impl<H: Kind> Instance<H> {
     /// Events that wait are woken by way of the list of their stage.
     pub(super) fn set_list(&mut self, core: &Arc<Core>, stage: &Stage<H>) {
         let list = stage.state.lock().flights.list().clone();

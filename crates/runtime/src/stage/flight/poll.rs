@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::task::Poll;
 
 use comporta_model::event::{Meta, Time};
+use comporta_model::kind::Kind;
 use comporta_model::port::Ports;
-use comporta_model::stage::Handler;
 
 use super::InFlight;
 use super::land::Landing;
@@ -37,7 +37,7 @@ const WOKEN_MAX: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// A visit looks at the clock at least so often, however quick polls were before.
 const LOOK_EVERY: usize = 16;
 
-impl<H: Handler> Stage<H> {
+impl<H: Kind> Stage<H> {
     /// The flights for a visit to poll, if there are. Visits that poll and visits that begin events take turns.
     pub(in crate::stage) fn take_woken(
         &self,
@@ -99,7 +99,7 @@ impl<H: Handler> Stage<H> {
                 now = core.clock.now();
                 check.judge(now, polled, WOKEN_MAX.saturating_sub(polled))
             };
-            let mut over = Over(H::FLUSHES || instance.links.errors_are_over());
+            let mut over = Over(self.rules.flushes || instance.links.errors_are_over());
             instance.ports.each(&mut over);
             if over.0 {
                 self.settle_landed(core, &mut instance, &mut landing, visit);
@@ -123,8 +123,7 @@ impl<H: Handler> Stage<H> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.put_flights_back(rest.unwrap_or_default(), now, visit);
-        state.pace.learn(&mut instance.pace, self.rules.batch);
-        self.publish_pace(core, state);
+        self.learn(core, state, &mut instance);
         self.place(core, state, instance, in_line, &mut visit.effects);
         self.changed(core, state, &mut visit.effects);
     }
@@ -155,7 +154,7 @@ impl<H: Handler> Stage<H> {
         let Instance { ports, links, .. } = instance;
         if first.batch.ticket.is_none() {
             visit.effects.hand_over(core); // admission controllers are asked
-            links.look_for_room(core, ports, &first.batch.chunk.meta, self.emit_max());
+            links.look_for_room(core, ports, &first.batch.chunk.meta, self.rules.emit_max);
         }
     }
 
@@ -179,7 +178,7 @@ impl<H: Handler> Stage<H> {
         if flight.batch.ticket.is_none() {
             landing.expect(&flight.batch.chunk.meta, &duty, &mut instance.ports);
         } else {
-            instance.ports.each(&mut Unbounded(self.emit_max()));
+            instance.ports.each(&mut Unbounded(self.rules.emit_max));
             // Its results may leave after another's; the ports may still say what one owes that waits on.
             instance.ports.each(&mut Owes(&duty));
         }
@@ -275,7 +274,8 @@ impl<H: Handler> Stage<H> {
                     Some(fault) => fault.strike(),
                 });
                 if let Ok(Stop::Waits) = tried {
-                    flight.future = instance.handler.as_mut().and_then(Handler::take_flight);
+                    flight.future =
+                        instance.handler.as_mut().and_then(|handler| handler.take_flight());
                     flight.wakeup = Some(instance.renew_wakeup(None));
                 }
                 tried
@@ -325,7 +325,7 @@ impl<H: Handler> Stage<H> {
     ) {
         flight.kept = std::mem::take(&mut instance.kept);
         let now = core.clock.now();
-        if H::FLUSHES && self.flush(core, instance, &mut flight, now, visit) {
+        if self.rules.flushes && self.flush(core, instance, &mut flight, now, visit) {
             instance.flushed.push(flight);
             if instance.links.in_line() == InLine::No {
                 self.flushed(core, instance, visit);
@@ -337,7 +337,7 @@ impl<H: Handler> Stage<H> {
     }
 }
 
-impl<H: Handler> State<H> {
+impl<H: Kind> State<H> {
     /// What a visit has not polled is polled by the next.
     fn put_flights_back(&mut self, rest: VecDeque<InFlight<H>>, now: Time, visit: &mut Visit) {
         for flight in rest.into_iter().rev() {

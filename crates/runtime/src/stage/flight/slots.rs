@@ -10,7 +10,7 @@ use std::time::Duration;
 use comporta_model::async_stage::Flight;
 use comporta_model::chunk::Chunk;
 use comporta_model::event::{Meta, Time};
-use comporta_model::stage::Handler;
+use comporta_model::kind::Kind;
 
 use super::Batch;
 use super::wakeup::{Wakeup, WokenList};
@@ -20,7 +20,7 @@ use crate::sync::{Arc, Mutex};
 use crate::timer::Armed;
 
 /// The future of an event.
-type AnyFlight<H> = Box<dyn Flight<<H as Handler>::Item, <H as Handler>::Ports>>;
+type AnyFlight<H> = Box<dyn Flight<<H as Kind>::Item, <H as Kind>::Ports>>;
 
 /// Which flight, of all that a stage ever had: its slot, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl FlightId {
 }
 
 /// The events in flight of a stage, under its lock.
-pub(in crate::stage) struct Flights<H: Handler> {
+pub(in crate::stage) struct Flights<H: Kind> {
     most: usize,
     /// In flight, being polled, or set aside for visits that may begin one.
     begun: usize,
@@ -75,7 +75,7 @@ pub(in crate::stage) struct Flights<H: Handler> {
     waited_ns: u64,
 }
 
-struct Slot<H: Handler> {
+struct Slot<H: Kind> {
     life: u32,
     /// None while it is free, or its flight is being polled.
     flight: Option<InFlight<H>>,
@@ -85,7 +85,7 @@ struct Slot<H: Handler> {
 pub(in crate::stage) type InFlight<H> = Box<Flying<H>>;
 
 /// An event in flight.
-pub(in crate::stage) struct Flying<H: Handler> {
+pub(in crate::stage) struct Flying<H: Kind> {
     /// None until it has a slot.
     pub(super) id: Option<FlightId>,
     /// Its one event: an empty slot while its future has it.
@@ -108,7 +108,7 @@ pub(in crate::stage) struct Flying<H: Handler> {
     pub(super) turn: Option<Turn>,
 }
 
-impl<H: Handler> Default for Flying<H> {
+impl<H: Kind> Default for Flying<H> {
     fn default() -> Self {
         Flying {
             id: None,
@@ -126,7 +126,7 @@ impl<H: Handler> Default for Flying<H> {
     }
 }
 
-impl<H: Handler> Flying<H> {
+impl<H: Kind> Flying<H> {
     /// It has landed, and is of use for another event: its wake-up too, if no waker is left.
     pub(in crate::stage) fn clear(&mut self) {
         let (storage, wakeup) = (self.batch.chunk.take().into_storage(), self.wakeup.take());
@@ -167,7 +167,7 @@ impl<H: Handler> Flying<H> {
     }
 }
 
-impl<H: Handler> Flights<H> {
+impl<H: Kind> Flights<H> {
     pub(in crate::stage) fn new(most: usize) -> Self {
         Flights {
             most,
@@ -332,9 +332,9 @@ impl<H: Handler> Flights<H> {
 
 /// The flights that a visit has taken and not yet polled: one step away from it, so that they can be taken back
 /// when a poll does not return. A leaf lock, as that of [`Tray`](crate::stage::tray::Tray).
-pub(in crate::stage) struct FlightTray<H: Handler>(Mutex<VecDeque<InFlight<H>>>);
+pub(in crate::stage) struct FlightTray<H: Kind>(Mutex<VecDeque<InFlight<H>>>);
 
-impl<H: Handler> FlightTray<H> {
+impl<H: Kind> FlightTray<H> {
     pub(super) fn new(flights: VecDeque<InFlight<H>>) -> Self {
         FlightTray(Mutex::new(flights))
     }

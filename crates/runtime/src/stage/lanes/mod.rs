@@ -1,5 +1,6 @@
 //! Hop 3 of a keyed stage: a queue that gives each key a lane, and serves the lanes in turn.
 //! Before: `inlet`, which has asked the directory of keys for the lane of each event. After: `take`.
+//! 0. [`asked`] is what a stage asks of it;
 //! 1. [`events`] holds the events, in the chains of their lanes, and [`place`] what is known of a lane;
 //! 2. this file has the lanes, lets events in, and knows which lanes are ready; [`fresh`] keeps chunks whole where it can;
 //! 3. [`rounds`] takes events for a visit, and [`visits`] knows which visit has which;
@@ -17,6 +18,7 @@
 //! to one turn at most; events of a lane leave in the order in which they came. A lane without events, turn, alarm and
 //! state has no place here: its key then costs nothing.
 
+mod asked;
 mod events;
 mod place;
 mod fresh;
@@ -41,13 +43,15 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
 use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
+use crate::sync::Arc;
 use alarms::Alarms;
+pub(crate) use asked::LanesAsked;
 pub(crate) use due::Call;
 use events::{Events, With};
 use fresh::Further;
 use place::Place;
 pub(crate) use place::{Doom, Due};
-use progress::Progress;
+use progress::{HandedOn, Progress};
 use rounds::{GUARDED_SPREAD_NS, SPREAD_NS};
 use visits::{Row, Visiting};
 use watermark::Watermark;
@@ -71,6 +75,24 @@ impl LaneRules {
     /// Whether a visit takes one event of a lane at most: what comes after it may have to wait for it.
     fn one_each(&self) -> bool {
         self.holds || self.waits
+    }
+}
+
+/// Makes the queue of a keyed stage.
+pub(crate) type KeyedQueue<T> = fn(LaneRules, Option<EventTimeParts>) -> Box<dyn EventQueue<T>>;
+
+/// How far event time has come, and whom that is handed on to.
+pub(crate) type EventTimeParts = (Watermark, Arc<HandedOn>);
+
+/// See [`KeyedQueue`].
+pub(crate) fn keyed_queue<T: Send + 'static>(
+    rules: LaneRules,
+    event_time: Option<EventTimeParts>,
+) -> Box<dyn EventQueue<T>> {
+    let queue = LaneQueue::new(rules);
+    match event_time {
+        None => Box::new(queue),
+        Some((watermark, out)) => Box::new(queue.with_event_time(watermark, out)),
     }
 }
 
@@ -355,8 +377,8 @@ impl<T: Send> LaneQueue<T> {
         self.look_at(at, Side::Newest);
     }
 
-    pub(crate) fn rules(&self) -> &LaneRules {
-        &self.rules
+    pub(crate) fn rules(&self) -> LaneRules {
+        self.rules
     }
 
     // --- what else the stage asks for
@@ -494,7 +516,7 @@ impl<T: Send> EventQueue<T> for LaneQueue<T> {
         self.ready_work == 0 && self.lent == 0 && !self.alarms.has_event_timers(watermark)
     }
 
-    fn as_lanes(&mut self) -> Option<&mut LaneQueue<T>> {
+    fn as_lanes(&mut self) -> Option<&mut dyn LanesAsked<T>> {
         Some(self)
     }
 }

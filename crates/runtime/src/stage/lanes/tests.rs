@@ -355,7 +355,7 @@ impl Model {
         visit.is_fresh = false;
         let mut which = which.iter().copied().chain(std::iter::repeat(false));
         let shed: Vec<bool> = visit.events.iter().map(|_| which.next().unwrap_or(false)).collect();
-        self.queue.shed_of(visit.turn, shed.iter().copied());
+        self.queue.shed_of(visit.turn, &mut shed.iter().copied());
         let (mut flags, mut gone) = (shed.into_iter(), Vec::new());
         visit.events.retain(|(lane, _)| {
             let shed = flags.next().unwrap_or(false);

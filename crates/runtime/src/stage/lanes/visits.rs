@@ -129,7 +129,7 @@ impl<T: Send> LaneQueue<T> {
     }
 
     /// Of the events that a visit just took, those are shed of which `shed` is true.
-    pub(crate) fn shed_of(&mut self, turn: Turn, mut shed: impl Iterator<Item = bool>) {
+    pub(crate) fn shed_of(&mut self, turn: Turn, shed: &mut dyn Iterator<Item = bool>) {
         let visit = &mut self.turns[turn.index()];
         let (rows, marks) = (std::mem::take(&mut visit.rows), std::mem::take(&mut visit.marks));
         let mut marks = marks.into_iter();
