@@ -217,3 +217,9 @@ impl<H: Kind> Instances<H> {
         self.all_idle().into_iter().chain(parked).collect()
     }
 }
+
+/// How many instances a stage has for which the plan says `instances`. Of a stage whose handlers wait, that
+/// is how many events may be in flight: an instance only polls, so as many do as there are processors.
+pub(super) fn instances_for<H: Kind>(instances: usize) -> usize {
+    if H::WAITS { instances.min(crate::env::cpus().max(2)) } else { instances }
+}

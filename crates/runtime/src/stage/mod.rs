@@ -66,7 +66,7 @@ use call::DynHandler;
 use fail::Faults;
 use gate::Gate;
 use groups::{Gathering, GroupSize};
-use instances::Instances;
+use instances::{Instances, instances_for};
 use order::Order;
 use permits::{Permits, Shed};
 use queue::{Side, StageQueue};
@@ -492,12 +492,6 @@ impl<H: Kind> State<H> {
         self.counts.shed_late += n;
         self.counts.shed[reason as usize] += n;
     }
-}
-
-/// How many instances a stage has for which the plan says `instances`. Of a stage whose handlers wait, that
-/// is how many events may be in flight: an instance only polls, so as many do as there are processors.
-fn instances_for<H: Kind>(instances: usize) -> usize {
-    if H::WAITS { instances.min(crate::env::cpus().max(2)) } else { instances }
 }
 
 /// The age of what shares `meta`, in the queue it is in.

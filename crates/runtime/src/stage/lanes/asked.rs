@@ -1,16 +1,44 @@
-//! What a stage asks of its lanes beside what it asks of every queue. A trait object, so that a program without keys does not
-//! compile lanes for the types of its events: [`LaneQueue`] is made where a stage is given its keys, and nowhere else.
+//! The interface of lanes for their stage: the rules of the plan, and the calls that other queues do not have. A trait
+//! object, so that a program without keys compiles no lanes for its events: a [`LaneQueue`] is made only where a stage is
+//! given its keys.
 //! Before: `queue`. After: the files of this folder, which do it.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use comporta_model::chunk::Chunk;
 use comporta_model::column::{Columns, Lanes};
 use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
-use super::watermark::Origin;
-use super::{Call, Doom, LaneQueue, LaneRules};
+use super::progress::HandedOn;
+use super::watermark::{Origin, Watermark};
+use super::{Call, Doom, LaneQueue};
 use crate::snapshot::EventTimeSnapshot;
-use crate::stage::queue::Turn;
+use crate::stage::queue::{EventQueue, Turn};
+use crate::sync::Arc;
+
+/// What the plan says of the lanes of a stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneRules {
+    /// Events that one key may have in the queue.
+    pub(crate) lane_max: Option<NonZeroUsize>,
+    /// For how long state is kept that no event has asked for.
+    pub(crate) idle: Option<Duration>,
+    /// Keys without events whose state is kept.
+    pub(crate) keys_max: Option<NonZeroUsize>,
+    /// A failed event holds its lane until it is replayed or taken away.
+    pub(crate) holds: bool,
+    /// Its handlers wait.
+    pub(crate) waits: bool,
+}
+
+impl LaneRules {
+    /// Whether a visit takes one event of a lane at most: what comes after it may have to wait for it.
+    pub(super) fn one_each(&self) -> bool {
+        self.holds || self.waits
+    }
+}
 
 /// Declares the trait, and has the queue do it by methods of the same names.
 macro_rules! asked {
@@ -61,4 +89,22 @@ asked! {
     fn input_ended(origin: Origin, now: Time);
     fn event_time() -> Option<EventTimeSnapshot>;
     fn take_handed_on() -> bool;
+}
+
+/// Makes the queue of a keyed stage.
+pub(crate) type KeyedQueue<T> = fn(LaneRules, Option<EventTimeParts>) -> Box<dyn EventQueue<T>>;
+
+/// How far event time has come, and whom that is handed on to.
+pub(crate) type EventTimeParts = (Watermark, Arc<HandedOn>);
+
+/// See [`KeyedQueue`].
+pub(crate) fn keyed_queue<T: Send + 'static>(
+    rules: LaneRules,
+    event_time: Option<EventTimeParts>,
+) -> Box<dyn EventQueue<T>> {
+    let queue = LaneQueue::new(rules);
+    match event_time {
+        None => Box::new(queue),
+        Some((watermark, out)) => Box::new(queue.with_event_time(watermark, out)),
+    }
 }

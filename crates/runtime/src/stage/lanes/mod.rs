@@ -34,8 +34,6 @@ mod event_time;
 mod tests;
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use comporta_model::chunk::{Chunk, Slots};
 use comporta_model::column::{Columns, Lanes};
@@ -43,58 +41,17 @@ use comporta_model::event::{Meta, Time};
 use comporta_model::keyed::LaneRef;
 
 use super::queue::{EventQueue, Oldest, Side, Taken, Turn, Want};
-use crate::sync::Arc;
 use alarms::Alarms;
-pub(crate) use asked::LanesAsked;
+pub(crate) use asked::{EventTimeParts, KeyedQueue, LaneRules, LanesAsked, keyed_queue};
 pub(crate) use due::Call;
 use events::{Events, With};
 use fresh::Further;
 use place::Place;
 pub(crate) use place::{Doom, Due};
-use progress::{HandedOn, Progress};
+use progress::Progress;
 use rounds::{GUARDED_SPREAD_NS, SPREAD_NS};
 use visits::{Row, Visiting};
 use watermark::Watermark;
-
-/// What the plan says of the lanes of a stage.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LaneRules {
-    /// Events that one key may have in the queue.
-    pub(crate) lane_max: Option<NonZeroUsize>,
-    /// For how long state is kept that no event has asked for.
-    pub(crate) idle: Option<Duration>,
-    /// Keys without events whose state is kept.
-    pub(crate) keys_max: Option<NonZeroUsize>,
-    /// A failed event holds its lane until it is replayed or taken away.
-    pub(crate) holds: bool,
-    /// Its handlers wait.
-    pub(crate) waits: bool,
-}
-
-impl LaneRules {
-    /// Whether a visit takes one event of a lane at most: what comes after it may have to wait for it.
-    fn one_each(&self) -> bool {
-        self.holds || self.waits
-    }
-}
-
-/// Makes the queue of a keyed stage.
-pub(crate) type KeyedQueue<T> = fn(LaneRules, Option<EventTimeParts>) -> Box<dyn EventQueue<T>>;
-
-/// How far event time has come, and whom that is handed on to.
-pub(crate) type EventTimeParts = (Watermark, Arc<HandedOn>);
-
-/// See [`KeyedQueue`].
-pub(crate) fn keyed_queue<T: Send + 'static>(
-    rules: LaneRules,
-    event_time: Option<EventTimeParts>,
-) -> Box<dyn EventQueue<T>> {
-    let queue = LaneQueue::new(rules);
-    match event_time {
-        None => Box::new(queue),
-        Some((watermark, out)) => Box::new(queue.with_event_time(watermark, out)),
-    }
-}
 
 /// A queue with a lane for each key.
 pub(crate) struct LaneQueue<T> {
