@@ -6,7 +6,7 @@ use comporta_model::plan::{StageSettings, WhenFull};
 use crate::core::Core;
 use crate::path::moving::{KEY_NS, pays_to_move};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, SeqCst};
-use crate::threads::LONG;
+use crate::threads::LONG_VISIT;
 use crate::workers::WorkerGroup;
 
 /// Which pool runs a stage, and how; changed while events flow.
@@ -87,7 +87,7 @@ pub(crate) fn cluster_of(place: &AtomicU64) -> usize {
 /// Whether an event that usually takes so many nanoseconds takes long.
 #[inline]
 pub(crate) fn is_slow(usual_ns: u64) -> bool {
-    usual_ns > LONG.as_nanos() as u64
+    usual_ns > LONG_VISIT.as_nanos() as u64
 }
 
 /// How a stage runs where no policy says otherwise.

@@ -249,7 +249,7 @@ const SHARED: Duration = Duration::from_micros(180);
 const NAP: Duration = Duration::from_micros(20);
 /// Who was away for longer than this, twice, met a thread that takes all it gets, and yields so
 /// many times more rarely than it was away: else it would get a twentieth of the processor, not half.
-const LONG: Duration = Duration::from_micros(500);
+const AWAY_FOR_LONG: Duration = Duration::from_micros(500);
 const LONG_TIMES: u32 = 64;
 
 /// When a worker lets other threads have the processor, between two visits. One that the system
@@ -300,7 +300,7 @@ impl YieldTimer {
     fn note(&mut self, left: Time, back: Time) {
         let away = back.duration_since(left);
         self.shares = !self.shares && away > SHARED;
-        let long = away > LONG;
+        let long = away > AWAY_FOR_LONG;
         let pause = if long && self.long { away * LONG_TIMES } else { SPELL };
         self.long = long;
         self.due = back + pause;

@@ -21,7 +21,7 @@ use crate::user;
 use crate::workers::{AnyTray, WorkerGroup};
 
 /// A visit that takes longer is no reason not to wake others: ten times what a visit should take.
-pub(crate) const LONG: Duration = Duration::from_millis(1);
+pub(crate) const LONG_VISIT: Duration = Duration::from_millis(1);
 
 fn call_waker(waker: Waker) {
     let _ = user::call(|| waker.wake());
@@ -231,7 +231,7 @@ impl Core {
             let handles = workers.members();
             let mut away = false;
             for handle in handles.iter() {
-                if handle.note_long(now, LONG) {
+                if handle.note_long(now, LONG_VISIT) {
                     workers.sleep.down();
                     away = true;
                 }
@@ -239,7 +239,7 @@ impl Core {
                     // It will not come to them soon, and others look there when they have nothing else.
                     self.make_all_ready(handle.local.take_all());
                 }
-                if handle.in_visit(now).is_some_and(|it| it > LONG)
+                if handle.in_visit(now).is_some_and(|it| it > LONG_VISIT)
                     && let Some((stage, tray)) = handle.tray()
                 {
                     self.node(stage).reclaim(self, &*tray, &mut effects);

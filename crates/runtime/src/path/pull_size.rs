@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 /// A pull that takes this long, ...
-const LONG: Duration = Duration::from_millis(1);
+const SLOW_PULL: Duration = Duration::from_millis(1);
 /// ... and this long for each of its events, has waited for them rather than worked.
-const LONG_EACH: Duration = Duration::from_micros(50);
+const SLOW_EACH: Duration = Duration::from_micros(50);
 /// How many quick pulls there are for one event each, and for each number after that. So what a
 /// burst leaves behind in a pull that waits is small against what it has handed on.
 const ALONE: u32 = 64;
@@ -40,7 +40,7 @@ impl PullSize {
     /// A pull brought so many events, in so much time. Returns whether it waited for them.
     pub(crate) fn note(&mut self, events: usize, took: Duration) -> bool {
         let each = u32::try_from(events).unwrap_or(u32::MAX).max(1);
-        if took >= LONG && took / each >= LONG_EACH {
+        if took >= SLOW_PULL && took / each >= SLOW_EACH {
             *self = PullSize::new();
             return true;
         }
