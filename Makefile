@@ -7,7 +7,6 @@ CARGO ?= cargo
 RUST_MIN := 1.95
 # One set of features for lint, docs and tests: each further set would compile everything once more.
 FEATURES := comporta/scheduler,comporta/stream,comporta/tokio
-EXAMPLES := api auctions callbacks enrich extrusion fleet images rpc weblog words
 BENCH := --manifest-path bench/Cargo.toml --target-dir target
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -80,22 +79,22 @@ features:
 	for feature in "" plan cli json scheduler stream tokio tracing; do \
 		$(CARGO) check -q -p comporta --no-default-features --features "$$feature" || exit 1; done
 
-# In release, as users run it: more events pass than a test in debug has time for. Built by one command, since
-# each alone would have other features of the same dependencies.
+# As `tests` built them: a build in release would take longer than all tests. One command with the same features, since
+# others would compile the dependencies once more.
 examples:
-	$(CARGO) build -q --release $(EXAMPLES:%=-p comporta-example-%)
+	$(CARGO) build -q --workspace --features $(FEATURES)
 	rm -rf target/weblog
-	target/release/words
-	target/release/weblog --lines 200000 --verify --out target/weblog
-	target/release/auctions --verify
-	target/release/extrusion
-	target/release/images --count 40 --verify
-	target/release/fleet --virtual --accounts 400 --seconds 100 --verify -q
-	target/release/fleet --accounts 400 --seconds 100 --speed 50 --verify -q
-	target/release/rpc
-	target/release/callbacks
-	target/release/enrich
-	target/release/api check
+	target/debug/words
+	target/debug/weblog --lines 200000 --verify --out target/weblog
+	target/debug/auctions --verify
+	target/debug/extrusion
+	target/debug/images --count 20 --verify
+	target/debug/fleet --virtual --accounts 400 --seconds 100 --verify -q
+	target/debug/fleet --accounts 400 --seconds 100 --speed 50 --verify -q
+	target/debug/rpc
+	target/debug/callbacks
+	target/debug/enrich
+	target/debug/api check
 
 # Interleavings of the runtime's and the scheduler's own locks and threads, explored by shuttle.
 models:
