@@ -573,12 +573,20 @@ impl<T> ChunkQueue<T> {
     }
 
     /// Keeps emptied storage for later use, up to a bound.
-    #[inline]
+    #[inline(always)] // each visit comes here
     pub fn recycle(&mut self, slots: Slots<T>) {
         debug_assert!(slots.is_empty(), "recycled storage holds events");
         if self.len == 0 && self.first.slots.capacity() == 0 {
-            self.first.slots = slots; // where the next giver finds it
-        } else if self.spare.len() < SPARE_MAX && slots.capacity() > 0 {
+            // Where the next giver finds it. There is nothing to drop.
+            std::mem::forget(std::mem::replace(&mut self.first.slots, slots));
+        } else {
+            self.keep(slots);
+        }
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, slots: Slots<T>) {
+        if self.spare.len() < SPARE_MAX && slots.capacity() > 0 {
             self.spare.push(slots);
         }
     }

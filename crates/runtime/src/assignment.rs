@@ -4,8 +4,8 @@ use comporta_model::graph::{Kind, StageSpec};
 use comporta_model::plan::{StageSettings, WhenFull};
 
 use crate::core::Core;
-use crate::path::moving::{KEY_NS, pays_to_move};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Relaxed, SeqCst};
+use crate::path::moving::{KEY_NS, VisitTime};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Relaxed, SeqCst};
 use crate::threads::LONG_VISIT;
 use crate::workers::WorkerGroup;
 
@@ -22,6 +22,11 @@ pub(crate) struct Assignment {
     blocking: bool,
     /// Its visits take longer than to move their events to another processor, as far as is known.
     pays_to_move: AtomicBool,
+    /// The same of its visits together with those that follow from them.
+    pays_to_take: AtomicBool,
+    /// What another worker saves by making a visit and those that follow from it, without what it costs to move the events,
+    /// in nanoseconds.
+    chain_ns: AtomicI64,
     /// They do whatever is known: it is a blocking stage, or a test, where visits take no time.
     pays_always: bool,
     /// What it costs to move the keys of an event, of its own and of those it sends to.
@@ -40,6 +45,8 @@ impl Assignment {
             is_source: spec.kind == Kind::Source,
             slow: AtomicBool::new(blocking),
             pays_to_move: AtomicBool::new(true),
+            pays_to_take: AtomicBool::new(true),
+            chain_ns: AtomicI64::new(0),
             pays_always: spec.blocking || tested,
             keys_ns: keys as u64 * KEY_NS,
             blocking,
@@ -125,26 +132,37 @@ impl Core {
         self.assignments[stage as usize].pays_to_move()
     }
 
-    /// What it costs to move an event of a stage, which itself costs `event_ns`, with its keys.
+    /// Whether it pays another worker to take a token of a stage: to make a visit, and those that follow from it.
     #[inline]
-    pub(crate) fn move_ns(&self, stage: u32, event_ns: u64) -> u64 {
-        self.assignments[stage as usize].keys_ns + event_ns
+    pub(crate) fn pays_to_take(&self, stage: u32) -> bool {
+        self.assignments[stage as usize].pays_to_take.load(Relaxed)
     }
 
-    /// To have another worker make a visit usually saves so much time, with so many events, which cost so much to move.
-    /// Returns whether that pays.
-    pub(crate) fn set_visit_time(
-        &self,
-        stage: u32,
-        saves_ns: u64,
-        events: usize,
-        move_ns: u64,
-    ) -> bool {
-        let Assignment { pays_to_move: flag, pays_always, .. } = &self.assignments[stage as usize];
-        let pays = *pays_always || pays_to_move(saves_ns, events, move_ns);
-        if flag.load(Relaxed) != pays {
-            flag.store(pays, Relaxed);
+    /// Visits to a stage usually are like this one. Returns whether it pays to have another worker make them.
+    pub(crate) fn set_visit_time(&self, stage: u32, visit: VisitTime) -> bool {
+        let assignment = &self.assignments[stage as usize];
+        let visit = VisitTime { keys_ns: assignment.keys_ns, ..visit };
+        let pays = assignment.pays_always || visit.pays();
+        let chain_ns = visit.saves_ns().saturating_add(self.ahead_ns(stage));
+        // Its events are made where it is pulled.
+        let moves_ns = if assignment.is_source { 0 } else { visit.moves_ns() };
+        let takes = pays || chain_ns > moves_ns;
+        assignment.chain_ns.store(chain_ns, Relaxed);
+        for (flag, to) in [(&assignment.pays_to_move, pays), (&assignment.pays_to_take, takes)] {
+            if flag.load(Relaxed) != to {
+                flag.store(to, Relaxed);
+            }
         }
         pays
+    }
+
+    /// What is saved by making the visits that follow from one to this stage elsewhere; nothing is known of cycles.
+    fn ahead_ns(&self, stage: u32) -> i64 {
+        let cluster = self.workers_of(stage);
+        if self.wiring.cycle(stage).is_some() {
+            return 0;
+        }
+        let ahead = self.wiring.leads_to(stage).filter(|to| self.workers_of(to.0) == cluster);
+        ahead.map(|to| self.assignments[to.index()].chain_ns.load(Relaxed)).sum()
     }
 }

@@ -163,7 +163,7 @@ impl Effects {
             });
             match own {
                 Some(worker) => {
-                    let pays = core.pays_to_move(token.stage);
+                    let pays = core.pays_to_take(token.stage);
                     worker.local.push(Entry { token, since: core.clock.now(), pays }, When::Fifo);
                     core.timers.hurry();
                     if worker.local.has_stealable() {

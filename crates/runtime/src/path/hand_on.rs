@@ -60,7 +60,7 @@ impl Worker {
             } else if let Some(peer) = self.peer(core, token) {
                 // The events are in that worker's cache: moving them here would cost more than
                 // handling them.
-                let pays = core.pays_to_move(token.stage);
+                let pays = core.pays_to_take(token.stage);
                 match peer.local.offer(Entry { token, since: self.lately(), pays }) {
                     // It is awake, or whoever is woken takes it from there.
                     Ok(()) if pays => workers.sleep.work_made(),
@@ -124,7 +124,7 @@ impl Worker {
 
     /// Puts a token into this worker's queue.
     pub(super) fn put(&self, core: &Core, token: Token, when: When) {
-        let pays = core.pays_to_move(token.stage);
+        let pays = core.pays_to_take(token.stage);
         self.handle.local.push(Entry { token, since: self.lately(), pays }, when);
     }
 

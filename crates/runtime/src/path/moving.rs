@@ -1,5 +1,7 @@
 //! What it costs to have a visit made by another worker than the one that has its events in its cache. Where the handler
 //! is quick, that is more than the visit itself: a second thread would make the program slower.
+//! A chain of quick stages can be worth it where none of its visits is: whoever takes the token of its source makes them all,
+//! with events that are in nobody's cache yet, and two workers follow one another along the chain.
 //! Used by `assignment`, which `source` and `stage/settle` tell how long a visit takes; `ready` goes by it.
 //! The figures are of a virtual machine of two processors: three trivial stages on two threads (`pipeline`, cases
 //! `two_threads`), and a keyed stage on one and two threads (`keyed --threads`).
@@ -20,11 +22,45 @@ pub(crate) const fn move_ns<T>() -> u64 {
     own + owned
 }
 
-/// Whether it saves more than it costs to have another worker make a visit with so many events. Twice as much: the visit
-/// that was measured may have been moved itself, and then half of its time was that.
-#[inline]
-pub(crate) fn pays_to_move(saves_ns: u64, events: usize, move_ns: u64) -> bool {
-    saves_ns > 2 * (HAND_OVER_NS + events as u64 * move_ns)
+/// What is known of the visits to a stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VisitTime {
+    /// How long one usually takes.
+    pub(crate) takes_ns: u64,
+    /// How many instances may be visited at once.
+    pub(crate) side_by_side: usize,
+    pub(crate) events: usize,
+    /// What it costs to move an event, but for its keys.
+    pub(crate) event_ns: u64,
+    /// What it costs to move the keys of an event.
+    pub(crate) keys_ns: u64,
+}
+
+/// Everything is weighed twice: the visit that was measured may have been moved itself, and then half of its time was that.
+const TWICE: u64 = 2;
+
+/// More than this is saved by nothing: what adds up along a chain stays a number.
+const SAVES_MAX_NS: u64 = 1_000_000_000;
+
+impl VisitTime {
+    /// Whether it saves more than it costs to have another worker make such a visit.
+    #[inline]
+    pub(crate) fn pays(self) -> bool {
+        let saves_ns =
+            self.takes_ns.saturating_mul(self.side_by_side.saturating_sub(1).max(1) as u64);
+        saves_ns > TWICE * (HAND_OVER_NS + self.events as u64 * (self.event_ns + self.keys_ns))
+    }
+
+    /// What it saves, if its events need not be moved: those that follow from it are in the cache of whoever makes it.
+    pub(crate) fn saves_ns(self) -> i64 {
+        let costs_ns = TWICE * (HAND_OVER_NS + self.events as u64 * self.keys_ns);
+        self.takes_ns.min(SAVES_MAX_NS) as i64 - costs_ns as i64
+    }
+
+    /// What it costs to move its events.
+    pub(crate) fn moves_ns(self) -> i64 {
+        (TWICE * self.events as u64 * self.event_ns) as i64
+    }
 }
 
 #[cfg(test)]
@@ -33,16 +69,38 @@ mod tests {
 
     #[test]
     fn moving_a_batch_pays_if_its_handler_takes_longer_than_its_lines() {
-        let event = move_ns::<[u64; 8]>();
-        assert!(!pays_to_move(512 * 3, 512, event));
-        assert!(pays_to_move(512 * 100, 512, event));
-        assert!(!pays_to_move(150, 1, event), "what comes with the visit costs more");
-        assert!(!pays_to_move(1_000, 1, event), "half of that is what any visit costs");
-        assert!(pays_to_move(3_000, 1, event));
-        assert!(!pays_to_move(512 * 15, 512, event), "most of that may have been its lines");
-        assert!(
-            !pays_to_move(512 * 300, 512, move_ns::<u64>() + KEY_NS),
-            "each has its key's lines"
-        );
+        let of = |takes_ns, events| VisitTime {
+            takes_ns,
+            side_by_side: 1,
+            events,
+            event_ns: move_ns::<[u64; 8]>(),
+            keys_ns: 0,
+        };
+        assert!(!of(512 * 3, 512).pays());
+        assert!(of(512 * 100, 512).pays());
+        assert!(!of(150, 1).pays(), "what comes with the visit costs more");
+        assert!(!of(1_000, 1).pays(), "half of that is what any visit costs");
+        assert!(of(3_000, 1).pays());
+        assert!(!of(512 * 15, 512).pays(), "most of that may have been its lines");
+        let keyed = VisitTime { keys_ns: KEY_NS, ..of(512 * 300, 512) };
+        assert!(!keyed.pays(), "each has its key's lines");
+        let spread = VisitTime { side_by_side: 4, ..of(512 * 10, 512) };
+        assert!(spread.pays(), "three more do three quarters of it");
+    }
+
+    #[test]
+    fn a_chain_of_quick_visits_saves_what_they_take_together() {
+        let visit = |each_ns: u64| VisitTime {
+            takes_ns: 512 * each_ns,
+            side_by_side: 1,
+            events: 512,
+            event_ns: move_ns::<[u64; 8]>(),
+            keys_ns: 0,
+        };
+        assert!(!visit(20).pays());
+        let chain = |each_ns: u64, visits: i64| visits * visit(each_ns).saves_ns();
+        assert!(chain(20, 10) > visit(20).moves_ns(), "many of 20 ns");
+        assert!(chain(20, 1) < visit(20).moves_ns(), "one of 20 ns");
+        assert!(chain(2, 10) < 0, "visits that cost less than to have them made elsewhere");
     }
 }

@@ -5,7 +5,7 @@
 //! its own queue.
 //!
 //! Moving events to another processor costs more than handling them, if their handler is quick. So others take a token only
-//! if that pays, if it has waited for long, if it is one of several sources, or if the worker is occupied: in a visit
+//! if that pays (for its visit, or together with those that follow from it), if it has waited for long, if it is one of several sources, or if the worker is occupied: in a visit
 //! that takes a while, or in user code. What others may not take, the clock looks after (`Core::look`): whoever leaves
 //! such a token in a queue asks it to (`Timers::hurry`).
 

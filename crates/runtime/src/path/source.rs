@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::node::{Node, Reading};
 use crate::path::emit::{InLine, Links};
 use crate::path::line::Place;
-use crate::path::moving::move_ns;
+use crate::path::moving::{VisitTime, move_ns};
 use crate::path::outlet::Sent;
 use crate::path::pull_size::PullSize;
 use crate::path::ready::{Task, Token};
@@ -182,8 +182,9 @@ impl<S: Source> SourceNode<S> {
         let waited = task.pull_size.note(sent.emitted, took);
         task.pace.note(took, sent.emitted);
         let takes_ns = if waited { u64::MAX } else { task.pace.usual_of(sent.emitted) };
-        let each_ns = core.move_ns(self.id, move_ns::<S::Item>());
-        core.set_visit_time(self.id, takes_ns, sent.emitted, each_ns);
+        let (events, event_ns) = (sent.emitted, move_ns::<S::Item>());
+        let time = VisitTime { takes_ns, side_by_side: 1, events, event_ns, keys_ns: 0 };
+        core.set_visit_time(self.id, time);
         if let Some(schedule) = &mut task.schedule {
             let idle = waited || matches!(task.left, Pull::After(_) | Pull::AfterAck);
             schedule.sent(sent.emitted, idle);

@@ -45,7 +45,8 @@ impl Pace {
     #[inline]
     pub(super) fn note_ns(&mut self, taken: u64, events: usize) {
         self.busy_ns += taken;
-        let Some(ns) = taken.checked_div(events as u64).map(|ns| ns.max(1)) else { return };
+        let each = if events == 1 { Some(taken) } else { taken.checked_div(events as u64) };
+        let Some(ns) = each.map(|ns| ns.max(1)) else { return };
         self.events = events;
         self.mean_ns = if self.mean_ns == 0 { ns } else { (self.mean_ns * 3 + ns) / 4 };
         let [_, first, second] = self.lately;
@@ -96,7 +97,7 @@ pub(super) struct StagePace {
 }
 
 /// Every so many visits the pace is acted upon whether or not it seems to have changed.
-const LOOK_EVERY: u64 = if cfg!(shuttle) { 1 } else { 16 };
+const LOOK_EVERY: u64 = if cfg!(shuttle) { 1 } else { 64 };
 
 impl StagePace {
     /// Before the first visit: visits may take `batch` events.
@@ -105,14 +106,15 @@ impl StagePace {
     }
 
     /// Learns from a visit of an instance, the stage's `visits`th; visits take `batch` events at most. Returns whether it has
-    /// become another: by an eighth or more, or in the number of events.
+    /// become another: by more than a quarter.
     #[inline(always)]
     pub(super) fn learn(&mut self, pace: &mut Pace, batch: usize, visits: u64) -> bool {
         self.busy_ns += pace.take_busy_ns();
         (self.mean_ns, self.events) = (pace.mean_ns, pace.events);
         self.usual_ns = pace.usual_ns();
         let (usual_ns, events) = self.seen;
-        let same = self.usual_ns.abs_diff(usual_ns) <= usual_ns / 8 && self.events == events;
+        let same = self.usual_ns.abs_diff(usual_ns) <= usual_ns / 4
+            && self.events.abs_diff(events) <= events / 4;
         if same && !visits.is_multiple_of(LOOK_EVERY) {
             return false;
         }

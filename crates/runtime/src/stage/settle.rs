@@ -22,7 +22,7 @@ use crate::assignment::is_slow;
 use crate::core::Core;
 use crate::effects::{Effects, Visit};
 use crate::path::emit::InLine;
-use crate::path::moving::{move_ns, pays_to_move};
+use crate::path::moving::{VisitTime, move_ns};
 use crate::path::outlet::Sent;
 use crate::path::ready::{Task, Token};
 use crate::sync::{Arc, Relaxed};
@@ -159,17 +159,10 @@ impl<H: Kind> Stage<H> {
         }
         let count = state.instances.count();
         let (takes_ns, events) = state.pace.visit_ns(count > 1);
-        let gain_ns = if count > 2 { self.gain_ns(takes_ns, count) } else { takes_ns };
-        let move_ns = core.move_ns(self.id, move_ns::<H::Item>());
-        if pays_to_move(gain_ns, events, move_ns) != state.pays_to_move {
-            state.pays_to_move = core.set_visit_time(self.id, gain_ns, events, move_ns);
-        }
-    }
-
-    /// How much time it saves to make visits side by side, in as many instances as may be.
-    fn gain_ns(&self, takes_ns: u64, instances: usize) -> u64 {
-        let side_by_side = self.threads.load(Relaxed).min(instances).max(2);
-        takes_ns.saturating_mul(side_by_side as u64 - 1)
+        let side_by_side = if count > 2 { self.threads.load(Relaxed).min(count) } else { count };
+        let event_ns = move_ns::<H::Item>();
+        let visit = VisitTime { takes_ns, side_by_side, events, event_ns, keys_ns: 0 };
+        state.pays_to_move = core.set_visit_time(self.id, visit);
     }
 
     /// As [`settle`](Self::settle), of an ordered stage: what was sent leaves when its turn has come.
