@@ -3,7 +3,7 @@
 //! `IntoStage`, whose marker tells the kinds apart.
 //! Long because every shape of closure is a small stage of its own, and they are read together.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
@@ -725,6 +725,81 @@ where
     #[inline]
     fn handle(&mut self, event: Ev<'_, I>, _: &mut (), _: &Cx) -> Result {
         (self.call)(event.take()).into_result()
+    }
+}
+
+/// A closure that takes an event and returns one of the same type, which goes where the event was: whole chunks are handed
+/// from queue to queue, as those of [`Updated`] are.
+pub struct Replaced<F, I, O> {
+    call: F,
+    of: PhantomData<fn(I) -> O>,
+}
+
+impl<F, I: 'static, O: 'static> Replaced<F, I, O> {
+    /// The closure as a handler, if its types are the same.
+    pub fn new(call: F) -> Option<Self> {
+        (TypeId::of::<I>() == TypeId::of::<O>()).then_some(Replaced { call, of: PhantomData })
+    }
+}
+
+impl<F: Clone, I, O> Clone for Replaced<F, I, O> {
+    fn clone(&self) -> Self {
+        Replaced { call: self.call.clone(), of: PhantomData }
+    }
+}
+
+impl<F, I, O> fmt::Debug for Replaced<F, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Replaced")
+    }
+}
+
+/// A value as one of the type that it has.
+#[inline(always)]
+fn same<A: 'static, B: 'static>(value: A) -> Option<B> {
+    let mut value = Some(value);
+    let any: &mut dyn Any = &mut value;
+    any.downcast_mut::<Option<B>>().and_then(Option::take)
+}
+
+impl<F, I, O> Handler for Replaced<F, I, O>
+where
+    F: FnMut(I) -> O + Send + 'static,
+    I: Send + 'static,
+    O: Send + 'static,
+{
+    type Item = I;
+    type Ports = Out<I>;
+    type Kind = kind::InPlace<I, Out<I>>;
+    const TAKES: bool = true;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn call(&mut self, slots: &mut [Option<I>], _: &mut Out<I>, _: &Cx) -> Result {
+        if let Some(event) = slots[0].take() {
+            slots[0] = same((self.call)(event));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Out<I>, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
+        out.give(handled);
+    }
+
+    fn pass_one(&mut self, event: I, out: &mut Out<I>) {
+        out.send(event);
+    }
+
+    fn allowance(&self, out: &Out<I>) -> usize {
+        out.allowance().saturating_sub(out.len())
     }
 }
 

@@ -3,7 +3,7 @@
 //! functions.
 //! Long because every way to declare and to join stages is a documented method of one type.
 
-use std::any::{Any, type_name};
+use std::any::{Any, TypeId, type_name};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
@@ -186,6 +186,15 @@ impl<I, T: Send + 'static> AsPort<T> for StageRef<'_, I, Out<T>> {
 impl<T, P: Ports> AsInput<T> for StageRef<'_, T, P> {
     fn as_input(&self) -> StageKey {
         self.key
+    }
+}
+
+impl<'a, I, P: Ports> StageRef<'a, I, P> {
+    /// The same stage by another name of its ports' type.
+    pub(crate) fn sends<Q: Ports>(self) -> StageRef<'a, I, Q> {
+        let StageRef { app, key, takes, .. } = self;
+        debug_assert!(TypeId::of::<P>() == TypeId::of::<Q>(), "the type is another");
+        StageRef { app, key, refs: Q::refs(key), takes }
     }
 }
 

@@ -28,7 +28,7 @@ use comporta_model::event::Time;
 use comporta_model::graph::GraphWarning;
 use comporta_model::keyed::KeyedFn;
 use comporta_model::port::{Out, Ports};
-use comporta_model::stage::{Many, Mapped, One, Sunk, Updated};
+use comporta_model::stage::{Many, Mapped, One, Replaced, Sunk, Updated};
 use comporta_model::verbs::{Filtered, TryMapped};
 use comporta_model::window::{self, Aggregate, Timed, Windowed, Windows};
 
@@ -61,14 +61,20 @@ use crate::app::{App, StageRef};
 /// [`map_in_place`](Self::map_in_place) take closures that return nothing or a `Result`; one that
 /// uses `?` says which: `|n: u64| -> comporta::Result { ... }`.
 impl App {
-    /// Adds a stage that sends the return value of the closure for each event.
+    /// Adds a stage that sends the return value of the closure for each event. Where that is of the type of the event, it
+    /// takes its place, which costs little more than [`map_in_place`](Self::map_in_place).
     pub fn map<I, O, F>(&self, name: impl Into<String>, call: F) -> StageRef<'_, I, Out<O>>
     where
         I: Send + 'static,
         O: Send + 'static,
         F: FnMut(I) -> O + Clone + Send + Sync + 'static,
     {
-        self.plain(name, Mapped::<F, I, O, One>::new(call))
+        match Replaced::<F, I, O>::new(call.clone()) {
+            Some(replaced) => {
+                self.add_stage(name.into(), None, move |_| Ok(replaced.clone())).sends()
+            }
+            None => self.plain(name, Mapped::<F, I, O, One>::new(call)),
+        }
     }
 
     /// Adds a stage that sends the return value of the closure for each event. An event fails if the
