@@ -4,15 +4,17 @@
 //! 1. `program`  the program that grows, and its timing
 //! 2. `memory`   what it holds when idle
 //! 3. `visit`    a visit of one event, in instructions
+//! 4. `verbs`    an event in a batch, as a handler may be written
 //!
 //! The points of an axis are the "peers" here: they run in turn, round by round, and each is set
-//! against the axis's base in the same round. A run is sized to last `RUN_TARGET`. With 10,000
-//! stages that is some tens of chunks on their way at once, not one in every queue: filling a
+//! against the axis's base in the same round. A run is sized to last `RUN_TARGET`, or to have `EVENTS_MIN` events. With 10,000
+//! stages that is some hundred chunks on their way at once, not one in every queue: filling a
 //! chain of ten thousand would take minutes.
 
 mod program;
 mod memory;
 mod visit;
+mod verbs;
 
 use crate::instructions::is_counted_process;
 use crate::load::{BATCH, Outcome, Work};
@@ -50,8 +52,9 @@ const RUN_TARGET: Duration = Duration::from_millis(100);
 const RUN_TARGET_QUICK: Duration = Duration::from_millis(50);
 /// Handler calls of the first sizing run, as far as `EVENTS_MIN` allows.
 const WARM_UP_CALLS: usize = 200_000;
-/// Bounds of a run: four chunks at least, so that two threads have something to do.
-const EVENTS_MIN: u64 = 4 * BATCH as u64;
+/// Bounds of a run. A source is asked for a batch at once after some 16,000 events that came quickly, and for fewer before:
+/// that is to be the lesser part of a run, as long as the chain may be.
+const EVENTS_MIN: u64 = 128 * BATCH as u64;
 const EVENTS_MAX: u64 = 20_000_000;
 /// Threads of the `instances` axis: two, whatever the machine has, so that 16 instances are many.
 const INSTANCES_THREADS: usize = 2;
@@ -208,6 +211,9 @@ pub(crate) fn run(options: &Options) -> Report {
     }
     if options.takes_case(visit::CASE) {
         visit::run(options, &mut report);
+    }
+    if options.takes_case(verbs::CASE) {
+        verbs::run(options, &mut report);
     }
     for axis in AXES.iter().filter(|axis| options.takes_case(axis.name)) {
         let work = if axis.slow { microsecond } else { Work::TRIVIAL };

@@ -193,6 +193,11 @@ fn touched(mut event: Event64) -> Event64 {
     event
 }
 
+/// What `map` does where its types differ.
+fn take_and_send(event: Event64, out: &mut Out<Event64>) {
+    out.send(touched(event));
+}
+
 impl Kind {
     /// Adds a stage of this kind after `from`. Returns its ports.
     fn add(self, app: &App, name: String, from: &[Port<Event64>]) -> Vec<Port<Event64>> {
@@ -204,12 +209,12 @@ impl Kind {
                 vec![*stage]
             }
             Kind::Taking => {
-                let stage = app.map(name, touched);
+                let stage = app.process(name, take_and_send);
                 from.iter().for_each(|port| app.connect(*port, stage));
                 vec![*stage]
             }
             Kind::Ordered => {
-                let stage = app.map(name, touched).ordered();
+                let stage = app.process(name, take_and_send).ordered();
                 from.iter().for_each(|port| app.connect(*port, stage));
                 vec![*stage]
             }
