@@ -13,8 +13,8 @@ use std::time::Duration;
 use comporta::sources::LongLine;
 use comporta::testing::{TestRuntime, record};
 use comporta::{
-    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, SendError, Settled, Source, Stage,
-    StartError, WhenFull, batched, sources,
+    App, Cx, Demand, Ended, Error, Ev, Out, Plan, Pull, Result, SendError, Settled, Shed, Source,
+    Stage, StartError, WhenFull, batched, sources,
 };
 
 use crate::seen::{Gate, collector, counts, ends, run, stage, taken, thread, until};
@@ -460,7 +460,7 @@ fn a_push_that_waits_is_woken_for_a_quarter_of_the_queue_which_nobody_takes_from
 }
 
 #[test]
-fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
+fn dropping_a_push_that_waits_sheds_its_event_and_leaves_the_line() {
     let app = App::new("dropped");
     let (seen, see) = collector();
     let (sender, port) = app.input("in");
@@ -476,7 +476,7 @@ fn dropping_a_push_that_waits_cancels_its_event_and_leaves_the_line() {
     assert_eq!(stage(&runtime.snapshot(), "sink").outboxed, 2);
     drop(second);
     let c = counts(&runtime, "sink");
-    assert_eq!((c.arrived, c.cancelled), (3, 1));
+    assert_eq!((c.arrived, c.shed(Shed::Abandoned)), (3, 1));
     sender.close();
     runtime.resume("sink");
     runtime.run_until_idle();
@@ -507,12 +507,12 @@ fn dropping_a_push_that_was_granted_room_passes_it_on() {
     drop(third);
     runtime.run_until_idle();
     assert_eq!(taken(&seen), [0, 2]);
-    assert_eq!(counts(&runtime, "sink").cancelled, 1);
+    assert_eq!(counts(&runtime, "sink").shed(Shed::Abandoned), 1);
     sender.try_send(3).unwrap();
 }
 
 #[test]
-fn a_send_that_finds_no_room_in_time_is_cancelled_and_counted() {
+fn a_send_that_finds_no_room_in_time_is_shed_as_abandoned() {
     let app = App::new("late");
     let (sender, port) = app.input::<u64>("in");
     let gate = Gate::default();
@@ -527,7 +527,7 @@ fn a_send_that_finds_no_room_in_time_is_cancelled_and_counted() {
     drop(sender);
     let summary = ends(running);
     let work = stage(&summary.snapshot, "work").counts;
-    assert_eq!((work.handled, work.cancelled), (2, 1), "{summary}");
+    assert_eq!((work.handled, work.shed(Shed::Abandoned), work.cancelled), (2, 1, 0), "{summary}");
     assert!(summary.snapshot.adds_up(), "{summary}");
 }
 

@@ -299,7 +299,8 @@ impl<T: Send + 'static> Sender<T> {
     /// # Errors
     /// The event, when the input is closed, a `reject` queue is full, or this is a worker.
     /// [`SendError::TimedOut`] when there was no room in time: the event stood in line until then, some
-    /// of several queues may have got their copy, and what was left counts as cancelled.
+    /// of several queues may have got their copy, and what was left is shed as
+    /// [`Abandoned`](crate::Shed::Abandoned).
     pub fn send_timeout(&self, event: T, timeout: Duration) -> Result<(), SendError<T>> {
         let (sending, event) = SendGuard::begin(&self.input, event)?;
         let may_wait = !work::must_not_wait() && !sending.core.is_tested();
@@ -320,7 +321,8 @@ impl<T: Send + 'static> Sender<T> {
         Ok(())
     }
 
-    /// Sends an event, waiting for room as a future. Dropping the future while it waits cancels the event.
+    /// Sends an event, waiting for room as a future. If the future is dropped while it waits, the
+    /// event is shed as [`Abandoned`](crate::Shed::Abandoned).
     ///
     /// # Errors
     /// The event, when the input is closed or a `reject` queue is full.
@@ -427,8 +429,8 @@ pub(crate) enum Full {
     Waits,
 }
 
-/// A send that waits for room. Dropped while it waits, it leaves the line and its event counts as
-/// cancelled; then the send is over.
+/// A send that waits for room. Dropped while it waits, it leaves the line and its event is shed as abandoned, or
+/// cancelled if the program has stopped; then the send is over.
 pub(crate) struct Waiting {
     pub(crate) links: Links,
     sending: SendGuard,

@@ -87,12 +87,12 @@ impl<H: Kind> Inlet<H::Item> for Stage<H> {
         if state.phase != Phase::Open {
             state.permits.release(granted);
             place.refuse();
-            self.end_outbox(state, outbox, Fate::Cancelled, &mut visit.effects);
+            self.end_outbox(state, outbox, None, &mut visit.effects);
             return None;
         }
         if state.permits.is_disabled() {
             state.permits.release(granted);
-            self.end_outbox(state, outbox, Fate::Shed, &mut visit.effects);
+            self.end_outbox(state, outbox, Some(Shed::Disabled), &mut visit.effects);
             self.changed(core, state, &mut visit.effects);
             return None;
         }
@@ -132,7 +132,9 @@ impl<H: Kind> Inlet<H::Item> for Stage<H> {
         if let Some(standing) = standing {
             state.permits.leave(place, standing);
         }
-        self.end_outbox(state, outbox, Fate::Cancelled, effects);
+        // A caller that waits no longer has changed its mind; all others leave because the program stops.
+        let shed = place.stage().is_none() && !core.is_stopped();
+        self.end_outbox(state, outbox, shed.then_some(Shed::Abandoned), effects);
         self.changed(core, state, effects);
     }
 
@@ -370,12 +372,12 @@ impl<H: Kind> Stage<H> {
         standing
     }
 
-    /// What a sender had in its outbox ends here: shed, if the queue was shut meanwhile, or cancelled.
+    /// What a sender had in its outbox ends here: shed, or cancelled.
     fn end_outbox(
         &self,
         state: &mut State<H>,
         outbox: &mut ChunkQueue<H::Item>,
-        fate: Fate,
+        shed: Option<Shed>,
         effects: &mut Effects,
     ) {
         while let Some(mut chunk) = outbox.pop(usize::MAX) {
@@ -384,19 +386,21 @@ impl<H: Kind> Stage<H> {
             // A stop has counted what waited for this queue.
             if state.phase != Phase::Cancelled {
                 state.outboxed -= n;
-                if fate == Fate::Shed {
+                if let Some(reason) = shed {
                     state.counts.shed_late += n as u64;
-                    state.counts.shed[Shed::Disabled as usize] += n as u64;
+                    state.counts.shed[reason as usize] += n as u64;
                 } else {
                     state.counts.cancelled += n as u64;
+                }
+                if shed != Some(Shed::Disabled) {
                     state.given_up += n;
                 }
             }
             self.cycle_ended(state, n, effects);
-            if fate == Fate::Shed {
-                chunk.because(&self.sheds(Shed::Disabled));
+            if let Some(reason) = shed {
+                chunk.because(&self.sheds(reason));
             }
-            chunk.settle(fate);
+            chunk.settle(if shed.is_some() { Fate::Shed } else { Fate::Cancelled });
             effects.discard_events(&mut chunk.into_events());
         }
     }

@@ -37,7 +37,8 @@ pub enum Shed {
     Ended,
     /// Its key had as many events as the plan's `lane_max` allows.
     LaneFull,
-    /// Nobody waits for it any more: the request that it belongs to was dropped, or its deadline passed.
+    /// Nobody waits for it any more: the request that it belongs to was dropped, or its deadline passed; or its sender no
+    /// longer waits for room, since its time was up or its future was dropped.
     Abandoned,
     /// By the admission controller `capacity`: too many waited.
     Capacity,
