@@ -1,12 +1,13 @@
 //! A rehearsal: policies are started on clusters that are not there, so that what they would be
 //! refused, and what they do that may surprise, is known before anything runs.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use comporta_model::graph::Graph;
 use comporta_model::plan::Settings;
 use comporta_policy::mock::Mock;
-use comporta_policy::{PolicyControl, Registry, StageInfo};
+use comporta_policy::{PolicyControl, Registry};
 
 use crate::cluster_state::stage_infos;
 use crate::env::CpuMeter;
@@ -174,16 +175,15 @@ fn order_lost(graph: &Graph, instances: &[usize]) -> impl Iterator<Item = Policy
 
 /// The stages of a cluster that could use more of the threads that they have to themselves.
 fn idle_threads(policy: &str, mock: &Mock) -> impl Iterator<Item = PolicyWarning> {
-    let pool_of = |info: &StageInfo| mock.at(&info.name).pool;
-    let alone = move |info: &&StageInfo| {
-        let pool = pool_of(info);
-        let others = mock.stages().iter().filter(|other| pool_of(other) == pool).count() - 1;
-        others == 0 && pool != mock.main_pool()
-    };
-    let more = mock.stages().iter().filter(|info| !info.stateful).filter(alone);
-    more.filter_map(move |info| {
-        let instances = mock.at(&info.name).instances;
-        let threads = mock.threads(pool_of(info)).unwrap_or(0);
+    let at: Vec<_> = mock.stages().iter().map(|info| (info, mock.at(&info.name))).collect();
+    let mut stages_of = HashMap::new();
+    at.iter().for_each(|(_, stage)| *stages_of.entry(stage.pool).or_insert(0) += 1);
+    let alone = at.into_iter().filter(move |(info, stage)| {
+        !info.stateful && stage.pool != mock.main_pool() && stages_of[&stage.pool] == 1
+    });
+    alone.filter_map(move |(info, stage)| {
+        let instances = stage.instances;
+        let threads = mock.threads(stage.pool).unwrap_or(0);
         let (stage, policy) = (info.name.clone(), policy.to_owned());
         let idle = PolicyWarning::IdleThreads { stage, policy, threads, instances };
         // One instance and no more is what keeps the order of a stage that is not `ordered`.
