@@ -54,6 +54,7 @@ impl Error {
     /// }
     /// # assert_eq!(parse("x").unwrap_err().to_string(), "invalid digit found in string");
     /// ```
+    /// One that is only a text is `Error::permanent(Error::msg("..."))`.
     pub fn permanent(error: impl Into<Error>) -> Self {
         error.into().advised(Advice::Permanent)
     }

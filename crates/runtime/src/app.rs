@@ -98,6 +98,8 @@ struct Inner {
     registry: Registry,
     admissions: admission::Registry,
     on_failure: Option<OnFailure>,
+    /// The busiest keys are counted from the start.
+    counts_keys: bool,
     resources: Vec<Box<dyn AnyResource>>,
 }
 
@@ -713,6 +715,12 @@ impl App {
         }
     }
 
+    /// Has the busiest keys of every keyed stage counted from its first event on, as
+    /// [`Control::count_keys`](crate::Control::count_keys) does for one stage of a running program.
+    pub fn count_keys(&self) {
+        self.inner.borrow_mut().counts_keys = true;
+    }
+
     pub(crate) fn set_on_failure(&self, call: OnFailure) {
         self.inner.borrow_mut().on_failure = Some(call);
     }
@@ -752,19 +760,31 @@ impl App {
         let settings = self.settings(plan)?;
         let name = self.inner.borrow().graph.name.clone();
         topology.warnings.iter().for_each(|warning| log::warn(&name, warning));
-        let Inner { graph, entries, wiring, registry, admissions, on_failure, resources, .. } =
-            self.inner.into_inner();
+        let Inner {
+            graph,
+            entries,
+            wiring,
+            registry,
+            admissions,
+            on_failure,
+            counts_keys,
+            resources,
+            ..
+        } = self.inner.into_inner();
         let named = (registry, admissions);
         let mut core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
         core.resources = Resources::of(resources);
         let core = Arc::new(core);
-        let nodes = (0u32..)
+        let nodes: Vec<Arc<dyn Node>> = (0u32..)
             .zip(entries)
             .map(|(id, entry)| {
                 let Entry { build, extras } = entry;
                 build(Site { core: &core, id, extras, on_failure: on_failure.clone() })
             })
             .collect();
+        nodes.iter().filter(|_| counts_keys).for_each(|node| {
+            node.count_keys(); // others have no keys
+        });
         core.set_nodes(nodes);
         Ok(core)
     }
@@ -967,7 +987,8 @@ fn stage_node<H: kind::Kind>(
         .map(|call| Codec::reporter(core.wiring.codec_for::<H::Item>(id), spec.name.clone(), call));
     let sent_on =
         (info.takes || H::IN_PLACE) && core.wiring.errors(id, H::Ports::NAMES.len()).is_some();
-    let copies = sent_on || on_failed.is_some() || (info.takes && settings.retry.tries > 1);
+    let again = settings.retry.tries > 1 || settings.on_failure == plan::OnFailure::HoldKey;
+    let copies = sent_on || on_failed.is_some() || (info.takes && again);
     let retain = match retain {
         Some(copy) => Some(*copy),
         // What the handler takes, or changes, could not be tried again, nor be reported as it came.

@@ -417,6 +417,10 @@ impl Control {
     /// room; one that holds its key needs none. Returns how many events were put back. A deadline that has passed is forgotten: the event is handled, late as
     /// it is.
     ///
+    /// An event that its handler has taken, as closures do, is there if a copy was kept: where the plan retries or holds
+    /// keys, where the error port is connected, under `run --failures`, or after
+    /// [`StageRef::retain`](crate::StageRef::retain). Others cannot be put back; [`Failure::replayable`] says which.
+    ///
     /// # Errors
     /// Returns an error if the stage is unknown.
     pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use comporta_model::plan::{Plan, defaults};
-use comporta_runtime::{App, Control, Running, Snapshot, StartError, Summary};
+use comporta_runtime::{App, Running, StartError, Summary};
 
 use super::exit::Exit;
 use super::failures::FailureFile;
@@ -54,6 +54,9 @@ pub(crate) fn now() -> Instant {
 pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let shape = Shape::of(&app.graph(), &plan.clone().over(&app.plan()));
     let name = app.graph().name.to_string();
+    if options.keys {
+        app.count_keys();
+    }
     let failures = match open_failures(&app, options) {
         Ok(file) => file,
         Err(problem) => return refuse(&name, vec![problem], Exit::Problems, options),
@@ -73,8 +76,8 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
 
     let (control, start) = (running.control(), now());
     let first = running.snapshot();
-    count_keys(&control, &first, options);
-    let watch = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER).max(Duration::from_millis(10));
+    let stuck_after = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER);
+    let look = (stuck_after / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut life = Life {
         told,
         options,
@@ -83,7 +86,8 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         ends: options.limit.and_then(|limit| start.checked_add(limit)),
         draining: None,
         asked: None,
-        watch: (watch, start.checked_add(watch).unwrap_or(start)),
+        stuck_after,
+        look: (look, start.checked_add(look).unwrap_or(start)),
         stuck: Vec::new(),
         shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
     };
@@ -120,13 +124,6 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         stuck: summary.stuck,
     };
     tell_end(&report, options)
-}
-
-/// Has the keys of all keyed stages counted, if it is asked for.
-fn count_keys(control: &Control, first: &Snapshot, options: &Options) {
-    for stage in first.stages.iter().filter(|_| options.keys) {
-        let _ = control.count_keys(&stage.name); // others are refused
-    }
 }
 
 /// Opens the file of `--failures`, if it is asked for.
@@ -225,7 +222,8 @@ struct Life<'a> {
     /// Who asked it to end.
     asked: Option<Asked>,
     /// How often it is looked whether a handler is stuck, and when next.
-    watch: (Duration, Instant),
+    look: (Duration, Instant),
+    stuck_after: Duration,
     /// Stages whose handlers were told to be stuck.
     stuck: Vec<String>,
     shown: Shown,
@@ -292,15 +290,15 @@ impl Life<'_> {
 
     /// Names a stage whose handler does not return, once.
     fn look_for_stuck(&mut self, running: &Running, now: Instant) {
-        let (every, next) = self.watch;
+        let (every, next) = self.look;
         if now < next {
             return;
         }
-        self.watch.1 = now.checked_add(every).unwrap_or(next);
+        self.look.1 = now.checked_add(every).unwrap_or(next);
         for stage in running.stuck() {
             if !self.stuck.contains(&stage) {
                 self.shown.clear();
-                let (name, bound) = (&self.name, span(every));
+                let (name, bound) = (&self.name, span(self.stuck_after));
                 say(&format!(
                     "{name}: a handler of `{stage}` has not returned for {bound}; another worker stands in\n"
                 ));
@@ -313,8 +311,8 @@ impl Life<'_> {
     /// channel until it has ended and said so, so that there is always somebody to wait for.
     fn wait(&self) -> Option<Word> {
         let ends = self.ends.filter(|_| self.draining.is_none());
-        let watch = Some(self.watch.1);
-        let next = [ends, self.draining, watch, self.shown.next()].into_iter().flatten().min();
+        let look = Some(self.look.1);
+        let next = [ends, self.draining, look, self.shown.next()].into_iter().flatten().min();
         match next {
             None => self.told.recv().ok(),
             Some(next) => self.told.recv_timeout(next.saturating_duration_since(now())).ok(),

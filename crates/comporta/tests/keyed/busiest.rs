@@ -220,3 +220,18 @@ fn a_policy_reads_what_the_busiest_keys_did_since_its_last_reading() {
     readings.retain(|reading| !reading.is_empty());
     assert_eq!(readings, [vec![(50, 50), (10, 10)], vec![(10, 10)]]);
 }
+
+/// Sources run before anybody has a handle of the running program.
+#[test]
+fn keys_can_be_counted_from_the_first_event_on() {
+    let app = App::new("counted");
+    let numbers = app.source("numbers", || 0..90_u64);
+    let work = app.keyed("work", |n: &u64| n % 3, |seen: &mut u64, _: u64, _: &mut ()| *seen += 1);
+    app.connect(numbers, work);
+    app.count_keys();
+    let summary = app.run(&Plan::new()).unwrap();
+    let top = &summary.snapshot.stage("work").unwrap().top_keys;
+    let mut counts: Vec<_> = top.iter().map(|key| (key.arrived, key.handled)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [(30, 30); 3], "{top:?}");
+}

@@ -1,9 +1,10 @@
 //! Keys that are held by an event that failed: order or liveness, as the plan says.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use comporta::testing::TestRuntime;
-use comporta::{App, Error, OnFailure, Plan, Result};
+use comporta::{App, Error, OnFailure, Out, Plan, Result};
 
 use crate::bounded::run;
 
@@ -50,6 +51,36 @@ fn what_stands_behind_a_held_event_when_no_more_can_come_is_set_aside_in_order()
         own.sort_unstable();
         assert_eq!(own, [1], "nothing overtakes the event that failed");
     }
+}
+
+/// A closure takes its events: whoever has a key held is to be able to replay what holds it.
+#[test]
+fn an_event_that_holds_its_key_can_be_replayed_although_a_closure_took_it() {
+    let on = Arc::new(AtomicBool::new(true));
+    let fails = on.clone();
+    let app = App::new("held");
+    let (sender, numbers) = app.input::<u64>("numbers");
+    let work = app.keyed(
+        "work",
+        |n: &u64| n % 3,
+        move |seen: &mut u64, n: u64, _: &mut Out<u64>| -> Result {
+            if n == 1 && fails.load(Relaxed) {
+                return Err(Error::msg("bad"));
+            }
+            *seen += n;
+            Ok(())
+        },
+    );
+    app.connect(numbers, work);
+    let mut runtime = TestRuntime::new(app, &held()).unwrap();
+    for n in [1, 4, 7] {
+        sender.try_send(n).unwrap();
+    }
+    assert!(!runtime.run(), "two wait for the one that failed");
+    on.store(false, Relaxed);
+    assert_eq!(runtime.control().replay("work", 10), Ok(1));
+    runtime.run_until_idle();
+    assert_eq!(runtime.snapshot().stage("work").unwrap().counts.handled, 3);
 }
 
 #[test]
