@@ -206,6 +206,17 @@ impl<T> Chunk<T> {
         Some((event, self.columns.split_front(1)))
     }
 
+    /// As [`pop_front`](Self::pop_front), of a chunk that is [plain](Self::is_plain); nothing of any other.
+    #[inline]
+    pub fn pop_plain(&mut self) -> Option<T> {
+        if !self.is_plain() {
+            return None;
+        }
+        let event = self.slots.get_mut(self.head)?.take()?;
+        self.head += 1;
+        Some(event)
+    }
+
     /// Takes out the lanes of its events.
     #[must_use]
     pub fn take_lanes(&mut self) -> Vec<LaneRef> {

@@ -21,6 +21,7 @@ use super::handle::{Instance, Progress, Stop};
 use super::pace::QuantumCheck;
 use super::ports::{Flooded, Mark, Over, Owes};
 use super::take::{Batch, Rows};
+use super::tray::Tray;
 use crate::core::Core;
 use crate::user;
 
@@ -101,6 +102,32 @@ impl<H: Kind> Instance<H> {
         }
     }
 
+    /// After the event in hand: runs the handler over those in the tray, as long as they carry nothing and the clock need not
+    /// be looked at. What it leaves there is for whoever looks at more.
+    #[inline]
+    pub(super) fn run_tray(
+        &mut self,
+        chunk: &mut Chunk<H::Item>,
+        tray: &Tray<H::Item>,
+        progress: &mut Progress,
+        check: &QuantumCheck,
+        rows: Rows<'_>,
+        core: &Core,
+    ) -> Stop {
+        let Instance { handler: Some(handler), ports, cx, kept, .. } = self else {
+            return Stop::Spent;
+        };
+        let one = progress.at == 1 && chunk.is_plain();
+        if H::IN_PLACE || H::WAITS || H::GROUPED || !one || check.is_timed() {
+            return Stop::Spent;
+        }
+        let slot = chunk.slots_mut();
+        let until = check.next();
+        let with = With { ports, cx, retain: None, kept };
+        let stopped = handler.run_tray(slot, tray, progress, until, rows, with, core);
+        stopped.unwrap_or(Stop::Spent)
+    }
+
     /// Sends on the event that was handled in place, if it was.
     pub(super) fn pass_on_one(&mut self, chunk: &mut Chunk<H::Item>) {
         if H::IN_PLACE
@@ -154,6 +181,19 @@ pub(crate) trait DynHandler<H: Kind>: Send {
         at: &mut usize,
         rows: Rows<'_>,
         with: With<'_, H>,
+    ) -> Option<Stop>;
+
+    /// As [`run_span`](Self::run_span), of the events in a tray: of each in turn in this slot, until so many are done with.
+    #[expect(clippy::too_many_arguments, reason = "all that the loop needs")]
+    fn run_tray(
+        &mut self,
+        slot: &mut [Option<H::Item>],
+        tray: &Tray<H::Item>,
+        progress: &mut Progress,
+        until: usize,
+        rows: Rows<'_>,
+        with: With<'_, H>,
+        core: &Core,
     ) -> Option<Stop>;
 
     fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut H::Ports, cx: &Cx) -> Result<bool>;
@@ -272,6 +312,31 @@ impl<C: Handler<Kind = H>, H: Kind<Item = C::Item, Ports = C::Ports>> DynHandler
             }
             if cx.is_quitting() {
                 return Some(Stop::Quit);
+            }
+        }
+        None
+    }
+
+    fn run_tray(
+        &mut self,
+        slot: &mut [Option<H::Item>],
+        tray: &Tray<H::Item>,
+        progress: &mut Progress,
+        until: usize,
+        rows: Rows<'_>,
+        with: With<'_, H>,
+        core: &Core,
+    ) -> Option<Stop> {
+        let With { ports, cx, kept, .. } = with;
+        while progress.done() < until && !core.is_stopped() {
+            let event = tray.next_plain()?;
+            slot[0] = Some(event);
+            *progress = Progress { before: progress.done(), at: 0 };
+            let rows = if H::KEYED { rows.after(progress.before) } else { rows };
+            let with = With { ports: &mut *ports, cx, retain: None, kept: &mut *kept };
+            let stopped = self.run_span(slot, &mut progress.at, rows, with);
+            if stopped.is_some() {
+                return stopped;
             }
         }
         None

@@ -108,7 +108,7 @@ pub(crate) enum Stop {
 
 /// How far a visit has come.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Events done with before the first of the chunk in hand.
     pub(super) before: usize,
     /// Events of the chunk in hand that are done with.
@@ -116,7 +116,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    fn done(&self) -> usize {
+    #[inline]
+    pub(super) fn done(&self) -> usize {
         self.before + self.at
     }
 }
@@ -337,7 +338,13 @@ impl<H: Kind> Stage<H> {
         let retain = self.rules.retain;
         loop {
             let rows = Rows { lanes, marks };
-            let stop = instance.run(chunk, progress, check, rows, retain, core);
+            let mut stop = instance.run(chunk, progress, check, rows, retain, core);
+            if matches!(stop, Stop::Spent)
+                && retain.is_none()
+                && let Some(tray) = tray.as_deref()
+            {
+                stop = instance.run_tray(chunk, tray, progress, check, rows, core);
+            }
             let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
                 return stop;
             };

@@ -10,7 +10,7 @@ use comporta_model::column::Columns;
 use super::queue::{Side, Turn};
 use crate::sync::{Arc, Mutex};
 
-pub(super) struct Tray<T> {
+pub(crate) struct Tray<T> {
     rest: Mutex<Option<Chunk<T>>>,
     /// Where its events were taken, and what the queue knows the visit by.
     from: Side,
@@ -33,6 +33,12 @@ impl<T> Tray<T> {
     /// Takes the next event, with what it carries of its own.
     pub(super) fn next(&self) -> Option<(T, Columns)> {
         self.rest.lock().as_mut()?.pop_front()
+    }
+
+    /// As [`next`](Self::next), if nothing is owed for what is left, and it carries nothing of its own.
+    #[inline]
+    pub(super) fn next_plain(&self) -> Option<T> {
+        self.rest.lock().as_mut()?.pop_plain()
     }
 
     /// Events that are left.
