@@ -76,6 +76,8 @@ pub struct StageSpec {
     pub blocking: bool,
     /// How many instances it has, unless the plan says otherwise.
     pub instances: usize,
+    /// Why it could not start, if that is known.
+    pub refused: Option<Box<str>>,
 }
 
 impl StageSpec {
@@ -105,6 +107,7 @@ impl StageSpec {
             gateway: false,
             blocking: false,
             instances: 1,
+            refused: None,
         }
     }
 
@@ -265,6 +268,13 @@ pub enum GraphFault {
         /// The stage.
         name: Arc<str>,
     },
+    /// What a stage was given makes no sense, such as a window without length.
+    Senseless {
+        /// The stage.
+        name: Arc<str>,
+        /// Why.
+        why: Box<str>,
+    },
 }
 
 impl fmt::Display for GraphFault {
@@ -328,6 +338,7 @@ impl fmt::Display for GraphFault {
             GraphFault::Contradiction { name, a, b, why } => {
                 write!(f, "the stage `{name}` is {a} and {b}: {why}")
             }
+            GraphFault::Senseless { name, why } => write!(f, "`{name}` cannot start: {why}"),
             GraphFault::EmptyBatch { name } => {
                 write!(f, "the stage `{name}` is batched by 0 events: use at least 1")
             }
@@ -491,6 +502,9 @@ impl Graph {
                 faults.push(GraphFault::Unfed { name: name.clone() });
             }
             faults.extend(stage.contradictions());
+            if let Some(why) = stage.refused.clone() {
+                faults.push(GraphFault::Senseless { name: name.clone(), why });
+            }
             if matches!(stage.batched, Some((0, _))) {
                 faults.push(GraphFault::EmptyBatch { name });
             }

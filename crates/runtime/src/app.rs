@@ -205,6 +205,11 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
         self.key.stage.0
     }
 
+    /// Why it could not start, if that is known.
+    pub(crate) fn refused(self, why: Option<String>) -> Self {
+        self.say(|spec| spec.refused = why.map(String::into_boxed_str))
+    }
+
     fn say(self, say: impl FnOnce(&mut StageSpec)) -> Self {
         say(&mut self.app.inner.borrow_mut().graph.stages[self.key.stage.index()]);
         self

@@ -278,7 +278,7 @@ impl App {
         KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
         TF: Fn(&I) -> Time + Clone + Send + Sync + 'static,
     {
-        self.stage(name, window::keyed(key, time, windows, aggregate))
+        self.stage(name, window::keyed(key, time, windows, aggregate)).refused(windows.fault())
     }
 
     /// As [`window`](Self::window), over the program's clock: an event is in the windows of the moment at which it is
@@ -296,7 +296,7 @@ impl App {
         A: Aggregate<I>,
         KF: Fn(&I) -> K + Clone + Send + Sync + 'static,
     {
-        self.stage(name, window::keyed_on_clock(key, windows, aggregate))
+        self.stage(name, window::keyed_on_clock(key, windows, aggregate)).refused(windows.fault())
     }
 
     /// Adds a stage that sends what the future returns for each event. While it waits it holds no thread;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comporta::testing::{TestRuntime, record};
 use comporta::windows::{self, Count, Windowed, Windows};
-use comporta::{App, Demand, Out, Plan, Pull, Settled, Source, Time};
+use comporta::{App, Demand, Out, Plan, Pull, Settled, Source, StartError, Time};
 use proptest::prelude::*;
 
 use crate::bounded::run;
@@ -385,4 +385,28 @@ fn a_key_that_expires_sends_its_windows_and_a_stop_cancels_them() {
     runtime.run_until_idle();
     drop(runtime); // stopped
     assert!(sent.take().is_empty());
+}
+
+/// Such a mistake is found before anything runs, as every other of the graph is.
+#[test]
+fn windows_that_make_no_sense_are_a_fault_of_the_graph() {
+    let secs = Duration::from_secs;
+    let faults = [
+        (Windows::tumbling(Duration::ZERO), "a window of 0 ns holds nothing: use at least 1"),
+        (
+            Windows::sliding(secs(1), secs(5)),
+            "a step of 5s is beyond the window of 1s: what lies between two windows would be lost",
+        ),
+    ];
+    for (windows, why) in faults {
+        let app = App::new("senseless");
+        let numbers = app.source("numbers", || 0..3_u64);
+        let window =
+            app.window("window", |_: &u64| (), |n: &u64| Time::from_nanos(*n), windows, Count);
+        app.connect(numbers, window);
+        app.connect(window.windows, app.sink("sink", |_: Windowed<(), u64>| ()));
+        let Err(StartError::Graph(found)) = app.check() else { panic!("{windows:?} are accepted") };
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, [format!("`window` cannot start: {why}")]);
+    }
 }

@@ -115,6 +115,13 @@ impl Windows {
         Windows { early: Some(every), ..self }
     }
 
+    /// Why they make no sense, if they do not.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.shape().err()
+    }
+
     /// The windows in nanoseconds; or why they make no sense.
     fn shape(&self) -> Result<Shape, String> {
         if self.early == Some(Duration::ZERO) {
@@ -126,7 +133,13 @@ impl Windows {
                 gap => Ok(Shape::Session { gap }),
             },
             Kind::Sliding { size, step } => {
-                let (size, step) = (nanos("window", size)?, nanos("step", step)?);
+                let (length, each) = (nanos("window", size)?, nanos("step", step)?);
+                if length > 0 && each > length {
+                    return Err(format!(
+                        "a step of {step:?} is beyond the window of {size:?}: what lies between two windows would be lost"
+                    ));
+                }
+                let (size, step) = (length, each);
                 steps(size, step, "ns")?;
                 let pane = greatest_divisor(size, step);
                 if size / pane > OPEN_MAX {
