@@ -3,7 +3,7 @@
 //! 1. `build`: the function that builds a program.
 //! 2. `options`, `args`: the arguments; `stand_ins`: values for arguments that only a run needs.
 //! 3. here: the commands; plans are read by `comporta-plan`.
-//! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run.
+//! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run; `recorded`: their file.
 //! 5. `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 
@@ -13,13 +13,14 @@ mod args;
 mod stand_ins;
 mod policies;
 mod replay;
+mod recorded;
 pub mod show;
 pub mod draw;
 mod compare;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
@@ -33,6 +34,7 @@ pub use show::Exit;
 use args::{GraphArgs, Parsed, PlanArgs, RunArgs, ShowPlanArgs, Verb};
 use compare::Asked;
 use draw::Picture;
+use replay::Told;
 use stand_ins::StandIns;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
@@ -197,9 +199,11 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
     let effective = validated.map_err(Refusal::Plan)?;
     match verb {
         Verb::Run(run) => {
+            let skipped = replayed.iter().flat_map(|told| &told.warnings);
+            skipped.for_each(|warning| tell(&format!("warning: {warning}")));
             if !run.quiet {
                 warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
-                replayed.iter().for_each(|told| tell(told));
+                replayed.iter().for_each(|told| tell(&told.summary));
                 // What policies refuse, the start reports.
                 let surprises = app.rehearse(effective.plan()).unwrap_or_default();
                 surprises.iter().for_each(|warning| tell(&format!("warning: {warning}")));
@@ -251,15 +255,27 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
 }
 
 /// Has the program replay the failed events of a file, if that is asked for; returns what to say of it.
-fn replay(app: &App, run: &RunArgs) -> Result<Option<String>, Refusal> {
+fn replay(app: &App, run: &RunArgs) -> Result<Option<Told>, Refusal> {
     let Some(path) = &run.replay else { return Ok(None) };
-    let same = |other: &PathBuf| other.canonicalize().ok() == path.canonicalize().ok();
-    if run.failures.as_ref().is_some_and(same) {
+    if run.failures.as_ref().is_some_and(|other| is_same_file(path, other)) {
         let why =
             "--failures and --replay name the same file: what fails again would be read again";
         return Err(Refusal::Said(why.to_owned()));
     }
     replay::prepare(app, path).map(Some).map_err(|mistakes| Refusal::Graph(mistakes, None))
+}
+
+/// Whether two paths lead to one file, as hard links do, too.
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let which = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    which(one).is_some_and(|one| which(other) == Some(one))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| other == one))
 }
 
 /// What policies would refuse, before anything runs, and what they do that may surprise.

@@ -166,7 +166,8 @@ fn run() -> Vec<Arg> {
         .help_heading(FAILS),
         file(
             "replay",
-            "Feed the events of such a file back to the stages that failed them, without opening the sources",
+            "Feed the events of such a file back to the stages that failed them, without opening the \
+             sources; a line that breaks off is skipped with a warning",
         )
         .help_heading(FAILS),
         json("Print the summary as one JSON object on the last line of standard output"),
