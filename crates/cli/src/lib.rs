@@ -25,7 +25,7 @@ use std::path::Path;
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
 use comporta_model::plan::{Catalogue, Plan, Settings};
-use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
+use comporta_plan::{Effective, PlanSpec, Report, bare, escaped, escaped_lines, keys};
 use comporta_runtime::{App, PolicyWarning, StartError};
 
 pub use build::{Build, IntoApp, Nothing};
@@ -200,13 +200,13 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
     match verb {
         Verb::Run(run) => {
             let skipped = replayed.iter().flat_map(|told| &told.warnings);
-            skipped.for_each(|warning| tell(&format!("warning: {warning}")));
+            skipped.for_each(warn);
             if !run.quiet {
-                warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
-                replayed.iter().for_each(|told| tell(&told.summary));
+                warnings.iter().for_each(warn);
+                replayed.iter().for_each(|told| tell(&escaped_lines(&told.summary)));
                 // What policies refuse, the start reports.
                 let surprises = app.rehearse(effective.plan()).unwrap_or_default();
-                surprises.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+                surprises.iter().for_each(warn);
             }
             let options = show::Options {
                 json: run.json,
@@ -237,9 +237,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Completions { .. } => {
             let surprises = rehearse(&app, &effective)?;
             let graph = app.graph();
+            let warnings = warnings.iter().map(ToString::to_string);
+            let warnings = warnings.chain(surprises.iter().map(ToString::to_string));
             let mut text: String =
-                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-            text.extend(surprises.iter().map(|warning| format!("warning: {warning}\n")));
+                warnings.map(|warning| format!("warning: {}\n", escaped(&warning))).collect();
             text += &effects(&graph, effective.settings());
             text += &blocking(&graph, effective.settings());
             text += &format!(
@@ -409,6 +410,10 @@ fn written(printed: std::io::Result<()>) -> Result<Exit, Refusal> {
     }
 }
 
+fn warn<W: ToString>(warning: &W) {
+    tell(&format!("warning: {}", escaped(&warning.to_string())));
+}
+
 fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -442,12 +447,14 @@ impl Refusal {
             Refusal::Plan(report) => (report.render(width, colours), Exit::Refused),
             Refusal::Graph(faults, report) => {
                 let mut text: Vec<_> =
-                    faults.iter().map(|fault| format!("error: {fault}")).collect();
+                    faults.iter().map(|fault| format!("error: {}", escaped(fault))).collect();
                 text.extend(report.map(|report| report.render(width, colours)));
                 (text.join("\n"), Exit::Refused)
             }
-            Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
-            Refusal::Said(why) => (format!("error: {why}"), Exit::Refused),
+            Refusal::Build(error) => {
+                (format!("error: {}", escaped_lines(&error.to_string())), Exit::Refused)
+            }
+            Refusal::Said(why) => (format!("error: {}", escaped_lines(&why)), Exit::Refused),
             Refusal::Output(error) => {
                 (format!("error: {}", show::unwritten(&error)), Exit::Problems)
             }

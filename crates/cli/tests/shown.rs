@@ -37,6 +37,7 @@ fn main() -> Exit {
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
         Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
+        Ok("rude") => return comporta_cli::main(rude),
         Ok("caught") => return comporta_cli::main(caught),
         Ok("lines") => return comporta_cli::main(lines),
         Ok("blocking") => return comporta_cli::main(blocking),
@@ -269,6 +270,15 @@ fn caught() -> App {
     app.connect(parse, app.sink("show", |n: u64| say(&n.to_string())));
     let dead = app.sink("dead", |failed: Failed<String>| say(&failed.to_string()));
     app.connect(parse.errors(), dead);
+    app
+}
+
+/// Names that no stage may have, each wrong twice.
+fn rude() -> App {
+    let app = App::new("rude");
+    for name in ["\u{1b}[2J\r\u{7}", &"x".repeat(3_000)] {
+        app.sink(name, |_: u64| ());
+    }
     app
 }
 

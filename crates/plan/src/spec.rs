@@ -10,6 +10,7 @@ use comporta_model::graph::Graph;
 use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, nearest, spaced};
 
 use crate::effective::{Effective, MASK};
+use crate::escape::escaped;
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
 use crate::secrets::{hidden_unread, hide_secrets, in_address, is_secret, without_hidden_keys};
@@ -76,7 +77,7 @@ impl PlanSpec {
 
     /// Reads a file, which overrides what was read before.
     pub fn file(&mut self, path: &Path) {
-        let name = path.display().to_string();
+        let name = escaped(&path.display().to_string()).into_owned();
         let read = std::fs::metadata(path).and_then(|meta| {
             if meta.is_file() && meta.len() > BYTES_MAX {
                 return Err(std::io::Error::other("it has more than 16 MiB"));

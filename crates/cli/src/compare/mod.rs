@@ -170,7 +170,7 @@ impl Asked {
     /// If the first run shows that none can tell anything.
     pub(crate) fn run(mut self) -> Result<Exit, Refusal> {
         for warning in &self.warnings {
-            show::terminal::say(&format!("warning: {warning}\n"));
+            crate::warn(warning);
         }
         let chart = self.chart.take();
         let life::Ran { runs, stopped } = life::all(&self).map_err(Refusal::Said)?;

@@ -2,6 +2,7 @@
 //! first when there is no room for all.
 
 use anstyle::Style;
+use comporta_plan::escaped;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Between two columns.
@@ -28,7 +29,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Cell { text: text.into(), style }
+        Cell { text: escaped(&text.into()).into_owned(), style }
     }
 }
 
@@ -62,9 +63,10 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     short
 }
 
-/// The text in a style, if it has one.
+/// The text in a style, if it has one, without control characters of its own.
 pub(crate) fn paint(text: &str, style: Style) -> String {
-    if style == Style::new() { text.to_owned() } else { format!("{style}{text}{style:#}") }
+    let text = escaped(text);
+    if style == Style::new() { text.into_owned() } else { format!("{style}{text}{style:#}") }
 }
 
 /// A line of heads, and one for each row. A column in which nothing stands is left out.

@@ -62,6 +62,23 @@ fn help_says_what_the_program_is_for_and_what_can_be_done() {
 }
 
 #[test]
+fn names_that_cannot_be_are_shown_without_what_a_terminal_obeys_and_shortened() {
+    let done = shown("rude", &["check"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.err.contains("`\\u{1b}[2J\\r\\u{7}` cannot be the name of a stage"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.replace('\n', "").contains(char::is_control), "{:?}", done.err);
+    assert!(done.err.lines().count() >= 4, "{}", done.err);
+    assert!(done.err.lines().all(|line| line.len() < 200), "{}", done.err);
+    let done = squares(&["--set", "stage.\"a\\u001b[2J\".instances=2"]);
+    assert_eq!(done.code, Some(2));
+    assert!(!done.err.replace('\n', "").contains(char::is_control), "{:?}", done.err);
+}
+
+#[test]
 fn without_a_command_the_program_is_run_with_its_own_arguments() {
     let done = squares(&["--count", "3", "--quiet"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "1\n4\n9\n"));
