@@ -37,6 +37,7 @@ fn main() -> Exit {
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
         Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
+        Ok("dotted") => return comporta_cli::main(dotted),
         Ok("rude") => return comporta_cli::main(rude),
         Ok("caught") => return comporta_cli::main(caught),
         Ok("lines") => return comporta_cli::main(lines),
@@ -270,6 +271,16 @@ fn caught() -> App {
     app.connect(parse, app.sink("show", |n: u64| say(&n.to_string())));
     let dead = app.sink("dead", |failed: Failed<String>| say(&failed.to_string()));
     app.connect(parse.errors(), dead);
+    app
+}
+
+/// A stage whose name TOML wants in quotes.
+fn dotted() -> App {
+    let app = App::new("dotted");
+    let numbers = app.source("numbers", || 1..=3_u64);
+    let take = app.map("take.r", |n: u64| n);
+    app.connect(numbers, take);
+    app.connect(take, app.sink("show", |_: u64| ()));
     app
 }
 

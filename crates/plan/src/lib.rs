@@ -21,10 +21,10 @@ mod effective;
 mod escape;
 mod report;
 
+pub use comporta_model::plan::bare;
 pub use effective::{Difference, Effective};
 pub use escape::{escaped, escaped_lines};
 pub use report::{Mistake, Report};
-pub use schema::bare;
 pub use spec::PlanSpec;
 
 /// Returns every key that a plan file may have, with its meaning.

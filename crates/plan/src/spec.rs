@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, nearest, spaced};
+use comporta_model::plan::{
+    Catalogue, Plan, PlanFault, StageSet, bare, defaults, nearest, quoted, spaced,
+};
 
 use crate::effective::{Effective, MASK};
 use crate::escape::escaped;
@@ -119,10 +121,7 @@ impl PlanSpec {
     /// Reads a flag of the form `key=value`, which overrides what was read before. A value that is not TOML is
     /// taken as a string, so that strings need no quotes.
     pub fn set(&mut self, flag: &str, said: &str) {
-        let quoted = key_and_value(said)
-            .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
-        let bare = toml::de::DeTable::parse(said).is_err();
-        let Some(quoted) = quoted else {
+        let Some((key, value)) = key_and_value(said) else {
             // It may hold what should have stood after the `=`.
             let title = match is_secret(said) {
                 true => format!("`{flag}` sets nothing"),
@@ -133,7 +132,16 @@ impl PlanSpec {
                 .push(mistake.help("say `key=value`, as in `stage.split.instances=4`".to_owned()));
             return;
         };
-        self.layer(flag.to_owned(), if bare { quoted } else { said.to_owned() }, true);
+        let key = spelt(key.trim());
+        let is_toml = |text: &str| toml::de::DeTable::parse(text).is_ok();
+        let whole = format!("{key}={}", value.trim());
+        let text = match (is_toml(&format!("{key}=1")), is_toml(said), is_toml(&whole)) {
+            // What is wrong is the key, and not that the value has no quotes.
+            (false, ..) | (_, true, _) => said.to_owned(),
+            (_, _, true) => whole,
+            _ => format!("{key}={}", quoted(value.trim())),
+        };
+        self.layer(flag.to_owned(), text, true);
     }
 
     /// Returns the name of the cluster that names no stages, by the texts or else by the plan of the program.
@@ -154,6 +162,9 @@ impl PlanSpec {
         let mut hidden = Vec::new();
         if self.mistakes.len() > before {
             self.unread = true;
+            if is_flag && self.mistakes[before].title() == tree::NOT_TOML {
+                self.mistakes.truncate(before + 1); // the others follow from it
+            }
             hidden = hidden_unread(&text);
             without_hidden_keys(&mut table, &hidden);
         }
@@ -353,7 +364,13 @@ impl PlanSpec {
 
     /// What was found while reading, and what was found since.
     pub(crate) fn report(&self, found: Vec<Mistake>) -> Report {
-        let mut mistakes: Vec<_> = self.mistakes.iter().cloned().chain(found).collect();
+        self.report_beside(found, &[])
+    }
+
+    /// The same without mistakes of these titles, which others explain.
+    fn report_beside(&self, found: Vec<Mistake>, explained: &[String]) -> Report {
+        let read = self.mistakes.iter().filter(|mistake| !explained.contains(&mistake.title));
+        let mut mistakes: Vec<_> = read.cloned().chain(found).collect();
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
     }
@@ -408,6 +425,15 @@ fn key_and_value(said: &str) -> Option<(&str, &str)> {
     Some((&said[..at], &said[at + 1..]))
 }
 
+/// A key, of which the names that TOML wants in quotes have got them if it has none at all.
+fn spelt(key: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    match key.chars().all(plain) && !key.split('.').any(str::is_empty) {
+        true => key.split('.').map(bare).collect::<Vec<_>>().join("."),
+        false => key.to_owned(),
+    }
+}
+
 fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[&str]) -> Mistake {
     let group = key.rsplit_once('.').map_or("", |(group, _)| group);
     let level = fields.iter().filter_map(|field| match group {
@@ -426,7 +452,11 @@ fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[
         (None, None) => "nothing of that name".to_owned(),
     };
     let help = format!("there are {}", listed(&level));
-    Mistake::new(format!("there is no setting `{dotted}`"), None).label(label).help(help)
+    Mistake::new(no_setting(dotted), None).label(label).help(help)
+}
+
+fn no_setting(key: &str) -> String {
+    escaped(&format!("there is no setting `{key}`")).into_owned()
 }
 
 /// Lays `over` on `base`: tables are merged, anything else is replaced.
@@ -465,7 +495,13 @@ impl PlanSpec {
         };
         let mut mistakes: Vec<Mistake> = Vec::new();
         let sure = faults.iter().filter(|fault| !self.is_doubtful(fault));
-        for mistake in sure.map(|fault| self.mistake(fault, catalogue)) {
+        let mut explained = Vec::new();
+        for fault in sure {
+            let mut mistake = self.mistake(fault, catalogue);
+            if let Some((name, title)) = self.unquoted(fault, graph) {
+                mistake = mistake.label(format!("did you mean `{}`?", bare(name)));
+                explained.push(title);
+            }
             let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
             // What is said of every stage is wrong once, not once for every stage.
             if !mistakes.iter().any(|other| twice(other) && other.label == mistake.label) {
@@ -474,8 +510,21 @@ impl PlanSpec {
         }
         match settings.filter(|_| self.mistakes.is_empty()) {
             Some(settings) => Ok(Effective::new(graph, plan, settings, self)),
-            None => Err(self.report(mistakes)),
+            None => Err(self.report_beside(mistakes, &explained)),
         }
+    }
+
+    /// The stage that is meant where a name with a dot was given without its quotes, and the title of the mistake
+    /// that is no other: the rest of the name was taken for a setting.
+    fn unquoted<'a>(&self, fault: &PlanFault, graph: &'a Graph) -> Option<(&'a str, String)> {
+        let PlanFault::NoStage { name, key, .. } = fault else { return None };
+        let names = graph.stages.iter().map(|spec| &*spec.name);
+        let mut meant = names.filter_map(|stage| {
+            let rest = stage.strip_prefix(name.as_str())?.strip_prefix('.')?;
+            let title = no_setting(&format!("{key}.{}", rest.split('.').next()?));
+            self.mistakes.iter().any(|mistake| mistake.title == title).then_some((stage, title))
+        });
+        meant.next()
     }
 
     /// Whether it may only follow from another mistake.
@@ -519,6 +568,15 @@ impl PlanSpec {
             {
                 let title = format!("`{key}`: what the variable holds does not fit here");
                 Mistake::new(title, at).help(help)
+            }
+            // Its name is part of a key, in which TOML may want quotes.
+            PlanFault::NoStage { near: Some(near), key, .. } if key.starts_with("stage.") => {
+                let near = bare(near);
+                Mistake::new(title, at).label(format!("did you mean `{near}`?")).help(help)
+            }
+            PlanFault::UnknownCluster { near: Some(near), .. } => {
+                let near = bare(near);
+                Mistake::new(title, at).label(format!("did you mean `{near}`?")).help(help)
             }
             _ => Mistake::new(title, at).label(hint).help(help),
         }

@@ -9,6 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::report::{Mistake, Span};
 
+/// The title of a slip in the text itself.
+pub(crate) const NOT_TOML: &str = "this is not TOML";
+
 /// Looks up a variable of the environment.
 pub(crate) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
@@ -78,7 +81,7 @@ pub(crate) fn read(number: usize, text: &str, env: &Env<'_>, wrong: &mut Vec<Mis
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = error.span().map(|range| Span { text: number, range });
-        wrong.push(Mistake::new("this is not TOML", at).label(one_line(error.message())));
+        wrong.push(Mistake::new(NOT_TOML, at).label(one_line(error.message())));
     }
     let mut reader = Reader { number, text, env, wrong };
     reader.table(document.get_ref())

@@ -79,6 +79,16 @@ fn names_that_cannot_be_are_shown_without_what_a_terminal_obeys_and_shortened() 
 }
 
 #[test]
+fn what_a_warning_recommends_is_accepted() {
+    let done = shown("dotted", &["check", "--policy", "seda"]);
+    let advice = "`stage.\"take.r\".instances=1`";
+    assert!(done.out.contains(advice), "{}{}", done.out, done.err);
+    let done = shown("dotted", &["check", "--policy", "seda", "--set", advice.trim_matches('`')]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(!done.out.contains(advice), "{}", done.out);
+}
+
+#[test]
 fn without_a_command_the_program_is_run_with_its_own_arguments() {
     let done = squares(&["--count", "3", "--quiet"]);
     assert_eq!((done.code, done.out.as_str()), (Some(0), "1\n4\n9\n"));

@@ -379,3 +379,32 @@ fn a_secret_inside_of_an_address_is_neither_printed_nor_quoted_nor_taken_back_as
     assert!(!said.contains("hunter2"), "{said}");
     assert!(said.contains("p.toml:2:5"), "{said}");
 }
+
+#[test]
+fn a_name_that_toml_wants_in_quotes_is_suggested_in_quotes_and_is_one_mistake() {
+    let mut graph = crate::program::graph();
+    for (stage, name) in [(2, "take.r"), (3, "検査する段階")] {
+        graph.stages[stage].name = name.into();
+    }
+    let tried = |flag: &str| {
+        let mut spec = comporta_plan::PlanSpec::new();
+        spec.set("--set", flag);
+        let program = comporta_model::plan::Plan::new();
+        spec.validate(&graph, &program, &crate::program::catalogue(), 2)
+    };
+    let report = tried("stage.take.r.instances=1").unwrap_err();
+    assert_eq!(report.mistakes().len(), 1, "{report}");
+    let said = report.to_string();
+    assert!(said.contains("did you mean `\"take.r\"`?"), "{said}");
+    assert!(tried("stage.\"take.r\".instances=2").is_ok());
+    let said = tried("stage.tak.instances=1").unwrap_err().to_string();
+    assert!(!said.contains("did you mean `take.r`"), "{said}");
+    let report = tried("stage.take.x.instances=1").unwrap_err();
+    assert_eq!(report.mistakes().len(), 2, "{report}");
+
+    assert!(tried("stage.検査する段階.batch=2").is_ok(), "there is no other way to read it");
+    assert!(tried("stage.検査する段階.queue.when_full=reject").is_ok());
+    let report = tried("stage.検査 段階.queue.when_full=reject").unwrap_err();
+    assert_eq!(report.mistakes().len(), 1, "{report}");
+    assert!(!report.to_string().contains("\"reject\""), "{report}");
+}
