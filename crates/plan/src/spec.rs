@@ -40,7 +40,7 @@ pub struct PlanSpec {
     pub(crate) places: BTreeMap<String, Span>,
     pub(crate) app: Table,
     mistakes: Vec<Mistake>,
-    /// A text could not be read, or not all of it.
+    /// A text could not be read, or not all of it, or not a value of the program's own.
     unread: bool,
     /// Which stages a cluster has could not be read: where they are is not known.
     sets_unread: bool,
@@ -161,7 +161,14 @@ impl PlanSpec {
         let mut table = tree::read(number, &text, &self.env, &mut self.mistakes);
         let mut hidden = Vec::new();
         if self.mistakes.len() > before {
-            self.unread = true;
+            let found = &self.mistakes[before..];
+            // A value that is left out elsewhere does not keep a program from being built.
+            let of_app = |at: &Span| {
+                table.iter().filter(|entry| entry.key == "app").any(|entry| entry.node.holds(at))
+            };
+            self.unread |= found.iter().any(|mistake| {
+                mistake.title() == tree::NOT_TOML || mistake.at.as_ref().is_none_or(of_app)
+            });
             if is_flag && self.mistakes[before].title() == tree::NOT_TOML {
                 self.mistakes.truncate(before + 1); // the others follow from it
             }
@@ -347,8 +354,8 @@ impl PlanSpec {
         }
     }
 
-    /// Returns `true` if every text could be read to its end and every variable substituted. Only then can a
-    /// program be built from [`app`](Self::app).
+    /// Returns `true` if every text could be read to its end, and every variable of [`app`](Self::app) substituted.
+    /// Only then can a program be built from it.
     #[must_use]
     pub fn is_read(&self) -> bool {
         !self.unread
@@ -498,6 +505,13 @@ impl PlanSpec {
         let mut explained = Vec::new();
         for fault in sure {
             let mut mistake = self.mistake(fault, catalogue);
+            if mistake
+                .at
+                .as_ref()
+                .is_some_and(|at| self.mistakes.iter().any(|read| read.touches(at)))
+            {
+                continue; // what could not be read cannot fit, either
+            }
             if let Some((name, title)) = self.unquoted(fault, graph) {
                 mistake = mistake.label(format!("did you mean `{}`?", bare(name)));
                 explained.push(title);

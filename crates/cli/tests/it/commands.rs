@@ -79,6 +79,17 @@ fn names_that_cannot_be_are_shown_without_what_a_terminal_obeys_and_shortened() 
 }
 
 #[test]
+fn a_value_that_cannot_be_read_hides_no_name_that_is_not_there() {
+    for wrong in ["18446744073709551615", "'${NO_SUCH}'", "99999999999"] {
+        let plan = format!("[stage.show]\npriority = {wrong}\n[stage.shwo]\ninstances = 2\n");
+        let done = squares(&["check", "--plan", file("hides.toml", &plan).to_str().unwrap()]);
+        assert_eq!(done.code, Some(2));
+        assert!(done.err.contains("hides.toml:2:1"), "{}", done.err);
+        assert!(done.err.contains("the program has no stage `shwo`"), "{}", done.err);
+    }
+}
+
+#[test]
 fn what_a_warning_recommends_is_accepted() {
     let done = shown("dotted", &["check", "--policy", "seda"]);
     let advice = "`stage.\"take.r\".instances=1`";

@@ -234,6 +234,9 @@ fn a_text_that_was_not_read_to_its_end_is_known_not_to_be() {
     assert!(read("[app]\nname = '${FOUR}'"));
     assert!(read("[stage.splt]\ncolour = 3"), "a mistake, but read");
     assert!(!read("[app]\nname = '${NO_SUCH}'"));
+    assert!(!read("[app.a]\nb = [{ c = 18446744073709551615 }]"));
+    assert!(!read("app.a.b = '${NO_SUCH}'"));
+    assert!(read("[stage.split]\nbatch = '${NO_SUCH}'"), "a program can be built");
     assert!(!read("[app\nname = 3"));
 }
 
@@ -407,4 +410,29 @@ fn a_name_that_toml_wants_in_quotes_is_suggested_in_quotes_and_is_one_mistake() 
     let report = tried("stage.検査 段階.queue.when_full=reject").unwrap_err();
     assert_eq!(report.mistakes().len(), 1, "{report}");
     assert!(!report.to_string().contains("\"reject\""), "{report}");
+}
+
+#[test]
+fn what_cannot_be_read_hides_no_other_mistake_and_makes_none() {
+    let text = "[stage.show]\nqueue.capacity = 18446744073709551615\npriority = 99999999999\n\
+                [stage.log]\nqueue.capacity = '${NO_SUCH}'\n\
+                [cluster.main]\npolicy = { name = 'seda', threads = 18446744073709551615 }\n\
+                [stage.shwo]\ninstances = 2\n[connector.'split -> nope']\nwhen_full = 'block'\n";
+    let report = validate(&[("p.toml", text)]).unwrap_err();
+    let titles: Vec<_> = report.mistakes().iter().map(|mistake| mistake.title()).collect();
+    let range = "this number is out of range";
+    assert_eq!(
+        titles,
+        [
+            range,
+            "`stage.show.priority`: `99999999999` does not fit here",
+            "the variable `NO_SUCH` is not set",
+            range,
+            "the program has no stage `shwo`",
+            "the program has no connector `split -> nope`",
+        ],
+        "{report}"
+    );
+    let expected = "from -9,223,372,036,854,775,808 to 9,223,372,036,854,775,807";
+    assert!(report.to_string().contains(expected), "{report}");
 }
