@@ -171,6 +171,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             return Ok(Exit::Done);
         }
     };
+    one_reader(&verb, said)?;
     let files = files(said);
     // Which cluster a flag is about is known for sure when the program has said what it has.
     let spec = flags(files.clone(), said, &Plan::new());
@@ -223,7 +224,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Verb::Graph(args) => draw_graph(&app, &effective, &args),
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
-            over.file(&other);
+            plan_file(&mut over, &other);
             let other = validate(&app, &over).map_err(Refusal::Plan)?;
             let differences = effective.differences(&other);
             let text: String = differences.iter().map(ToString::to_string).collect();
@@ -293,8 +294,49 @@ fn validate(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
 /// Read once: a file may be a pipe.
 fn files(args: &PlanArgs) -> PlanSpec {
     let mut spec = PlanSpec::new();
-    args.base.plan.iter().for_each(|path| spec.file(path));
+    args.base.plan.iter().for_each(|path| plan_file(&mut spec, path));
     spec
+}
+
+/// A file, or standard input.
+fn plan_file(spec: &mut PlanSpec, path: &Path) {
+    match is_stdin(path) {
+        true => spec.reader("standard input", std::io::stdin().lock()),
+        false => spec.file(path),
+    }
+}
+
+/// Whether `-` is meant.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Refuses what `-` cannot mean: standard input read twice, and failed events among the program's own output.
+fn one_reader(verb: &Verb, plan: &PlanArgs) -> Result<(), Refusal> {
+    let mut readers = vec!["--plan"; plan.base.plan.iter().filter(|path| is_stdin(path)).count()];
+    match verb {
+        Verb::Run(run) => {
+            readers.extend(run.replay.as_deref().filter(|path| is_stdin(path)).map(|_| "--replay"));
+            if run.failures.as_deref().is_some_and(is_stdin) {
+                let why = "`--failures -`: standard output is the program's own: name a file";
+                return Err(Refusal::Said(why.to_owned()));
+            }
+        }
+        Verb::Plan(show) => {
+            readers.extend(show.diff.as_deref().filter(|path| is_stdin(path)).map(|_| "--diff"));
+        }
+        Verb::Compare(_) if !readers.is_empty() => {
+            let why = "`--plan -`: every run of a comparison reads the plan anew: name a file";
+            return Err(Refusal::Said(why.to_owned()));
+        }
+        _ => {}
+    }
+    match readers.as_slice() {
+        [one, other, ..] => Err(Refusal::Said(format!(
+            "`{one} -` and `{other} -`: standard input can be read once only"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Flags over files; the particular flags before the general one.
@@ -316,7 +358,28 @@ fn flags(mut spec: PlanSpec, args: &PlanArgs, program: &Plan) -> PlanSpec {
     spec
 }
 
+/// Kinds of pictures that nothing here draws; text in a file that is called like one would be taken for broken.
+const OTHER_PICTURES: [&str; 6] = ["png", "jpg", "jpeg", "gif", "pdf", "webp"];
+
+/// Whether the name of a file ends like this, in letters of either case.
+fn ends_in(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|is| is.eq_ignore_ascii_case(end))
+}
+
+/// Refuses to draw into a file that is called like a picture of another kind.
+fn is_drawable(path: &Path) -> Result<(), Refusal> {
+    match OTHER_PICTURES.iter().find(|end| ends_in(path, end)) {
+        None => Ok(()),
+        Some(end) => Err(Refusal::Said(format!(
+            "{}: no {} is drawn: use a name that ends in `.svg`",
+            path.display(),
+            end.to_uppercase()
+        ))),
+    }
+}
+
 fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit, Refusal> {
+    args.output.as_deref().map_or(Ok(()), is_drawable)?;
     let graph = app.graph();
     let mut picture = Picture::of(&graph);
     let settings = effective.settings();
@@ -331,7 +394,7 @@ fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit
         }
     }
     let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
-    let named = |end: &str| file.is_some_and(|path| path.extension().is_some_and(|is| is == end));
+    let named = |end: &str| file.is_some_and(|path| ends_in(path, end));
     let plain = args.svg || args.dot || args.ascii;
     let text = if args.svg || !plain && named("svg") {
         draw::svg(&picture)

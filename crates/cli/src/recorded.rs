@@ -10,6 +10,8 @@ use std::sync::Arc;
 use comporta_model::error::{Error, Result};
 use comporta_runtime::sources::LINE_MAX;
 
+use crate::is_stdin;
+
 /// Most bytes of a pipe: more belongs into a file.
 const HELD_MAX: usize = 256 << 20;
 
@@ -31,7 +33,7 @@ enum Text {
 impl Recorded {
     /// A file; a pipe or standard input (`-`), which is read to its end at once.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        if path.as_os_str() == "-" {
+        if is_stdin(path) {
             let name: Arc<str> = "standard input".into();
             let text = Text::Held(held(name.clone(), io::stdin().lock(), HELD_MAX)?);
             return Ok(Recorded { name, text });

@@ -3,6 +3,8 @@
 //! Long because reading, remembering and marking share one table of places.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
@@ -80,21 +82,36 @@ impl PlanSpec {
     /// Reads a file, which overrides what was read before.
     pub fn file(&mut self, path: &Path) {
         let name = escaped(&path.display().to_string()).into_owned();
-        let read = std::fs::metadata(path).and_then(|meta| {
-            if meta.is_file() && meta.len() > BYTES_MAX {
-                return Err(std::io::Error::other("it has more than 16 MiB"));
-            }
-            std::fs::read(path)
-        });
+        match File::open(path) {
+            Ok(file) => self.reader(name, file),
+            Err(error) => self.unreadable(&name, &error),
+        }
+    }
+
+    /// Reads a file that is open, such as standard input, to its end; it overrides what was read before. `name` is
+    /// used in messages.
+    pub fn reader(&mut self, name: impl Into<String>, reader: impl Read) {
+        let name = name.into();
+        let mut bytes = Vec::new();
+        // One more shows that there are too many.
+        let read =
+            reader.take(BYTES_MAX + 1).read_to_end(&mut bytes).and_then(
+                |read| match u64::try_from(read).is_ok_and(|read| read <= BYTES_MAX) {
+                    true => Ok(bytes),
+                    false => Err(io::Error::other("it has more than 16 MiB")),
+                },
+            );
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => self.text(name, text),
             Ok(Err(error)) => self.not_text(name, &error),
-            Err(error) => {
-                self.unread = true;
-                let title = format!("the plan `{name}` cannot be read: {error}");
-                self.mistakes.push(Mistake::new(title, None));
-            }
+            Err(error) => self.unreadable(&name, &error),
         }
+    }
+
+    fn unreadable(&mut self, name: &str, error: &io::Error) {
+        self.unread = true;
+        let title = format!("the plan `{name}` cannot be read: {error}");
+        self.mistakes.push(Mistake::new(title, None));
     }
 
     /// Marks the first byte of a file that is no text.

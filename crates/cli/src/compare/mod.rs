@@ -38,7 +38,7 @@ pub(crate) use verdict::By;
 
 use crate::args::{BaseArgs, CompareArgs, PlanArgs};
 use crate::show::{self, Exit, When};
-use crate::{Refusal, flags, rehearse, validate};
+use crate::{Refusal, flags, is_drawable, rehearse, validate};
 use line::{Common, rates};
 use runs::{Combination, Load};
 use verdict::{Ranking, Run};
@@ -225,6 +225,7 @@ fn chart_of(args: &CompareArgs) -> Result<Option<Chart>, Refusal> {
         }
         return Ok(wanted.then_some(Chart::Stdout));
     };
+    is_drawable(path)?;
     match File::create(path) {
         Ok(file) => Ok(Some(Chart::File(path.clone(), file))),
         Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),

@@ -1,8 +1,9 @@
 //! Every command, as a person types it; `squares` is a program with arguments and settings of its
 //! own. Nothing is run that does not have to be.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// What a command printed and how it left.
 struct Done {
@@ -23,6 +24,22 @@ fn shown(program: &str, args: &[&str]) -> Done {
         .args(args)
         .output();
     let Output { status, stdout, stderr } = output.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Done { out: text(stdout), err: text(stderr), code: status.code() }
+}
+
+/// The same with something on standard input.
+fn piped(program: &str, args: &[&str], input: &str) -> Done {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_shown"))
+        .env("COMPORTA_SHOWN", program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // it may not read it
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Done { out: text(stdout), err: text(stderr), code: status.code() }
 }
@@ -87,6 +104,48 @@ fn a_value_that_cannot_be_read_hides_no_name_that_is_not_there() {
         assert!(done.err.contains("hides.toml:2:1"), "{}", done.err);
         assert!(done.err.contains("the program has no stage `shwo`"), "{}", done.err);
     }
+}
+
+#[test]
+fn a_minus_is_standard_input_where_a_plan_or_failed_events_are_read() {
+    let done = piped("squares", &["--count", "1", "-q", "--plan", "-"], "[app]\ntimes = 7\n");
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "7\n"), "{}", done.err);
+    let done = piped("squares", &["check", "--plan", "-"], "drain = 3\n");
+    assert!(done.err.contains("standard input:1:9"), "{}", done.err);
+    let done = piped("squares", &["plan", "--diff", "-"], "drain = '7s'\n");
+    assert!(done.out.contains("7s"), "{}{}", done.out, done.err);
+    let events = "{\"stage\":\"show\",\"event\":5}\n{\"stage\":\"square\",\"event\":3}\n";
+    let done = piped("squares", &["--replay", "-"], events);
+    let mut out: Vec<_> = done.out.lines().collect();
+    out.sort_unstable();
+    assert_eq!((done.code, out), (Some(0), vec!["5", "9"]), "{}", done.err);
+    for (args, why) in [
+        (&["--replay", "-", "--plan", "-"][..], "`--plan -` and `--replay -`"),
+        (&["plan", "-p", "-", "--diff", "-"], "`--plan -` and `--diff -`"),
+        (&["compare", "-p", "-"], "every run of a comparison reads the plan anew"),
+        (&["--failures", "-"], "standard output is the program's own"),
+    ] {
+        let done = piped("squares", args, "");
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(done.err.contains(why), "{}", done.err);
+        assert!(!PathBuf::from("-").exists());
+    }
+}
+
+#[test]
+fn a_picture_of_a_kind_that_is_not_drawn_is_refused() {
+    for name in ["g.png", "g.JPG", "g.pdf"] {
+        let path = file(name, "");
+        for verb in ["graph", "compare"] {
+            let done = squares(&[verb, "-o", path.to_str().unwrap()]);
+            assert_eq!(done.code, Some(2), "{}", done.err);
+            assert!(done.err.contains("ends in `.svg`"), "{}", done.err);
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+    let path = file("g.SVG", "");
+    assert_eq!(squares(&["graph", "-o", path.to_str().unwrap()]).code, Some(0));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("<svg"));
 }
 
 #[test]
