@@ -20,10 +20,10 @@ pub enum Exit {
 
 /// Every exit code, with its meaning.
 pub const EXIT_CODES: [(u8, &str); 8] = [
-    (0, "the program completed, or was drained with no event left"),
+    (0, "the program completed, or was asked to end and left no event behind"),
     (
         1,
-        "it ran with problems (a source failed; or it was not drained, and events failed without an error port), or could not start",
+        "it could not start, a source failed, or another problem was reported; or it completed by itself, but events failed that no error port took",
     ),
     (2, "the arguments, the graph or the plan were refused before anything ran"),
     (3, "the time limit of the drain expired with events left"),
@@ -69,6 +69,12 @@ impl Termination for Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_1_means_says_which_failed_events_count() {
+        let problems = EXIT_CODES.iter().find(|(code, _)| *code == 1).unwrap().1;
+        assert!(problems.contains("completed by itself, but events failed"), "{problems}");
+    }
 
     #[test]
     fn every_exit_is_in_the_table_and_the_table_has_no_other() {
