@@ -341,7 +341,7 @@ impl std::error::Error for GraphFault {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphWarning {
-    /// These stages form a cycle.
+    /// These stages form a cycle; a single one sends to itself.
     Cycle(Vec<Arc<str>>),
     /// A port is not connected: events sent through it are discarded and counted.
     Unconnected(String),
@@ -352,6 +352,11 @@ pub enum GraphWarning {
 impl fmt::Display for GraphWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            GraphWarning::Cycle(names) if names.len() == 1 => write!(
+                f,
+                "the stage {} sends to itself: if it sends more than it takes, events are shed with reason `cycle`",
+                names.join("")
+            ),
             GraphWarning::Cycle(names) => write!(
                 f,
                 "the stages {} form a cycle: if they send more than they take, events are shed with reason `cycle`",
@@ -734,6 +739,8 @@ mod tests {
     fn a_stage_that_sends_to_itself_is_a_cycle() {
         let checked = graph(&[(0, 1), (1, 1)], 2).check(|_, _| true).unwrap();
         assert!(checked.cyclic[checked.component[1]]);
+        let told = checked.warnings[0].to_string();
+        assert!(told.starts_with("the stage s1 sends to itself: "), "{told}");
     }
 
     #[test]

@@ -449,6 +449,32 @@ fn key_and_value(said: &str) -> Option<(&str, &str)> {
     Some((&said[..at], &said[at + 1..]))
 }
 
+/// The longest name that is searched for operators: a bound, since it takes the square of its length.
+const SUGGESTED_MAX: usize = 1_000;
+
+/// The set that was meant where operators were taken for a part of a name, if it names only what there is.
+fn operators_apart(fault: &PlanFault, graph: &Graph) -> Option<String> {
+    let PlanFault::NoStage { name, key, .. } = fault else { return None };
+    if !key.ends_with(".stages") || name.len() > SUGGESTED_MAX {
+        return None;
+    }
+    let known = |name: &str| matches!(name, "all" | "none") || graph.find(name).is_some();
+    // A name may hold `-`: the longest names that are there count.
+    let (mut terms, mut rest) = (Vec::new(), name.as_str());
+    loop {
+        let operator = |at: &(usize, char)| "+-*".contains(at.1);
+        let mut ends = rest.char_indices().filter(operator).map(|(at, _)| at).chain([rest.len()]);
+        let end = ends.rfind(|end| known(&rest[..*end]))?;
+        terms.push(&rest[..end]);
+        if end == rest.len() {
+            break;
+        }
+        terms.push(&rest[end..end + 1]);
+        rest = &rest[end + 1..];
+    }
+    (terms.len() > 1).then(|| terms.join(" "))
+}
+
 /// A key, of which the names that TOML wants in quotes have got them if it has none at all.
 fn spelt(key: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
@@ -532,6 +558,8 @@ impl PlanSpec {
             if let Some((name, title)) = self.unquoted(fault, graph) {
                 mistake = mistake.label(format!("did you mean `{}`?", bare(name)));
                 explained.push(title);
+            } else if let Some(apart) = operators_apart(fault, graph) {
+                mistake = mistake.label(format!("operators have blanks around them: `{apart}`"));
             }
             let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
             // What is said of every stage is wrong once, not once for every stage.

@@ -134,7 +134,7 @@ fn count_keys(control: &Control, first: &Snapshot, options: &Options) {
 fn open_failures(app: &App, options: &Options) -> Result<Option<Arc<FailureFile>>, String> {
     let Some(path) = &options.failures else { return Ok(None) };
     let file = FailureFile::open(path, app);
-    file.map(Some).map_err(|error| format!("{}: {error}", path.display()))
+    file.map(Some).map_err(|error| format!("`--failures {}`: {error}", path.display()))
 }
 
 /// Tells how it went, and how the process leaves then.

@@ -256,7 +256,10 @@ fn kept(report: &Report) -> Vec<String> {
     };
     let path = &kept.path;
     let n = events(kept.written);
-    let mut lines = vec![format!("{n} that failed: in {path}, for `--replay`")];
+    let mut lines = Vec::new();
+    if kept.written > 0 {
+        lines.push(format!("{n} that failed: in {path}, for `--replay`"));
+    }
     lines.extend(kept.missing.iter().map(|(stage, why, n)| {
         format!("without the event: {} of `{stage}`: {why}", thousands(*n))
     }));

@@ -149,6 +149,12 @@ fn a_picture_of_a_kind_that_is_not_drawn_is_refused() {
 }
 
 #[test]
+fn one_thread_is_one_thread() {
+    let done = shown("dotted", &["--policy", "seda(threads=1)", "--explain"]);
+    assert!(done.err.contains(" with 1 thread\n"), "{}", done.err);
+}
+
+#[test]
 fn what_a_warning_recommends_is_accepted() {
     let done = shown("dotted", &["check", "--policy", "seda"]);
     let advice = "`stage.\"take.r\".instances=1`";

@@ -112,7 +112,7 @@ fn a_file_cannot_be_read_and_written_at_once_nor_written_where_there_is_no_folde
     assert!(err.contains("name the same file"), "{err}");
     let (code, out, err) = picky(&["--failures"], &[Path::new("/no/such/folder/file")]);
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(err.starts_with("picky: /no/such/folder/file: "), "{err}");
+    assert!(err.starts_with("picky: `--failures /no/such/folder/file`: "), "{err}");
 }
 
 #[test]
@@ -171,6 +171,7 @@ fn failures_that_cannot_be_written_are_a_problem() {
     let (code, _, err) = picky(&["--failures"], &[Path::new("/dev/full")]);
     assert_eq!(code, Some(1));
     assert!(err.contains("4 failed events are not in it"), "{err}");
+    assert!(!err.contains("for `--replay`"), "nothing is there: {err}");
 }
 
 #[test]

@@ -436,3 +436,37 @@ fn what_cannot_be_read_hides_no_other_mistake_and_makes_none() {
     let expected = "from -9,223,372,036,854,775,808 to 9,223,372,036,854,775,807";
     assert!(report.to_string().contains(expected), "{report}");
 }
+
+#[test]
+fn operators_that_were_taken_for_a_part_of_a_name_are_told_apart() {
+    let mut graph = crate::program::graph();
+    graph.stages[2].name = "split-all".into();
+    for (set, meant) in [
+        ("all-log", Some("all - log")),
+        ("show*log", Some("show * log")),
+        ("show+split-all-log", Some("show + split-all - log")),
+        ("all-nope", None),
+        ("nope", None),
+    ] {
+        let mut spec = comporta_plan::PlanSpec::new();
+        spec.text("p.toml", format!("[cluster.a]\nstages = '{set}'"));
+        let program = comporta_model::plan::Plan::new();
+        let said = spec
+            .validate(&graph, &program, &crate::program::catalogue(), 2)
+            .expect_err("a bad plan")
+            .to_string();
+        let hint = "operators have blanks around them";
+        match meant {
+            Some(meant) => assert!(said.contains(&format!("{hint}: `{meant}`")), "{said}"),
+            None => assert!(!said.contains(hint), "{said}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_suggested_is_in_the_list_and_a_text_is_quoted() {
+    let said = message(&[("--policy", "cluster.main.policy=foo")]);
+    assert!(said.contains("no policy `foo`") && !said.contains("`fifo`"), "{said}");
+    let said = message(&[("--policy", "cluster.main.policy=seda(threads=)")]);
+    assert!(said.contains("`threads` of `seda` is \"\""), "{said}");
+}
