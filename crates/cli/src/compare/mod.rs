@@ -67,6 +67,9 @@ pub(crate) struct Asked {
     progress: When,
 }
 
+/// Said before figures are measured that say little.
+const DEBUG_BUILD: &str = "this is a debug build, and the figures of a release build (`cargo run --release`) may rank otherwise";
+
 /// Where the chart goes.
 enum Chart {
     Stdout,
@@ -169,6 +172,9 @@ impl Asked {
     /// # Errors
     /// If the first run shows that none can tell anything.
     pub(crate) fn run(mut self) -> Result<Exit, Refusal> {
+        if cfg!(debug_assertions) {
+            crate::warn(&DEBUG_BUILD);
+        }
         for warning in &self.warnings {
             crate::warn(warning);
         }
