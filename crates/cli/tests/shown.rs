@@ -1,6 +1,7 @@
 //! A program for the tests of the command line, in several characters: `shown KIND [OPTION]...`.
 //! It prints a line when it is where a test wants it; `hold` and `open` wait for a line of standard
 //! input (or its end) there. With `COMPORTA_SHOWN` set it is a whole command line.
+//! Long because it is one program in the tests' place of many.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

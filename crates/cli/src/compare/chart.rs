@@ -118,6 +118,28 @@ fn name(of: &Comparison, combination: usize) -> String {
     clip(&of.name(combination), NAME_MAX)
 }
 
+/// The load, its verdict, and what the panels show.
+fn write_heads(
+    by: By,
+    block: &Block<'_>,
+    frame: &Frame,
+    top: f64,
+    out: &mut String,
+) -> fmt::Result {
+    let load = block.ranking.load.told();
+    writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
+    for (line, at) in block.verdict.iter().zip(0..) {
+        let (line, y) = (escaped(line), top + 33.0 + f64::from(at) * LINE);
+        writeln!(out, r#"<text class="verdict" x="{MARGIN}" y="{y:.1}">{line}</text>"#)?;
+    }
+    let y = top + block.head() - 10.0;
+    let times = "time in the program: p50 ○ and p99 ●";
+    for (x, what) in [(frame.left, figure_name(by)), (frame.right, times)] {
+        writeln!(out, r#"<text class="panel" x="{x:.1}" y="{y:.1}">{what}</text>"#)?;
+    }
+    Ok(())
+}
+
 fn write_ranking(
     of: &Comparison,
     block: &Block<'_>,
@@ -126,19 +148,9 @@ fn write_ranking(
     out: &mut String,
 ) -> fmt::Result {
     let ranking = block.ranking;
-    let load = ranking.load.told();
-    writeln!(out, r#"<text class="load" x="{MARGIN}" y="{:.1}">{load}</text>"#, top + 14.0)?;
-    for (line, at) in block.verdict.iter().zip(0..) {
-        let (line, y) = (escaped(line), top + 33.0 + f64::from(at) * LINE);
-        writeln!(out, r#"<text class="verdict" x="{MARGIN}" y="{y:.1}">{line}</text>"#)?;
-    }
     let begin = top + block.head();
     let end = begin + ranking.rows.len() as f64 * ROW;
-    for (x, what) in
-        [(frame.left, figure_name(of.by)), (frame.right, "time in the program: p50 ○ and p99 ●")]
-    {
-        writeln!(out, r#"<text class="panel" x="{x:.1}" y="{:.1}">{what}</text>"#, begin - 10.0)?;
-    }
+    write_heads(of.by, block, frame, top, out)?;
     let known: Vec<&Numbers> = ranking.rows.iter().filter_map(|row| row.medians.as_ref()).collect();
     let most = ranking.rows.iter().filter(|row| row.medians.is_some()).map(|row| row.interval.1);
     let figure = Linear::upto(most.fold(0.0, f64::max), frame.left);
@@ -173,22 +185,18 @@ fn write_ranking(
                 }
                 write_times(numbers, &time, y, out)?;
             }
-            None => {
-                let reason = row.failed.first().map_or("not run", String::as_str);
-                let reason = clip(reason.lines().next().unwrap_or_default(), 90);
-                writeln!(
-                    out,
-                    r#"<text class="why" x="{:.1}" y="{:.1}">{}</text>"#,
-                    frame.left + 6.0,
-                    y + 4.0,
-                    escaped(&reason)
-                )?;
-            }
+            None => write_why(row, frame.left + 6.0, y + 4.0, out)?,
         }
         writeln!(out, "</g>")?;
     }
     let x = frame.left;
     writeln!(out, r#"<path class="axis" d="M{x:.1} {begin:.1}V{end:.1}"/>"#)
+}
+
+fn write_why(row: &Row, x: f64, y: f64, out: &mut String) -> fmt::Result {
+    let reason = row.failed.first().map_or("not run", String::as_str);
+    let reason = escaped(&clip(reason.lines().next().unwrap_or_default(), 90));
+    writeln!(out, r#"<text class="why" x="{x:.1}" y="{y:.1}">{reason}</text>"#)
 }
 
 fn write_bar(

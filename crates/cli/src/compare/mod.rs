@@ -37,8 +37,9 @@ pub(crate) use runs::{Loads, Policies, Threads, loads, policies, threads};
 pub(crate) use verdict::By;
 
 use crate::args::{BaseArgs, CompareArgs, PlanArgs};
+use crate::graph::is_drawable;
 use crate::show::{self, Exit, When};
-use crate::{Refusal, flags, is_drawable, rehearse, validate};
+use crate::{Refusal, flags, rehearse, validate};
 use line::{Common, rates};
 use runs::{Combination, Load};
 use verdict::{Ranking, Run};

@@ -209,7 +209,8 @@ fn row(by: By, combination: usize, runs: &[Run]) -> Row {
     let of = runs.iter().filter(|run| run.combination == combination);
     let good: Vec<&Numbers> = of.clone().filter_map(|run| run.end.as_ref().ok()).collect();
     let failed: Vec<String> = of.clone().filter_map(|run| run.end.clone().err()).collect();
-    let figures: Vec<f64> = good.iter().map(|numbers| by.of(numbers)).collect();
+    let figures = good.iter().map(|numbers| by.of(numbers));
+    let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
     let range = || {
         let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
         (least, figures.iter().copied().fold(0.0, f64::max))
