@@ -8,16 +8,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use comporta_model::error::Result;
+use comporta_plan::escaped;
 use comporta_runtime::App;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::counted;
 use crate::recorded::{Numbered, Recorded};
+use crate::show::table::clip;
 use crate::show::units::events;
 
 /// Mistakes that are told, and lines that are named in warnings; the rest is counted.
 const MISTAKES_MAX: usize = 20;
+
+/// The most columns of a mistake: it may quote all of an event.
+const MISTAKE_MAX: usize = 200;
 
 /// What is read of a line; see `show/failures.rs`.
 #[derive(Deserialize)]
@@ -134,7 +139,8 @@ impl Found {
         let number = line.number;
         if let Err(error) = self.try_see(app, line) {
             let mistake = error.to_string();
-            self.mistakes.push(format!("{name}:{number}: {}", without_place(&mistake)));
+            let mistake = clip(&escaped(without_place(&mistake)), MISTAKE_MAX);
+            self.mistakes.push(format!("{name}:{number}: {mistake}"));
         }
     }
 

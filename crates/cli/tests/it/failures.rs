@@ -166,6 +166,17 @@ fn a_mistake_is_told_with_its_line_and_no_other_place() {
 }
 
 #[test]
+fn a_mistake_quotes_no_more_of_an_event_than_a_line_holds() {
+    let path = fresh("wide.jsonl");
+    let text = format!("{{\"stage\":\"{}\",\"event\":1}}\n", "x\\u001b".repeat(10_000));
+    std::fs::write(&path, text).unwrap();
+    let (code, _, err) = picky(&["--replay"], &[&path]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no stage `x\\u{1b}x") && err.ends_with("…\n"), "{err}");
+    assert!(err.len() < 400 + path.as_os_str().len(), "{err}");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn failures_that_cannot_be_written_are_a_problem() {
     let (code, _, err) = picky(&["--failures"], &[Path::new("/dev/full")]);
