@@ -3,8 +3,8 @@
 //! 1. `build`: the function that builds a program.
 //! 2. `options`, `args`: the arguments; `stand_ins`: values for arguments that only a run needs.
 //! 3. here: the commands; plans are read by `comporta-plan`.
-//! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run.
-//! 5. `draw`: the graph, as text and as a picture.
+//! 4. `show`: a run, its progress, its end; `replay`: failed events of an earlier run; `recorded`: their file.
+//! 5. `graph`, `draw`: the graph, as text and as a picture.
 //! 6. `compare`: many runs, and which is best.
 
 mod build;
@@ -13,18 +13,20 @@ mod args;
 mod stand_ins;
 mod policies;
 mod replay;
+mod recorded;
+mod graph;
 pub mod show;
 pub mod draw;
 mod compare;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use comporta_model::error::Error;
 use comporta_model::graph::Graph;
 use comporta_model::plan::{Catalogue, Plan, Settings};
-use comporta_plan::{Effective, PlanSpec, Report, bare, keys};
+use comporta_plan::{Effective, PlanSpec, Report, bare, escaped, escaped_lines, keys};
 use comporta_runtime::{App, PolicyWarning, StartError};
 
 pub use build::{Build, IntoApp, Nothing};
@@ -32,7 +34,8 @@ pub use show::Exit;
 
 use args::{GraphArgs, Parsed, PlanArgs, RunArgs, ShowPlanArgs, Verb};
 use compare::Asked;
-use draw::Picture;
+use graph::draw_graph;
+use replay::Told;
 use stand_ins::StandIns;
 
 /// Runs the command line of a program: `run`, `check`, `graph`, `plan`, `compare`, `policies`,
@@ -169,6 +172,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
             return Ok(Exit::Done);
         }
     };
+    one_reader(&verb, said)?;
     let files = files(said);
     // Which cluster a flag is about is known for sure when the program has said what it has.
     let spec = flags(files.clone(), said, &Plan::new());
@@ -197,12 +201,14 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
     let effective = validated.map_err(Refusal::Plan)?;
     match verb {
         Verb::Run(run) => {
+            let skipped = replayed.iter().flat_map(|told| &told.warnings);
+            skipped.for_each(warn);
             if !run.quiet {
-                warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
-                replayed.iter().for_each(|told| tell(told));
+                warnings.iter().for_each(warn);
+                replayed.iter().for_each(|told| tell(&escaped_lines(&told.summary)));
                 // What policies refuse, the start reports.
                 let surprises = app.rehearse(effective.plan()).unwrap_or_default();
-                surprises.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+                surprises.iter().for_each(warn);
             }
             let options = show::Options {
                 json: run.json,
@@ -219,7 +225,7 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         Verb::Graph(args) => draw_graph(&app, &effective, &args),
         Verb::Plan(ShowPlanArgs { diff: Some(other), .. }) => {
             let mut over = PlanSpec::new();
-            over.file(&other);
+            plan_file(&mut over, &other);
             let other = validate(&app, &over).map_err(Refusal::Plan)?;
             let differences = effective.differences(&other);
             let text: String = differences.iter().map(ToString::to_string).collect();
@@ -233,9 +239,10 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
         | Verb::Completions { .. } => {
             let surprises = rehearse(&app, &effective)?;
             let graph = app.graph();
+            let warnings = warnings.iter().map(ToString::to_string);
+            let warnings = warnings.chain(surprises.iter().map(ToString::to_string));
             let mut text: String =
-                warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-            text.extend(surprises.iter().map(|warning| format!("warning: {warning}\n")));
+                warnings.map(|warning| format!("warning: {}\n", escaped(&warning))).collect();
             text += &effects(&graph, effective.settings());
             text += &blocking(&graph, effective.settings());
             text += &format!(
@@ -251,15 +258,27 @@ fn about<M, B: Build<M>>(verb: Verb, build: B, args: B::Args) -> Result<Exit, Re
 }
 
 /// Has the program replay the failed events of a file, if that is asked for; returns what to say of it.
-fn replay(app: &App, run: &RunArgs) -> Result<Option<String>, Refusal> {
+fn replay(app: &App, run: &RunArgs) -> Result<Option<Told>, Refusal> {
     let Some(path) = &run.replay else { return Ok(None) };
-    let same = |other: &PathBuf| other.canonicalize().ok() == path.canonicalize().ok();
-    if run.failures.as_ref().is_some_and(same) {
+    if run.failures.as_ref().is_some_and(|other| is_same_file(path, other)) {
         let why =
             "--failures and --replay name the same file: what fails again would be read again";
         return Err(Refusal::Said(why.to_owned()));
     }
     replay::prepare(app, path).map(Some).map_err(|mistakes| Refusal::Graph(mistakes, None))
+}
+
+/// Whether two paths lead to one file, as hard links do, too.
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let which = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    which(one).is_some_and(|one| which(other) == Some(one))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| other == one))
 }
 
 /// What policies would refuse, before anything runs, and what they do that may surprise.
@@ -276,8 +295,49 @@ fn validate(app: &App, spec: &PlanSpec) -> Result<Effective, Report> {
 /// Read once: a file may be a pipe.
 fn files(args: &PlanArgs) -> PlanSpec {
     let mut spec = PlanSpec::new();
-    args.base.plan.iter().for_each(|path| spec.file(path));
+    args.base.plan.iter().for_each(|path| plan_file(&mut spec, path));
     spec
+}
+
+/// A file, or standard input.
+fn plan_file(spec: &mut PlanSpec, path: &Path) {
+    match is_stdin(path) {
+        true => spec.reader("standard input", std::io::stdin().lock()),
+        false => spec.file(path),
+    }
+}
+
+/// Whether `-` is meant.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Refuses what `-` cannot mean: standard input read twice, and failed events among the program's own output.
+fn one_reader(verb: &Verb, plan: &PlanArgs) -> Result<(), Refusal> {
+    let mut readers = vec!["--plan"; plan.base.plan.iter().filter(|path| is_stdin(path)).count()];
+    match verb {
+        Verb::Run(run) => {
+            readers.extend(run.replay.as_deref().filter(|path| is_stdin(path)).map(|_| "--replay"));
+            if run.failures.as_deref().is_some_and(is_stdin) {
+                let why = "`--failures -`: standard output is the program's own: name a file";
+                return Err(Refusal::Said(why.to_owned()));
+            }
+        }
+        Verb::Plan(show) => {
+            readers.extend(show.diff.as_deref().filter(|path| is_stdin(path)).map(|_| "--diff"));
+        }
+        Verb::Compare(_) if !readers.is_empty() => {
+            let why = "`--plan -`: every run of a comparison reads the plan anew: name a file";
+            return Err(Refusal::Said(why.to_owned()));
+        }
+        _ => {}
+    }
+    match readers.as_slice() {
+        [one, other, ..] => Err(Refusal::Said(format!(
+            "`{one} -` and `{other} -`: standard input can be read once only"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Flags over files; the particular flags before the general one.
@@ -297,40 +357,6 @@ fn flags(mut spec: PlanSpec, args: &PlanArgs, program: &Plan) -> PlanSpec {
         spec.set("--stub", &format!("stage.{}.stub=true", bare(stage)));
     }
     spec
-}
-
-fn draw_graph(app: &App, effective: &Effective, args: &GraphArgs) -> Result<Exit, Refusal> {
-    let graph = app.graph();
-    let mut picture = Picture::of(&graph);
-    let settings = effective.settings();
-    picture.groups = settings.clusters.iter().map(|cluster| cluster.name.clone()).collect();
-    for (node, validated) in picture.nodes.iter_mut().zip(&settings.stages) {
-        node.group = Some(validated.cluster);
-        if validated.instances > 1 {
-            node.notes.insert(0, format!("x{}", validated.instances));
-        }
-        if validated.stub {
-            node.notes.push("stub".to_owned());
-        }
-    }
-    let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
-    let named = |end: &str| file.is_some_and(|path| path.extension().is_some_and(|is| is == end));
-    let plain = args.svg || args.dot || args.ascii;
-    let text = if args.svg || !plain && named("svg") {
-        draw::svg(&picture)
-    } else if args.dot || !plain && (named("dot") || named("gv")) {
-        draw::dot(&picture)
-    } else {
-        let wide = if file.is_some() { WIDE } else { width() };
-        draw::text(&picture, wide, args.ascii)
-    };
-    match file {
-        None => print(&text),
-        Some(path) => match std::fs::write(path, text) {
-            Ok(()) => Ok(Exit::Done),
-            Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),
-        },
-    }
 }
 
 /// The line about stages that do something to the world outside, if there are any.
@@ -393,6 +419,10 @@ fn written(printed: std::io::Result<()>) -> Result<Exit, Refusal> {
     }
 }
 
+fn warn<W: ToString>(warning: &W) {
+    tell(&format!("warning: {}", escaped(&warning.to_string())));
+}
+
 fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -426,12 +456,14 @@ impl Refusal {
             Refusal::Plan(report) => (report.render(width, colours), Exit::Refused),
             Refusal::Graph(faults, report) => {
                 let mut text: Vec<_> =
-                    faults.iter().map(|fault| format!("error: {fault}")).collect();
+                    faults.iter().map(|fault| format!("error: {}", escaped(fault))).collect();
                 text.extend(report.map(|report| report.render(width, colours)));
                 (text.join("\n"), Exit::Refused)
             }
-            Refusal::Build(error) => (format!("error: {error}"), Exit::Refused),
-            Refusal::Said(why) => (format!("error: {why}"), Exit::Refused),
+            Refusal::Build(error) => {
+                (format!("error: {}", escaped_lines(&error.to_string())), Exit::Refused)
+            }
+            Refusal::Said(why) => (format!("error: {}", escaped_lines(&why)), Exit::Refused),
             Refusal::Output(error) => {
                 (format!("error: {}", show::unwritten(&error)), Exit::Problems)
             }

@@ -82,7 +82,7 @@ fn file(long: &'static str, help: &'static str) -> Arg {
 /// Settings of the plan that every command about the program takes.
 fn base() -> [Arg; 4] {
     [
-        file("plan", "A plan file (TOML); later files override earlier ones")
+        file("plan", "A plan file (TOML), or `-` for standard input; later files override earlier ones")
             .short('p')
             .action(ArgAction::Append)
             .display_order(1),
@@ -161,12 +161,14 @@ fn run() -> Vec<Arg> {
             .help_heading(HOW),
         file(
             "failures",
-            "Append failed events to this file while the program runs: a line of JSON each, with the reason",
+            "Append failed events to this file (no `-`: standard output is the program's) while it \
+             runs: a line of JSON each, with the reason",
         )
         .help_heading(FAILS),
         file(
             "replay",
-            "Feed the events of such a file back to the stages that failed them, without opening the sources",
+            "Feed the events of such a file back to the stages that failed them, without opening the \
+             sources; `-` is standard input. A line that breaks off is skipped with a warning",
         )
         .help_heading(FAILS),
         json("Print the summary as one JSON object on the last line of standard output"),
@@ -264,7 +266,7 @@ fn graph() -> Vec<Arg> {
 
 fn show_plan() -> Vec<Arg> {
     let more = [
-        file("diff", "Print only what this plan would change"),
+        file("diff", "Print only what this plan would change; `-` is standard input"),
         flag("keys", "Print every key that a plan may have, with its meaning"),
         flag("said", "Print only the settings that were given, without the defaults"),
     ];

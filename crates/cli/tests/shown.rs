@@ -1,6 +1,7 @@
 //! A program for the tests of the command line, in several characters: `shown KIND [OPTION]...`.
 //! It prints a line when it is where a test wants it; `hold` and `open` wait for a line of standard
 //! input (or its end) there. With `COMPORTA_SHOWN` set it is a whole command line.
+//! Long because it is one program in the tests' place of many.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ fn main() -> Exit {
         Ok("short") => return comporta_cli::main(|_: Short| plain()),
         Ok("needy") => return comporta_cli::main(needy),
         Ok("picky") => return comporta_cli::main(picky),
+        Ok("dotted") => return comporta_cli::main(dotted),
+        Ok("rude") => return comporta_cli::main(rude),
         Ok("caught") => return comporta_cli::main(caught),
         Ok("lines") => return comporta_cli::main(lines),
         Ok("blocking") => return comporta_cli::main(blocking),
@@ -269,6 +272,25 @@ fn caught() -> App {
     app.connect(parse, app.sink("show", |n: u64| say(&n.to_string())));
     let dead = app.sink("dead", |failed: Failed<String>| say(&failed.to_string()));
     app.connect(parse.errors(), dead);
+    app
+}
+
+/// A stage whose name TOML wants in quotes.
+fn dotted() -> App {
+    let app = App::new("dotted");
+    let numbers = app.source("numbers", || 1..=3_u64);
+    let take = app.map("take.r", |n: u64| n);
+    app.connect(numbers, take);
+    app.connect(take, app.sink("show", |_: u64| ()));
+    app
+}
+
+/// Names that no stage may have, each wrong twice.
+fn rude() -> App {
+    let app = App::new("rude");
+    for name in ["\u{1b}[2J\r\u{7}", &"x".repeat(3_000)] {
+        app.sink(name, |_: u64| ());
+    }
     app
 }
 

@@ -352,7 +352,7 @@ impl std::error::Error for GraphFault {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphWarning {
-    /// These stages form a cycle.
+    /// These stages form a cycle; a single one sends to itself.
     Cycle(Vec<Arc<str>>),
     /// A port is not connected: events sent through it are discarded and counted.
     Unconnected(String),
@@ -363,6 +363,11 @@ pub enum GraphWarning {
 impl fmt::Display for GraphWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            GraphWarning::Cycle(names) if names.len() == 1 => write!(
+                f,
+                "the stage {} sends to itself: if it sends more than it takes, events are shed with reason `cycle`",
+                names.join("")
+            ),
             GraphWarning::Cycle(names) => write!(
                 f,
                 "the stages {} form a cycle: if they send more than they take, events are shed with reason `cycle`",
@@ -419,7 +424,8 @@ impl StageSpec {
         ];
         let others = others.into_iter().filter(|(is, ..)| *is).map(|(_, a, b, why)| (a, b, why));
         let all = keyed.map(|(b, why)| ("keyed", b, why)).chain(others);
-        all.map(|(a, b, why)| GraphFault::Contradiction { name: self.name.clone(), a, b, why })
+        let name = || shortened(&self.name);
+        all.map(move |(a, b, why)| GraphFault::Contradiction { name: name(), a, b, why })
     }
 }
 
@@ -428,9 +434,10 @@ impl Graph {
     #[must_use]
     pub fn port_name(&self, stage: StageId, port: usize) -> String {
         let spec = &self.stages[stage.index()];
+        let name = shortened(&spec.name);
         match spec.ports {
-            [_] if port == 0 => spec.name.to_string(),
-            _ => format!("{}.{}", spec.name, spec.port(port)),
+            [_] if port == 0 => name.to_string(),
+            _ => format!("{name}.{}", spec.port(port)),
         }
     }
 
@@ -462,7 +469,7 @@ impl Graph {
             faults.push(GraphFault::BadAppName { name: self.name.clone() });
         }
         if self.stages.is_empty() {
-            faults.push(GraphFault::Empty { app: self.name.clone() });
+            faults.push(GraphFault::Empty { app: shortened(&self.name) });
             return Err(faults);
         }
         self.check_stages(&mut faults);
@@ -481,15 +488,15 @@ impl Graph {
             fed
         };
         for (stage, fed) in self.stages.iter().zip(fed) {
-            let name = stage.name.clone();
+            let name = shortened(&stage.name);
             let times = seen.entry(&stage.name).or_default();
             *times += 1;
             if *times == 2 {
                 faults.push(GraphFault::SameName { name: name.clone() });
             }
-            if let Some(fault) = too_long(&name) {
+            if let Some(fault) = too_long(&stage.name) {
                 faults.push(fault);
-            } else if !is_name(&name) {
+            } else if !is_name(&stage.name) {
                 faults.push(GraphFault::BadName { name: name.clone() });
             }
             if stage.ordered && stage.flushes {
@@ -510,7 +517,7 @@ impl Graph {
             }
         }
         if !self.stages.iter().any(|stage| stage.kind != Kind::Stage || stage.autostart) {
-            faults.push(GraphFault::NoStart { app: self.name.clone() });
+            faults.push(GraphFault::NoStart { app: shortened(&self.name) });
         }
     }
 
@@ -526,7 +533,7 @@ impl Graph {
             let from = (connector.from, connector.port);
             let spec = &self.stages[connector.from.index()];
             if connector.port == spec.error_port() && spec.ports.contains(&ERROR_PORT) {
-                faults.push(GraphFault::ErrorsTwice { stage: spec.name.clone() });
+                faults.push(GraphFault::ErrorsTwice { stage: shortened(&spec.name) });
             }
             if connector.to.is_empty() {
                 faults.push(GraphFault::NoEnd { from: self.port_name(from.0, from.1) });
@@ -536,7 +543,7 @@ impl Graph {
                 && !ends.insert((from, to))
                 && !connector.again
             {
-                let to = self.stages[to.index()].name.clone();
+                let to = shortened(&self.stages[to.index()].name);
                 let from = self.port_name(from.0, from.1);
                 faults.push(GraphFault::ConnectedTwice { from, to });
             }
@@ -610,6 +617,14 @@ fn too_long(name: &str) -> Option<GraphFault> {
     let length = name.chars().count();
     let begin = || name.chars().take(NAME_BEGIN).collect();
     (length > NAME_MAX).then(|| GraphFault::LongName { begin: begin(), length })
+}
+
+/// A name as faults call it: no longer than names may be.
+fn shortened(name: &Arc<str>) -> Arc<str> {
+    match too_long(name) {
+        Some(GraphFault::LongName { begin, .. }) => format!("{begin}...").into(),
+        _ => name.clone(),
+    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -738,6 +753,8 @@ mod tests {
     fn a_stage_that_sends_to_itself_is_a_cycle() {
         let checked = graph(&[(0, 1), (1, 1)], 2).check(|_, _| true).unwrap();
         assert!(checked.cyclic[checked.component[1]]);
+        let told = checked.warnings[0].to_string();
+        assert!(told.starts_with("the stage s1 sends to itself: "), "{told}");
     }
 
     #[test]
@@ -785,5 +802,9 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].ends_with("has 129 characters: use at most 128"), "{lines:?}");
         assert!(lines[1].len() < 200 && lines[1].contains("has 100000 characters"), "{lines:?}");
+        (named.stages[1].stateful, named.stages[1].ordered) = (true, true);
+        let faults = named.check(|_, _| true).unwrap_err();
+        assert!(faults.len() > 2, "{faults:?}");
+        assert!(faults.iter().all(|fault| fault.to_string().len() < 300), "{faults:?}");
     }
 }

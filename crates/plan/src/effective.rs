@@ -4,10 +4,10 @@
 use std::fmt::{self, Write as _};
 
 use comporta_model::graph::{Graph, Kind, StageSpec};
-use comporta_model::plan::{ClusterSettings, Plan, Settings, StagePlan, StageSet};
+use comporta_model::plan::{ClusterSettings, Plan, Settings, StagePlan, StageSet, bare, quoted};
 
 use crate::report::Span;
-use crate::schema::{self, Field, bare, quoted};
+use crate::schema::{self, Field};
 use crate::secrets::{in_address, is_secret};
 use crate::spec::PlanSpec;
 use crate::tree::{Table, Value};

@@ -7,7 +7,7 @@
 //!    [`Plan`](comporta_model::plan::Plan).
 //! 5. `app`: the section that belongs to the program, read into its own struct; `patches`, past its mistakes.
 //! 6. `effective`: every setting in effect with its origin; as text, and compared with another plan.
-//! 7. `report`: mistakes, each with its place in the text.
+//! 7. `report`: mistakes, each with its place in the text; `escape`: texts of others as they may be shown.
 //!
 //! Nothing here runs a program, and no text, however mangled, makes it panic.
 
@@ -18,11 +18,13 @@ mod spec;
 mod patches;
 mod app;
 mod effective;
+mod escape;
 mod report;
 
+pub use comporta_model::plan::bare;
 pub use effective::{Difference, Effective};
+pub use escape::{escaped, escaped_lines};
 pub use report::{Mistake, Report};
-pub use schema::bare;
 pub use spec::PlanSpec;
 
 /// Returns every key that a plan file may have, with its meaning.

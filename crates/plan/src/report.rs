@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::escape::escaped;
+
 /// A text that was read: a file, or a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
@@ -34,6 +36,11 @@ impl Text {
     }
 }
 
+/// What a message quotes may hold anything. (The lines themselves are the renderer's, which escapes them, too.)
+fn shown(text: impl Into<String>) -> String {
+    escaped(&text.into()).into_owned()
+}
+
 /// A place in one of the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -52,16 +59,17 @@ pub struct Mistake {
 
 impl Mistake {
     pub(crate) fn new(title: impl Into<String>, at: impl Into<Option<Span>>) -> Self {
-        Mistake { title: title.into(), at: at.into(), label: String::new(), help: None }
+        let title = shown(title);
+        Mistake { title, at: at.into(), label: String::new(), help: None }
     }
 
     pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
+        self.label = shown(label);
         self
     }
 
     pub(crate) fn help(mut self, help: impl Into<Option<String>>) -> Self {
-        self.help = help.into();
+        self.help = help.into().map(shown);
         self
     }
 

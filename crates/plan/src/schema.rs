@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use comporta_model::plan::{
     Choice, ClusterPlan, ClusterSettings, ConnectorPlan, OnFailure, OnPanic, Param, Plan, SetFault,
-    Settings, StagePlan, StageSet, StageSettings, WhenFull, nearest, parse_duration, show_duration,
+    Settings, StagePlan, StageSet, StageSettings, WhenFull, bare, nearest, parse_duration, quoted,
+    show_duration,
 };
 
 use crate::report::Span;
@@ -387,30 +388,6 @@ fn word<T: Copy>(node: &Node, all: &[(T, &'static str)]) -> Result<T, Wrong> {
 
 fn show_word<T: PartialEq>(value: &T, all: &[(T, &'static str)]) -> String {
     quoted(all.iter().find(|(known, _)| known == value).map_or("?", |(_, name)| name))
-}
-
-/// A string as TOML spells it.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' => out += "\\\"",
-            '\\' => out += "\\\\",
-            '\n' => out += "\\n",
-            '\t' => out += "\\t",
-            c if c.is_control() => out += &format!("\\u{:04X}", u32::from(c)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// A key as TOML spells it: quoted where it must be.
-#[must_use]
-pub fn bare(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quoted(name) }
 }
 
 macro_rules! field {

@@ -3,13 +3,18 @@
 //! Long because reading, remembering and marking share one table of places.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::{Catalogue, Plan, PlanFault, StageSet, defaults, nearest, spaced};
+use comporta_model::plan::{
+    Catalogue, Plan, PlanFault, StageSet, bare, defaults, nearest, quoted, spaced,
+};
 
 use crate::effective::{Effective, MASK};
+use crate::escape::escaped;
 use crate::report::{Mistake, Report, Span, Text};
 use crate::schema::{self, Field, Wrong, listed};
 use crate::secrets::{hidden_unread, hide_secrets, in_address, is_secret, without_hidden_keys};
@@ -37,7 +42,7 @@ pub struct PlanSpec {
     pub(crate) places: BTreeMap<String, Span>,
     pub(crate) app: Table,
     mistakes: Vec<Mistake>,
-    /// A text could not be read, or not all of it.
+    /// A text could not be read, or not all of it, or not a value of the program's own.
     unread: bool,
     /// Which stages a cluster has could not be read: where they are is not known.
     sets_unread: bool,
@@ -76,22 +81,37 @@ impl PlanSpec {
 
     /// Reads a file, which overrides what was read before.
     pub fn file(&mut self, path: &Path) {
-        let name = path.display().to_string();
-        let read = std::fs::metadata(path).and_then(|meta| {
-            if meta.is_file() && meta.len() > BYTES_MAX {
-                return Err(std::io::Error::other("it has more than 16 MiB"));
-            }
-            std::fs::read(path)
-        });
+        let name = escaped(&path.display().to_string()).into_owned();
+        match File::open(path) {
+            Ok(file) => self.reader(name, file),
+            Err(error) => self.unreadable(&name, &error),
+        }
+    }
+
+    /// Reads a file that is open, such as standard input, to its end; it overrides what was read before. `name` is
+    /// used in messages.
+    pub fn reader(&mut self, name: impl Into<String>, reader: impl Read) {
+        let name = name.into();
+        let mut bytes = Vec::new();
+        // One more shows that there are too many.
+        let read =
+            reader.take(BYTES_MAX + 1).read_to_end(&mut bytes).and_then(
+                |read| match u64::try_from(read).is_ok_and(|read| read <= BYTES_MAX) {
+                    true => Ok(bytes),
+                    false => Err(io::Error::other("it has more than 16 MiB")),
+                },
+            );
         match read.map(String::from_utf8) {
             Ok(Ok(text)) => self.text(name, text),
             Ok(Err(error)) => self.not_text(name, &error),
-            Err(error) => {
-                self.unread = true;
-                let title = format!("the plan `{name}` cannot be read: {error}");
-                self.mistakes.push(Mistake::new(title, None));
-            }
+            Err(error) => self.unreadable(&name, &error),
         }
+    }
+
+    fn unreadable(&mut self, name: &str, error: &io::Error) {
+        self.unread = true;
+        let title = format!("the plan `{name}` cannot be read: {error}");
+        self.mistakes.push(Mistake::new(title, None));
     }
 
     /// Marks the first byte of a file that is no text.
@@ -118,10 +138,7 @@ impl PlanSpec {
     /// Reads a flag of the form `key=value`, which overrides what was read before. A value that is not TOML is
     /// taken as a string, so that strings need no quotes.
     pub fn set(&mut self, flag: &str, said: &str) {
-        let quoted = key_and_value(said)
-            .map(|(key, value)| format!("{}={}", key.trim(), schema::quoted(value.trim())));
-        let bare = toml::de::DeTable::parse(said).is_err();
-        let Some(quoted) = quoted else {
+        let Some((key, value)) = key_and_value(said) else {
             // It may hold what should have stood after the `=`.
             let title = match is_secret(said) {
                 true => format!("`{flag}` sets nothing"),
@@ -132,7 +149,16 @@ impl PlanSpec {
                 .push(mistake.help("say `key=value`, as in `stage.split.instances=4`".to_owned()));
             return;
         };
-        self.layer(flag.to_owned(), if bare { quoted } else { said.to_owned() }, true);
+        let key = spelt(key.trim());
+        let is_toml = |text: &str| toml::de::DeTable::parse(text).is_ok();
+        let whole = format!("{key}={}", value.trim());
+        let text = match (is_toml(&format!("{key}=1")), is_toml(said), is_toml(&whole)) {
+            // What is wrong is the key, and not that the value has no quotes.
+            (false, ..) | (_, true, _) => said.to_owned(),
+            (_, _, true) => whole,
+            _ => format!("{key}={}", quoted(value.trim())),
+        };
+        self.layer(flag.to_owned(), text, true);
     }
 
     /// Returns the name of the cluster that names no stages, by the texts or else by the plan of the program.
@@ -152,7 +178,17 @@ impl PlanSpec {
         let mut table = tree::read(number, &text, &self.env, &mut self.mistakes);
         let mut hidden = Vec::new();
         if self.mistakes.len() > before {
-            self.unread = true;
+            let found = &self.mistakes[before..];
+            // A value that is left out elsewhere does not keep a program from being built.
+            let of_app = |at: &Span| {
+                table.iter().filter(|entry| entry.key == "app").any(|entry| entry.node.holds(at))
+            };
+            self.unread |= found.iter().any(|mistake| {
+                mistake.title() == tree::NOT_TOML || mistake.at.as_ref().is_none_or(of_app)
+            });
+            if is_flag && self.mistakes[before].title() == tree::NOT_TOML {
+                self.mistakes.truncate(before + 1); // the others follow from it
+            }
             hidden = hidden_unread(&text);
             without_hidden_keys(&mut table, &hidden);
         }
@@ -335,8 +371,8 @@ impl PlanSpec {
         }
     }
 
-    /// Returns `true` if every text could be read to its end and every variable substituted. Only then can a
-    /// program be built from [`app`](Self::app).
+    /// Returns `true` if every text could be read to its end, and every variable of [`app`](Self::app) substituted.
+    /// Only then can a program be built from it.
     #[must_use]
     pub fn is_read(&self) -> bool {
         !self.unread
@@ -352,7 +388,13 @@ impl PlanSpec {
 
     /// What was found while reading, and what was found since.
     pub(crate) fn report(&self, found: Vec<Mistake>) -> Report {
-        let mut mistakes: Vec<_> = self.mistakes.iter().cloned().chain(found).collect();
+        self.report_beside(found, &[])
+    }
+
+    /// The same without mistakes of these titles, which others explain.
+    fn report_beside(&self, found: Vec<Mistake>, explained: &[String]) -> Report {
+        let read = self.mistakes.iter().filter(|mistake| !explained.contains(&mistake.title));
+        let mut mistakes: Vec<_> = read.cloned().chain(found).collect();
         mistakes.sort_by_key(|mistake| mistake.at.as_ref().map(|at| (at.text, at.range.start)));
         Report { texts: self.texts.clone(), mistakes }
     }
@@ -407,6 +449,41 @@ fn key_and_value(said: &str) -> Option<(&str, &str)> {
     Some((&said[..at], &said[at + 1..]))
 }
 
+/// The longest name that is searched for operators: a bound, since it takes the square of its length.
+const SUGGESTED_MAX: usize = 1_000;
+
+/// The set that was meant where operators were taken for a part of a name, if it names only what there is.
+fn operators_apart(fault: &PlanFault, graph: &Graph) -> Option<String> {
+    let PlanFault::NoStage { name, key, .. } = fault else { return None };
+    if !key.ends_with(".stages") || name.len() > SUGGESTED_MAX {
+        return None;
+    }
+    let known = |name: &str| matches!(name, "all" | "none") || graph.find(name).is_some();
+    // A name may hold `-`: the longest names that are there count.
+    let (mut terms, mut rest) = (Vec::new(), name.as_str());
+    loop {
+        let operator = |at: &(usize, char)| "+-*".contains(at.1);
+        let mut ends = rest.char_indices().filter(operator).map(|(at, _)| at).chain([rest.len()]);
+        let end = ends.rfind(|end| known(&rest[..*end]))?;
+        terms.push(&rest[..end]);
+        if end == rest.len() {
+            break;
+        }
+        terms.push(&rest[end..end + 1]);
+        rest = &rest[end + 1..];
+    }
+    (terms.len() > 1).then(|| terms.join(" "))
+}
+
+/// A key, of which the names that TOML wants in quotes have got them if it has none at all.
+fn spelt(key: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    match key.chars().all(plain) && !key.split('.').any(str::is_empty) {
+        true => key.split('.').map(bare).collect::<Vec<_>>().join("."),
+        false => key.to_owned(),
+    }
+}
+
 fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[&str]) -> Mistake {
     let group = key.rsplit_once('.').map_or("", |(group, _)| group);
     let level = fields.iter().filter_map(|field| match group {
@@ -425,7 +502,11 @@ fn unknown_key<P, S>(key: &str, dotted: &str, fields: &[Field<P, S>], beside: &[
         (None, None) => "nothing of that name".to_owned(),
     };
     let help = format!("there are {}", listed(&level));
-    Mistake::new(format!("there is no setting `{dotted}`"), None).label(label).help(help)
+    Mistake::new(no_setting(dotted), None).label(label).help(help)
+}
+
+fn no_setting(key: &str) -> String {
+    escaped(&format!("there is no setting `{key}`")).into_owned()
 }
 
 /// Lays `over` on `base`: tables are merged, anything else is replaced.
@@ -464,7 +545,22 @@ impl PlanSpec {
         };
         let mut mistakes: Vec<Mistake> = Vec::new();
         let sure = faults.iter().filter(|fault| !self.is_doubtful(fault));
-        for mistake in sure.map(|fault| self.mistake(fault, catalogue)) {
+        let mut explained = Vec::new();
+        for fault in sure {
+            let mut mistake = self.mistake(fault, catalogue);
+            if mistake
+                .at
+                .as_ref()
+                .is_some_and(|at| self.mistakes.iter().any(|read| read.touches(at)))
+            {
+                continue; // what could not be read cannot fit, either
+            }
+            if let Some((name, title)) = self.unquoted(fault, graph) {
+                mistake = mistake.label(format!("did you mean `{}`?", bare(name)));
+                explained.push(title);
+            } else if let Some(apart) = operators_apart(fault, graph) {
+                mistake = mistake.label(format!("operators have blanks around them: `{apart}`"));
+            }
             let twice = |other: &Mistake| other.at.is_some() && other.at == mistake.at;
             // What is said of every stage is wrong once, not once for every stage.
             if !mistakes.iter().any(|other| twice(other) && other.label == mistake.label) {
@@ -473,8 +569,21 @@ impl PlanSpec {
         }
         match settings.filter(|_| self.mistakes.is_empty()) {
             Some(settings) => Ok(Effective::new(graph, plan, settings, self)),
-            None => Err(self.report(mistakes)),
+            None => Err(self.report_beside(mistakes, &explained)),
         }
+    }
+
+    /// The stage that is meant where a name with a dot was given without its quotes, and the title of the mistake
+    /// that is no other: the rest of the name was taken for a setting.
+    fn unquoted<'a>(&self, fault: &PlanFault, graph: &'a Graph) -> Option<(&'a str, String)> {
+        let PlanFault::NoStage { name, key, .. } = fault else { return None };
+        let names = graph.stages.iter().map(|spec| &*spec.name);
+        let mut meant = names.filter_map(|stage| {
+            let rest = stage.strip_prefix(name.as_str())?.strip_prefix('.')?;
+            let title = no_setting(&format!("{key}.{}", rest.split('.').next()?));
+            self.mistakes.iter().any(|mistake| mistake.title == title).then_some((stage, title))
+        });
+        meant.next()
     }
 
     /// Whether it may only follow from another mistake.
@@ -518,6 +627,15 @@ impl PlanSpec {
             {
                 let title = format!("`{key}`: what the variable holds does not fit here");
                 Mistake::new(title, at).help(help)
+            }
+            // Its name is part of a key, in which TOML may want quotes.
+            PlanFault::NoStage { near: Some(near), key, .. } if key.starts_with("stage.") => {
+                let near = bare(near);
+                Mistake::new(title, at).label(format!("did you mean `{near}`?")).help(help)
+            }
+            PlanFault::UnknownCluster { near: Some(near), .. } => {
+                let near = bare(near);
+                Mistake::new(title, at).label(format!("did you mean `{near}`?")).help(help)
             }
             _ => Mistake::new(title, at).label(hint).help(help),
         }

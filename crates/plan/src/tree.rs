@@ -9,6 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::report::{Mistake, Span};
 
+/// The title of a slip in the text itself.
+pub(crate) const NOT_TOML: &str = "this is not TOML";
+
 /// Looks up a variable of the environment.
 pub(crate) type Env<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
@@ -64,6 +67,19 @@ impl Node {
         }
     }
 
+    /// Whether this place is in it.
+    pub(crate) fn holds(&self, at: &Span) -> bool {
+        let within = at.text == self.span.text
+            && self.span.range.start <= at.range.start
+            && at.range.end <= self.span.range.end;
+        within
+            || match &self.value {
+                Value::Table(entries) => entries.iter().any(|entry| entry.node.holds(at)),
+                Value::List(items) => items.iter().any(|item| item.holds(at)),
+                _ => false,
+            }
+    }
+
     /// The text of a variable that was filled in, which may stand for another kind of value.
     pub(crate) fn variable(&self) -> Option<&str> {
         match &self.value {
@@ -78,10 +94,23 @@ pub(crate) fn read(number: usize, text: &str, env: &Env<'_>, wrong: &mut Vec<Mis
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = error.span().map(|range| Span { text: number, range });
-        wrong.push(Mistake::new("this is not TOML", at).label(one_line(error.message())));
+        wrong.push(Mistake::new(NOT_TOML, at).label(one_line(error.message())));
     }
     let mut reader = Reader { number, text, env, wrong };
     reader.table(document.get_ref())
+}
+
+/// A number with its thousands apart.
+fn set_apart(n: i64) -> String {
+    let digits = n.unsigned_abs().to_string();
+    let mut text = String::from(if n < 0 { "-" } else { "" });
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn one_line(message: &str) -> String {
@@ -121,9 +150,13 @@ impl Reader<'_, '_> {
                 match i64::from_str_radix(integer.as_str(), integer.radix()) {
                     Ok(integer) => Value::Integer(integer),
                     Err(_) => {
-                        let large = Mistake::new("this number is too large", span.clone());
-                        self.wrong.push(large.label("it does not fit 64 bits"));
-                        Value::Integer(1)
+                        let large = Mistake::new("this number is out of range", span.clone());
+                        self.wrong.push(large.label(format!(
+                            "expected a whole number from {} to {}",
+                            set_apart(i64::MIN),
+                            set_apart(i64::MAX)
+                        )));
+                        Value::Text(String::new(), Some(integer.as_str().to_owned()))
                     }
                 }
             }

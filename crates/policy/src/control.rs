@@ -196,10 +196,15 @@ impl fmt::Display for Refused {
                 write!(f, "{what} is {given}: use {expected}")
             }
             Refused::NoThreadLeft { pool, threads, less } => {
-                write!(f, "pool `{pool}` has {threads} threads and stages to run: {less} cannot go")
+                let s = if *threads == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "pool `{pool}` has {threads} thread{s} and stages to run: {less} cannot go"
+                )
             }
             Refused::Instances { stage, instances, wanted } => {
-                write!(f, "`{stage}` has {instances} instances and cannot have {wanted}")
+                let s = if *instances == 1 { "" } else { "s" };
+                write!(f, "`{stage}` has {instances} instance{s} and cannot have {wanted}")
             }
             Refused::Failed(reason) => f.write_str(reason),
         }

@@ -332,7 +332,7 @@ impl PolicyControl for ClusterControl<'_> {
             return Err(Refused::Failed(message));
         }
         self.state.pools.push(pool.index);
-        self.did(|_| format!("a new pool `{}` with {threads} threads", pool.name));
+        self.did(|_| format!("a new pool `{}` with {}", pool.name, so_many(threads)));
         Ok(PoolId(pool.index as u32))
     }
 
@@ -351,7 +351,7 @@ impl PolicyControl for ClusterControl<'_> {
         self.more_threads(n)?;
         let threads = pool.threads() + n;
         self.core.add_threads(pool, n).map_err(Refused::Failed)?;
-        self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
+        self.did(|_| format!("pool `{}` has {}", pool.name, so_many(threads)));
         self.serve_steals();
         Ok(())
     }
@@ -361,7 +361,7 @@ impl PolicyControl for ClusterControl<'_> {
         self.fewer_threads(pool, n)?;
         self.core.cut_threads(pool, n);
         let threads = pool.threads();
-        self.did(|_| format!("pool `{}` has {threads} threads", pool.name));
+        self.did(|_| format!("pool `{}` has {}", pool.name, so_many(threads)));
         Ok(())
     }
 
@@ -575,4 +575,9 @@ impl PolicyControl for ClusterControl<'_> {
     fn free_instances(&self, stage: StageId) -> Result<usize, Refused> {
         Ok(self.reading(stage)?.free)
     }
+}
+
+/// `1 thread`, `2 threads`.
+fn so_many(threads: usize) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }

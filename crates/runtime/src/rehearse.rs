@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use comporta_model::graph::Graph;
-use comporta_model::plan::Settings;
+use comporta_model::plan::{Settings, bare};
 use comporta_policy::mock::Mock;
 use comporta_policy::{PolicyControl, Registry};
 
@@ -66,7 +66,8 @@ impl fmt::Display for PolicyWarning {
             PolicyWarning::OrderGivenUp { stage, policy, instances } => write!(
                 f,
                 "the policy `{policy}` gives `{stage}` {instances} instances, so its events may \
-                 overtake each other: `stage.{stage}.instances=1` keeps them in order"
+                 overtake each other: `stage.{}.instances=1` keeps them in order",
+                bare(stage)
             ),
             PolicyWarning::ElasticOrder { stage, instances } => write!(
                 f,
@@ -77,14 +78,16 @@ impl fmt::Display for PolicyWarning {
                 f,
                 "events of one key may overtake each other in `{stage}`, which has {instances} \
                  instances, before `{keyed}` can keep them in order: declare `{stage}` as `ordered`, or \
-                 set `stage.{stage}.instances=1`"
+                 set `stage.{}.instances=1`",
+                bare(stage)
             ),
             PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
                 let s = if *instances == 1 { "" } else { "s" };
                 write!(
                     f,
                     "the policy `{policy}` gives `{stage}` {threads} threads, but it has {instances} \
-                     instance{s}: `stage.{stage}.instances={threads}` uses them all"
+                     instance{s}: `stage.{}.instances={threads}` uses them all",
+                    bare(stage)
                 )
             }
         }

@@ -37,6 +37,7 @@ pub(crate) use runs::{Loads, Policies, Threads, loads, policies, threads};
 pub(crate) use verdict::By;
 
 use crate::args::{BaseArgs, CompareArgs, PlanArgs};
+use crate::graph::is_drawable;
 use crate::show::{self, Exit, When};
 use crate::{Refusal, flags, rehearse, validate};
 use line::{Common, rates};
@@ -66,6 +67,9 @@ pub(crate) struct Asked {
     json: bool,
     progress: When,
 }
+
+/// Said before figures are measured that say little.
+const DEBUG_BUILD: &str = "this is a debug build, and the figures of a release build (`cargo run --release`) may rank otherwise";
 
 /// Where the chart goes.
 enum Chart {
@@ -169,8 +173,11 @@ impl Asked {
     /// # Errors
     /// If the first run shows that none can tell anything.
     pub(crate) fn run(mut self) -> Result<Exit, Refusal> {
+        if cfg!(debug_assertions) {
+            crate::warn(&DEBUG_BUILD);
+        }
         for warning in &self.warnings {
-            show::terminal::say(&format!("warning: {warning}\n"));
+            crate::warn(warning);
         }
         let chart = self.chart.take();
         let life::Ran { runs, stopped } = life::all(&self).map_err(Refusal::Said)?;
@@ -225,6 +232,7 @@ fn chart_of(args: &CompareArgs) -> Result<Option<Chart>, Refusal> {
         }
         return Ok(wanted.then_some(Chart::Stdout));
     };
+    is_drawable(path)?;
     match File::create(path) {
         Ok(file) => Ok(Some(Chart::File(path.clone(), file))),
         Err(error) => Err(Refusal::Said(format!("{}: {error}", path.display()))),

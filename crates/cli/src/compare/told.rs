@@ -24,6 +24,9 @@ impl Ranking {
             Standing::Worse(versus) => Some((row, versus)),
             _ => None,
         });
+        if self.rows.len() == 1 {
+            return format!("{best_name} alone was compared: there is nothing to compare it with.");
+        }
         if others.clone().next().is_none() {
             return format!("Only {best_name} came through every round: there is nothing to tell.");
         }
@@ -191,6 +194,10 @@ mod tests {
         let mut runs = runs(&[A, &times(3.0)]);
         runs[8].end = Err("the disk is full".to_owned());
         assert_eq!(sentence(&runs), "Only `a` came through every round: there is nothing to tell.");
+        assert_eq!(
+            sentence(&runs[..6]),
+            "`a` alone was compared: there is nothing to compare it with."
+        );
         runs.iter_mut().for_each(|run| run.end = Err("gone".to_owned()));
         assert_eq!(sentence(&runs), "Nothing came through every round: there is no best.");
     }

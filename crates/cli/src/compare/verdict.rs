@@ -61,7 +61,7 @@ impl By {
         }
     }
 
-    fn of(self, numbers: &Numbers) -> f64 {
+    pub(super) fn of(self, numbers: &Numbers) -> f64 {
         match self {
             By::Throughput => numbers.events_per_s,
             By::Input => numbers.input_per_s(),
@@ -71,9 +71,9 @@ impl By {
         }
     }
 
-    /// The events a second that are shown with it.
-    pub(super) fn rate(self, numbers: &Numbers) -> f64 {
-        if self == By::Input { numbers.input_per_s() } else { numbers.events_per_s }
+    /// Whether it is a time, in seconds, and not events per second.
+    pub(super) fn is_time(self) -> bool {
+        !self.more_is_better()
     }
 
     fn more_is_better(self) -> bool {
@@ -151,8 +151,8 @@ pub(super) struct Row {
     pub(super) standing: Standing,
     /// Medians, figure by figure; nothing if no round succeeded.
     pub(super) medians: Option<Numbers>,
-    /// Where the median of the rate lies; its whole range if there are too few rounds.
-    pub(super) per_s: (f64, f64),
+    /// Where the median of the figure lies that is compared; its whole range if there are too few rounds.
+    pub(super) interval: (f64, f64),
     pub(super) runs: usize,
     /// Why rounds failed.
     pub(super) failed: Vec<String>,
@@ -209,16 +209,17 @@ fn row(by: By, combination: usize, runs: &[Run]) -> Row {
     let of = runs.iter().filter(|run| run.combination == combination);
     let good: Vec<&Numbers> = of.clone().filter_map(|run| run.end.as_ref().ok()).collect();
     let failed: Vec<String> = of.clone().filter_map(|run| run.end.clone().err()).collect();
-    let per_s: Vec<f64> = good.iter().map(|numbers| by.rate(numbers)).collect();
+    let figures = good.iter().map(|numbers| by.of(numbers));
+    let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
     let range = || {
-        let least = per_s.iter().copied().fold(f64::INFINITY, f64::min);
-        (least, per_s.iter().copied().fold(0.0, f64::max))
+        let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+        (least, figures.iter().copied().fold(0.0, f64::max))
     };
     Row {
         combination,
         standing: Standing::Failed,
         medians: medians(&good),
-        per_s: sure_interval(&per_s).unwrap_or_else(range),
+        interval: sure_interval(&figures).unwrap_or_else(range),
         runs: of.count(),
         failed,
     }

@@ -2,6 +2,8 @@
 
 use std::process::{ExitCode, Termination};
 
+use super::table::wrapped;
+
 /// How a run ended, for the shell. [`exit_codes`] lists what its numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "return it from `main`"]
@@ -20,10 +22,10 @@ pub enum Exit {
 
 /// Every exit code, with its meaning.
 pub const EXIT_CODES: [(u8, &str); 8] = [
-    (0, "the program completed, or was drained with no event left"),
+    (0, "the program completed, or was asked to end and left no event behind"),
     (
         1,
-        "it ran with problems (a source failed; or it was not drained, and events failed without an error port), or could not start",
+        "it could not start, a source failed, or another problem was reported; or it completed by itself, but events failed that no error port took",
     ),
     (2, "the arguments, the graph or the plan were refused before anything ran"),
     (3, "the time limit of the drain expired with events left"),
@@ -33,10 +35,17 @@ pub const EXIT_CODES: [(u8, &str); 8] = [
     (143, "a second SIGTERM stopped it at once"),
 ];
 
+/// The widest line of a meaning: with the code before it, it fits 80 columns.
+const MEANING_MAX: usize = 72;
+
 /// The exit codes as a table, for `--help`.
 #[must_use]
 pub fn exit_codes() -> String {
-    EXIT_CODES.iter().map(|(code, says)| format!("  {code:>3}  {says}\n")).collect()
+    let row = |(code, says): &(u8, &str)| {
+        let lines = wrapped(says, MEANING_MAX).join("\n       ");
+        format!("  {code:>3}  {lines}\n")
+    };
+    EXIT_CODES.iter().map(row).collect()
 }
 
 impl Exit {
@@ -71,6 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_1_means_says_which_failed_events_count() {
+        let problems = EXIT_CODES.iter().find(|(code, _)| *code == 1).unwrap().1;
+        assert!(problems.contains("completed by itself, but events failed"), "{problems}");
+    }
+
+    #[test]
     fn every_exit_is_in_the_table_and_the_table_has_no_other() {
         let exits = [
             Exit::Done,
@@ -83,7 +98,10 @@ mod tests {
             Exit::Stopped(15),
         ];
         assert_eq!(exits.map(Exit::code), EXIT_CODES.map(|(code, _)| code));
-        assert_eq!(exit_codes().lines().count(), EXIT_CODES.len());
+        let table = exit_codes();
+        let first = table.lines().filter(|line| !line.starts_with("       "));
+        assert_eq!(first.count(), EXIT_CODES.len(), "{table}");
+        assert!(table.lines().all(|line| line.len() < 80), "{table}");
         assert!(exit_codes().contains("\n  143  a second SIGTERM"));
     }
 }

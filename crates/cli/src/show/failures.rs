@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ pub(super) struct FailureFile {
 }
 
 struct State {
-    file: File,
+    file: Whole<File>,
     written: u64,
     /// Events that are not in the file though their failures are, by stage and reason.
     missing: BTreeMap<(String, String), u64>,
@@ -56,6 +56,8 @@ impl FailureFile {
     /// Has the failed events of a program written to a file, after what is there.
     pub(super) fn open(path: &Path, app: &App) -> io::Result<Arc<Self>> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let unfinished = is_unfinished(path, &file);
+        let file = Whole { out: file, unfinished };
         let (missing, unwritten) = (BTreeMap::new(), None);
         let state = Mutex::new(State { file, written: 0, missing, unwritten });
         let own = Arc::new(FailureFile { path: path.to_owned(), state });
@@ -67,8 +69,7 @@ impl FailureFile {
     fn write(&self, failed: &FailedEvent<'_>) {
         let line = line(failed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // At once, and with one call: a program that is killed leaves whole lines.
-        match line.and_then(|line| state.file.write_all(line.as_bytes())) {
+        match line.and_then(|line| state.file.write(line)) {
             Ok(()) => state.written += 1,
             Err(error) => {
                 let unwritten = state.unwritten.get_or_insert((0, error.to_string()));
@@ -94,6 +95,40 @@ impl FailureFile {
     }
 }
 
+/// Whether the last line of a file has no end, because whoever wrote it came to one first.
+fn is_unfinished(path: &Path, file: &File) -> bool {
+    if !file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        return false;
+    }
+    let last = || -> io::Result<u8> {
+        let mut file = File::open(path)?;
+        let mut byte = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut byte)?;
+        Ok(byte[0])
+    };
+    last().map_or(true, |byte| byte != b'\n') // a blank line does no harm
+}
+
+/// Writes lines, of which none begins behind a part of another.
+struct Whole<W> {
+    out: W,
+    /// The last line may have no end.
+    unfinished: bool,
+}
+
+impl<W: Write> Whole<W> {
+    fn write(&mut self, mut line: String) -> io::Result<()> {
+        if self.unfinished {
+            line.insert(0, '\n');
+        }
+        // At once, and with one call: a program that is killed leaves whole lines.
+        let written = self.out.write_all(line.as_bytes());
+        self.unfinished = written.is_err(); // a part of it may be there
+        written
+    }
+}
+
 /// A failed event as a line, with its end.
 fn line(failed: &FailedEvent<'_>) -> io::Result<String> {
     let event = failed.event.as_deref().ok().map(serde_json::from_str::<&RawValue>).transpose()?;
@@ -113,4 +148,39 @@ fn line(failed: &FailedEvent<'_>) -> io::Result<String> {
         missing: failed.event.as_ref().err().map(String::as_str),
     };
     Ok(serde_json::to_string(&line)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full after so many bytes, until it is not.
+    struct Disk {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room - self.bytes.len());
+            self.bytes.extend_from_slice(&bytes[..n]);
+            if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_begins_behind_no_part_of_another() {
+        let mut file = Whole { out: Disk { bytes: Vec::new(), room: 7 }, unfinished: false };
+        file.write("first\n".to_owned()).unwrap();
+        assert!(file.write("second\n".to_owned()).is_err());
+        file.out.room = 100;
+        for line in ["third\n", "fourth\n"] {
+            file.write(line.to_owned()).unwrap();
+        }
+        assert_eq!(String::from_utf8(file.out.bytes).unwrap(), "first\ns\nthird\nfourth\n");
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use comporta_model::plan::{Plan, defaults};
+use comporta_plan::{escaped, escaped_lines};
 use comporta_runtime::{App, Running, StartError, Summary};
 
 use super::exit::Exit;
@@ -130,7 +131,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
 fn open_failures(app: &App, options: &Options) -> Result<Option<Arc<FailureFile>>, String> {
     let Some(path) = &options.failures else { return Ok(None) };
     let file = FailureFile::open(path, app);
-    file.map(Some).map_err(|error| format!("{}: {error}", path.display()))
+    file.map(Some).map_err(|error| format!("`--failures {}`: {error}", path.display()))
 }
 
 /// Tells how it went, and how the process leaves then.
@@ -162,12 +163,12 @@ fn refuse_start(name: &str, error: &StartError, options: &Options) -> Exit {
         }
         other => (vec![other.to_string()], Exit::Problems),
     };
-    say(&format!("{name}: {error}\n"));
+    say(&format!("{name}: {}\n", escaped_lines(&error.to_string())));
     refusal(name, problems, exit, options)
 }
 
 fn refuse(name: &str, problems: Vec<String>, exit: Exit, options: &Options) -> Exit {
-    problems.iter().for_each(|problem| say(&format!("{name}: {problem}\n")));
+    problems.iter().for_each(|problem| say(&format!("{name}: {}\n", escaped(problem))));
     refusal(name, problems, exit, options)
 }
 

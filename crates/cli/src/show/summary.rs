@@ -1,15 +1,19 @@
 //! The report as text, for people.
 
 use anstyle::{AnsiColor, Style};
+use comporta_plan::escaped;
 use comporta_runtime::{Decision, Ended, Shed, StageSnapshot};
 
 use super::pace::per_second;
 use super::report::{Asked, Decisions, Failed, Report, gateway, held_or_cancelled};
-use super::table::{Cell, Column, paint, table};
+use super::table::{Cell, Column, clip, paint, table};
 use super::units::{amount, events, span, thousands};
 
 /// Reasons told per stage; the rest is counted.
 const REASONS_MAX: usize = 3;
+
+/// The most columns of a reason, so that one does not fill the screen.
+const REASON_MAX: usize = 200;
 
 /// The most characters of a key.
 const KEY_MAX: usize = 24;
@@ -28,7 +32,7 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
     lines.extend(shed(report).map(|line| paint(&line, style(AnsiColor::Yellow.on_default()))));
     let red = style(AnsiColor::Red.on_default());
     lines.extend(report.failed.iter().flat_map(failed).map(|line| paint(&line, red)));
-    lines.extend(kept(report));
+    lines.extend(kept(report).iter().map(|line| paint(line, Style::new())));
     lines.extend(troubles(report).map(|line| paint(&line, red)));
     lines.join("\n") + "\n"
 }
@@ -36,7 +40,9 @@ pub(super) fn summary(report: &Report, wide: usize, colour: bool) -> String {
 /// What the policies did, a line each.
 pub(super) fn decisions(report: &Report) -> String {
     let Decisions { last, forgotten } = &report.decisions;
-    let line = |(cluster, decision): &(String, Decision)| format!("{cluster}: {decision}\n");
+    let line = |(cluster, decision): &(String, Decision)| {
+        escaped(&format!("{cluster}: {decision}")).into_owned() + "\n"
+    };
     let lines: String = last.iter().map(line).collect();
     match (last.len() as u64, *forgotten) {
         (0, 0) => "the policy changed nothing\n".to_owned(),
@@ -54,7 +60,7 @@ pub(super) fn complaints(report: &Report) -> String {
     let end = (report.ended == Ended::TimedOut).then(|| how(report));
     let failures = report.failed.iter().flat_map(failed);
     let all = end.into_iter().chain(failures).chain(troubles(report));
-    all.map(|line| format!("{app}: {line}\n")).collect()
+    all.map(|line| format!("{app}: {}\n", escaped(&line))).collect()
 }
 
 /// How it ended, and after how long.
@@ -225,7 +231,7 @@ fn failed(failed: &Failed) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (reason, count) in failed.reasons.iter().take(REASONS_MAX) {
         // A reason may have many lines; the first says what it is.
-        let reason = reason.lines().next().unwrap_or_default();
+        let reason = clip(&escaped(reason.lines().next().unwrap_or_default()), REASON_MAX);
         lines.push(format!("failed at `{}`: {} × {reason}", failed.stage, thousands(*count)));
     }
     let other: u64 = failed.reasons.iter().skip(REASONS_MAX).map(|(_, count)| count).sum();
@@ -250,7 +256,10 @@ fn kept(report: &Report) -> Vec<String> {
     };
     let path = &kept.path;
     let n = events(kept.written);
-    let mut lines = vec![format!("{n} that failed: in {path}, for `--replay`")];
+    let mut lines = Vec::new();
+    if kept.written > 0 {
+        lines.push(format!("{n} that failed: in {path}, for `--replay`"));
+    }
     lines.extend(kept.missing.iter().map(|(stage, why, n)| {
         format!("without the event: {} of `{stage}`: {why}", thousands(*n))
     }));
@@ -353,6 +362,21 @@ show     1,240,000  1,240,000  1,240,000     0       0     0
                 "stuck: a handler of `parse` has not returned",
             ]
         );
+    }
+
+    #[test]
+    fn what_events_say_is_shown_without_commands_to_the_terminal_and_not_without_end() {
+        let mut report = samples::lossy_report();
+        report.failed[0].reasons =
+            vec![("\u{1b}[2J\r\u{7}\0é".to_owned(), 1), ("解".repeat(500), 1)];
+        report.problems = vec!["`a\u{1b}c`".to_owned()];
+        let told = summary(&report, 80, true) + &complaints(&report);
+        assert_eq!(told.matches("1 × \\u{1b}[2J\\r\\u{7}\\0é").count(), 2, "{told}");
+        assert_eq!(told.matches("problem: `a\\u{1b}c`").count(), 2, "{told}");
+        let ours = told.replace("\u{1b}[", ""); // colours
+        assert!(!ours.replace('\n', "").contains(char::is_control), "{told:?}");
+        let lines = failed(&report.failed[0]);
+        assert_eq!(lines[1], format!("failed at `parse`: 1 × {}…", "解".repeat(99)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! first when there is no room for all.
 
 use anstyle::Style;
+use comporta_plan::escaped;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Between two columns.
@@ -28,7 +29,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Cell { text: text.into(), style }
+        Cell { text: escaped(&text.into()).into_owned(), style }
     }
 }
 
@@ -62,9 +63,26 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     short
 }
 
-/// The text in a style, if it has one.
+/// The text as lines that are no wider, broken between words; a word that is wider is clipped.
+pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = clip(word, room);
+        match lines.last_mut().filter(|line| width(line) + 1 + width(&word) <= room) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            None => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// The text in a style, if it has one, without control characters of its own.
 pub(crate) fn paint(text: &str, style: Style) -> String {
-    if style == Style::new() { text.to_owned() } else { format!("{style}{text}{style:#}") }
+    let text = escaped(text);
+    if style == Style::new() { text.into_owned() } else { format!("{style}{text}{style:#}") }
 }
 
 /// A line of heads, and one for each row. A column in which nothing stands is left out.
@@ -147,6 +165,13 @@ mod tests {
         let rows = [["解析器", "1"], ["b", "20"]].map(|row| row.map(Cell::from).to_vec());
         let lines = table(&columns, &rows, Style::new(), 80);
         assert_eq!(lines, ["stage    n", "解析器   1", "b       20"]);
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words_and_loses_none() {
+        assert_eq!(wrapped("take either, or give more", 11), ["take", "either, or", "give more"]);
+        assert_eq!(wrapped("解析 a toolong b", 5), ["解析", "a", "tool…", "b"]);
+        assert!(wrapped("", 5).is_empty());
     }
 
     #[test]

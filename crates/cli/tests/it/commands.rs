@@ -1,8 +1,9 @@
 //! Every command, as a person types it; `squares` is a program with arguments and settings of its
 //! own. Nothing is run that does not have to be.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// What a command printed and how it left.
 struct Done {
@@ -23,6 +24,22 @@ fn shown(program: &str, args: &[&str]) -> Done {
         .args(args)
         .output();
     let Output { status, stdout, stderr } = output.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Done { out: text(stdout), err: text(stderr), code: status.code() }
+}
+
+/// The same with something on standard input.
+fn piped(program: &str, args: &[&str], input: &str) -> Done {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_shown"))
+        .env("COMPORTA_SHOWN", program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // it may not read it
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Done { out: text(stdout), err: text(stderr), code: status.code() }
 }
@@ -59,6 +76,92 @@ fn help_says_what_the_program_is_for_and_what_can_be_done() {
     for word in ["--count <N>", "--plan <FILE>", "--set <KEY=VALUE>", "--for <TIME>", "--json"] {
         assert!(run.out.contains(word), "{word}\n{}", run.out);
     }
+}
+
+#[test]
+fn names_that_cannot_be_are_shown_without_what_a_terminal_obeys_and_shortened() {
+    let done = shown("rude", &["check"]);
+    assert_eq!(done.code, Some(2));
+    assert!(
+        done.err.contains("`\\u{1b}[2J\\r\\u{7}` cannot be the name of a stage"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.replace('\n', "").contains(char::is_control), "{:?}", done.err);
+    assert!(done.err.lines().count() >= 4, "{}", done.err);
+    assert!(done.err.lines().all(|line| line.len() < 200), "{}", done.err);
+    let done = squares(&["--set", "stage.\"a\\u001b[2J\".instances=2"]);
+    assert_eq!(done.code, Some(2));
+    assert!(!done.err.replace('\n', "").contains(char::is_control), "{:?}", done.err);
+}
+
+#[test]
+fn a_value_that_cannot_be_read_hides_no_name_that_is_not_there() {
+    for wrong in ["18446744073709551615", "'${NO_SUCH}'", "99999999999"] {
+        let plan = format!("[stage.show]\npriority = {wrong}\n[stage.shwo]\ninstances = 2\n");
+        let done = squares(&["check", "--plan", file("hides.toml", &plan).to_str().unwrap()]);
+        assert_eq!(done.code, Some(2));
+        assert!(done.err.contains("hides.toml:2:1"), "{}", done.err);
+        assert!(done.err.contains("the program has no stage `shwo`"), "{}", done.err);
+    }
+}
+
+#[test]
+fn a_minus_is_standard_input_where_a_plan_or_failed_events_are_read() {
+    let done = piped("squares", &["--count", "1", "-q", "--plan", "-"], "[app]\ntimes = 7\n");
+    assert_eq!((done.code, done.out.as_str()), (Some(0), "7\n"), "{}", done.err);
+    let done = piped("squares", &["check", "--plan", "-"], "drain = 3\n");
+    assert!(done.err.contains("standard input:1:9"), "{}", done.err);
+    let done = piped("squares", &["plan", "--diff", "-"], "drain = '7s'\n");
+    assert!(done.out.contains("7s"), "{}{}", done.out, done.err);
+    let events = "{\"stage\":\"show\",\"event\":5}\n{\"stage\":\"square\",\"event\":3}\n";
+    let done = piped("squares", &["--replay", "-"], events);
+    let mut out: Vec<_> = done.out.lines().collect();
+    out.sort_unstable();
+    assert_eq!((done.code, out), (Some(0), vec!["5", "9"]), "{}", done.err);
+    for (args, why) in [
+        (&["--replay", "-", "--plan", "-"][..], "`--plan -` and `--replay -`"),
+        (&["plan", "-p", "-", "--diff", "-"], "`--plan -` and `--diff -`"),
+        (&["compare", "-p", "-"], "every run of a comparison reads the plan anew"),
+        (&["--failures", "-"], "standard output is the program's own"),
+    ] {
+        let done = piped("squares", args, "");
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(done.err.contains(why), "{}", done.err);
+        assert!(!PathBuf::from("-").exists());
+    }
+}
+
+#[test]
+fn a_picture_of_a_kind_that_is_not_drawn_is_refused() {
+    for name in ["g.png", "g.JPG", "g.pdf"] {
+        let path = file(name, "");
+        for verb in ["graph", "compare"] {
+            let done = squares(&[verb, "-o", path.to_str().unwrap()]);
+            assert_eq!(done.code, Some(2), "{}", done.err);
+            assert!(done.err.contains("ends in `.svg`"), "{}", done.err);
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+    let path = file("g.SVG", "");
+    assert_eq!(squares(&["graph", "-o", path.to_str().unwrap()]).code, Some(0));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn one_thread_is_one_thread() {
+    let done = shown("dotted", &["--policy", "seda(threads=1)", "--explain"]);
+    assert!(done.err.contains(" with 1 thread\n"), "{}", done.err);
+}
+
+#[test]
+fn what_a_warning_recommends_is_accepted() {
+    let done = shown("dotted", &["check", "--policy", "seda"]);
+    let advice = "`stage.\"take.r\".instances=1`";
+    assert!(done.out.contains(advice), "{}{}", done.out, done.err);
+    let done = shown("dotted", &["check", "--policy", "seda", "--set", advice.trim_matches('`')]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(!done.out.contains(advice), "{}", done.out);
 }
 
 #[test]

@@ -105,9 +105,75 @@ fn a_file_cannot_be_read_and_written_at_once_nor_written_where_there_is_no_folde
     let (code, _, err) = picky(&["--replay", path.to_str().unwrap(), "--failures"], &[&path]);
     assert_eq!(code, Some(2));
     assert!(err.contains("name the same file"), "{err}");
+    let link = fresh("link.jsonl");
+    std::fs::hard_link(&path, &link).unwrap();
+    let (code, _, err) = picky(&["--replay", path.to_str().unwrap(), "--failures"], &[&link]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("name the same file"), "{err}");
     let (code, out, err) = picky(&["--failures"], &[Path::new("/no/such/folder/file")]);
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(err.starts_with("picky: /no/such/folder/file: "), "{err}");
+    assert!(err.starts_with("picky: `--failures /no/such/folder/file`: "), "{err}");
+}
+
+#[test]
+fn a_file_that_breaks_off_is_appended_to_on_a_new_line_and_replayed_but_for_that_line() {
+    let path = fresh("cut.jsonl");
+    let whole = "{\"stage\":\"measure\",\"event\":\"a\"}\n\n";
+    std::fs::write(&path, format!("{whole}{{\"stage\":\"measure\",\"event\":\"cu")).unwrap();
+    let warning = format!("warning: {}:3: the line breaks off, and is skipped\n", path.display());
+    for quiet in ["--mild", "-q"] {
+        let (code, out, err) = picky(&[quiet, "--replay"], &[&path]);
+        assert_eq!((code, out.as_str()), (Some(0), "a\n"), "{err}");
+        assert!(err.contains(&warning), "{err}");
+        assert_eq!(
+            quiet == "--mild",
+            err.contains("1 event to `measure`; 1 line skipped"),
+            "{err}"
+        );
+    }
+
+    picky(&["--failures"], &[&path]);
+    let (code, _, err) = picky(&["--mild", "--replay"], &[&path]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains(&warning), "{err}");
+    assert!(err.contains("3 events to `measure`"), "none is lost behind the part: {err}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_cannot_be_read_is_refused_at_once() {
+    let zero = if cfg!(target_os = "linux") { "/dev/zero" } else { "/" };
+    let (code, _, err) = picky(&["--replay"], &[Path::new(zero)]);
+    assert_eq!(code, Some(2), "{err}");
+    let (code, _, err) = picky(&["--replay"], &[Path::new("/")]);
+    assert_eq!(code, Some(2));
+    assert!(err.starts_with("error: /: Is a directory"), "{err}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_line_and_no_other_place() {
+    let path = fresh("blank.jsonl");
+    let text = "\n\n{\"stage\":\"nope\",\"event\":1}\n{\"stage\":\"measure\",\"event\":5}\n[]]\n";
+    std::fs::write(&path, text).unwrap();
+    let (code, _, err) = picky(&["--replay"], &[&path]);
+    assert_eq!(code, Some(2));
+    let place = |n| format!("error: {}:{n}: ", path.display());
+    let told: Vec<_> = err.lines().collect();
+    assert_eq!(told.len(), 3, "{err}");
+    assert!(told[0].starts_with(&place(3)), "{err}");
+    assert_eq!(told[1], place(4) + "invalid type: integer `5`, expected a string");
+    assert!(told[2].starts_with(&place(5)) && !told[2].contains("column"), "{err}");
+}
+
+#[test]
+fn a_mistake_quotes_no_more_of_an_event_than_a_line_holds() {
+    let path = fresh("wide.jsonl");
+    let text = format!("{{\"stage\":\"{}\",\"event\":1}}\n", "x\\u001b".repeat(10_000));
+    std::fs::write(&path, text).unwrap();
+    let (code, _, err) = picky(&["--replay"], &[&path]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no stage `x\\u{1b}x") && err.ends_with("…\n"), "{err}");
+    assert!(err.len() < 400 + path.as_os_str().len(), "{err}");
 }
 
 #[test]
@@ -116,6 +182,7 @@ fn failures_that_cannot_be_written_are_a_problem() {
     let (code, _, err) = picky(&["--failures"], &[Path::new("/dev/full")]);
     assert_eq!(code, Some(1));
     assert!(err.contains("4 failed events are not in it"), "{err}");
+    assert!(!err.contains("for `--replay`"), "nothing is there: {err}");
 }
 
 #[test]

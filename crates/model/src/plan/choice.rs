@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::plan::duration::{parse_duration, show_duration};
 use crate::plan::fault::{PlanFault, nearest};
+use crate::plan::key::quoted;
 
 /// A policy or an admission controller, by name, with its parameters.
 ///
@@ -387,7 +388,10 @@ impl Offer {
                 None => faults.push(PlanFault::BadParam {
                     owner: self.name.to_owned(),
                     name: spec.name.to_owned(),
-                    value: value.to_string(),
+                    value: match &value {
+                        Param::Text(text) => quoted(text),
+                        other => other.to_string(),
+                    },
                     expected: spec.kind.expected(),
                     key,
                 }),
@@ -424,11 +428,12 @@ pub fn validate_choice(
     match offers.iter().rev().find(|offer| offer.is_called(&choice.name)) {
         Some(offer) => offer.validate(choice, key),
         None => {
-            let names = offers.iter().flat_map(|offer| offer.aliases.iter().chain([&offer.name]));
+            // Not by their other names, which no list shows.
+            let names = offers.iter().map(|offer| offer.name);
             Err(vec![PlanFault::NoChoice {
                 what,
                 name: choice.name.clone(),
-                near: nearest(&choice.name, names.copied()),
+                near: nearest(&choice.name, names),
                 key: key.to_owned(),
             }])
         }
@@ -488,7 +493,8 @@ mod tests {
         let offer = Offer { name: "own", params: PARAMS, ..SEDA };
         let validate = |choice: Choice| offer.validate(&choice, "policy");
         let faults = validate(Choice::new("own")).unwrap_err();
-        assert_eq!(faults[0].to_string(), "`n` of `own` is many: use a whole number from 1 to 9");
+        let why = "`n` of `own` is \"many\": use a whole number from 1 to 9";
+        assert_eq!(faults[0].to_string(), why);
         assert_eq!(validate(Choice::new("own").with("n", 3)).unwrap().count("n"), 3);
     }
 

@@ -13,6 +13,7 @@
 mod words;
 mod set;
 mod duration;
+mod key;
 mod choice;
 pub mod defaults;
 mod validate;
@@ -22,6 +23,7 @@ mod fault;
 pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate_choice};
 pub use duration::{parse_duration, show_duration};
 pub use fault::{PlanFault, in_range, nearest, no_stage};
+pub use key::{bare, quoted};
 pub use set::{SetFault, StageSet};
 pub use validate::{
     ClusterSettings, Settings, StageSettings, capacity_allowed, has_queue, instances_allowed,

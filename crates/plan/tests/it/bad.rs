@@ -234,6 +234,9 @@ fn a_text_that_was_not_read_to_its_end_is_known_not_to_be() {
     assert!(read("[app]\nname = '${FOUR}'"));
     assert!(read("[stage.splt]\ncolour = 3"), "a mistake, but read");
     assert!(!read("[app]\nname = '${NO_SUCH}'"));
+    assert!(!read("[app.a]\nb = [{ c = 18446744073709551615 }]"));
+    assert!(!read("app.a.b = '${NO_SUCH}'"));
+    assert!(read("[stage.split]\nbatch = '${NO_SUCH}'"), "a program can be built");
     assert!(!read("[app\nname = 3"));
 }
 
@@ -378,4 +381,92 @@ fn a_secret_inside_of_an_address_is_neither_printed_nor_quoted_nor_taken_back_as
     let said = spec.app::<Own>().unwrap_err().to_string();
     assert!(!said.contains("hunter2"), "{said}");
     assert!(said.contains("p.toml:2:5"), "{said}");
+}
+
+#[test]
+fn a_name_that_toml_wants_in_quotes_is_suggested_in_quotes_and_is_one_mistake() {
+    let mut graph = crate::program::graph();
+    for (stage, name) in [(2, "take.r"), (3, "検査する段階")] {
+        graph.stages[stage].name = name.into();
+    }
+    let tried = |flag: &str| {
+        let mut spec = comporta_plan::PlanSpec::new();
+        spec.set("--set", flag);
+        let program = comporta_model::plan::Plan::new();
+        spec.validate(&graph, &program, &crate::program::catalogue(), 2)
+    };
+    let report = tried("stage.take.r.instances=1").unwrap_err();
+    assert_eq!(report.mistakes().len(), 1, "{report}");
+    let said = report.to_string();
+    assert!(said.contains("did you mean `\"take.r\"`?"), "{said}");
+    assert!(tried("stage.\"take.r\".instances=2").is_ok());
+    let said = tried("stage.tak.instances=1").unwrap_err().to_string();
+    assert!(!said.contains("did you mean `take.r`"), "{said}");
+    let report = tried("stage.take.x.instances=1").unwrap_err();
+    assert_eq!(report.mistakes().len(), 2, "{report}");
+
+    assert!(tried("stage.検査する段階.batch=2").is_ok(), "there is no other way to read it");
+    assert!(tried("stage.検査する段階.queue.when_full=reject").is_ok());
+    let report = tried("stage.検査 段階.queue.when_full=reject").unwrap_err();
+    assert_eq!(report.mistakes().len(), 1, "{report}");
+    assert!(!report.to_string().contains("\"reject\""), "{report}");
+}
+
+#[test]
+fn what_cannot_be_read_hides_no_other_mistake_and_makes_none() {
+    let text = "[stage.show]\nqueue.capacity = 18446744073709551615\npriority = 99999999999\n\
+                [stage.log]\nqueue.capacity = '${NO_SUCH}'\n\
+                [cluster.main]\npolicy = { name = 'seda', threads = 18446744073709551615 }\n\
+                [stage.shwo]\ninstances = 2\n[connector.'split -> nope']\nwhen_full = 'block'\n";
+    let report = validate(&[("p.toml", text)]).unwrap_err();
+    let titles: Vec<_> = report.mistakes().iter().map(|mistake| mistake.title()).collect();
+    let range = "this number is out of range";
+    assert_eq!(
+        titles,
+        [
+            range,
+            "`stage.show.priority`: `99999999999` does not fit here",
+            "the variable `NO_SUCH` is not set",
+            range,
+            "the program has no stage `shwo`",
+            "the program has no connector `split -> nope`",
+        ],
+        "{report}"
+    );
+    let expected = "from -9,223,372,036,854,775,808 to 9,223,372,036,854,775,807";
+    assert!(report.to_string().contains(expected), "{report}");
+}
+
+#[test]
+fn operators_that_were_taken_for_a_part_of_a_name_are_told_apart() {
+    let mut graph = crate::program::graph();
+    graph.stages[2].name = "split-all".into();
+    for (set, meant) in [
+        ("all-log", Some("all - log")),
+        ("show*log", Some("show * log")),
+        ("show+split-all-log", Some("show + split-all - log")),
+        ("all-nope", None),
+        ("nope", None),
+    ] {
+        let mut spec = comporta_plan::PlanSpec::new();
+        spec.text("p.toml", format!("[cluster.a]\nstages = '{set}'"));
+        let program = comporta_model::plan::Plan::new();
+        let said = spec
+            .validate(&graph, &program, &crate::program::catalogue(), 2)
+            .expect_err("a bad plan")
+            .to_string();
+        let hint = "operators have blanks around them";
+        match meant {
+            Some(meant) => assert!(said.contains(&format!("{hint}: `{meant}`")), "{said}"),
+            None => assert!(!said.contains(hint), "{said}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_suggested_is_in_the_list_and_a_text_is_quoted() {
+    let said = message(&[("--policy", "cluster.main.policy=foo")]);
+    assert!(said.contains("no policy `foo`") && !said.contains("`fifo`"), "{said}");
+    let said = message(&[("--policy", "cluster.main.policy=seda(threads=)")]);
+    assert!(said.contains("`threads` of `seda` is \"\""), "{said}");
 }

@@ -7,7 +7,7 @@
 
 use std::num::NonZeroUsize;
 
-use comporta_model::plan::Choice;
+use comporta_model::plan::{Choice, bare};
 
 use super::group::{Group, Member};
 use super::params::Controller;
@@ -60,8 +60,9 @@ impl Beside {
             };
             if control.pool_of(info.id)? != control.main_pool() {
                 return Err(Refused::Failed(format!(
-                    "the policy gives `{stage}` a pool of its own, and `stage.{stage}.elastic` another: use a policy \
-                     that leaves stages in the main pool, such as `stealing`, or leave `elastic` out"
+                    "the policy gives `{stage}` a pool of its own, and `stage.{}.elastic` another: use a policy \
+                     that leaves stages in the main pool, such as `stealing`, or leave `elastic` out",
+                    bare(stage)
                 )));
             }
             let priority = controller.count("priority") as i64;

@@ -783,7 +783,8 @@ fn parameters_that_contradict_each_other_are_refused_before_anything_is_changed(
     }
     let faults =
         offers()[0].validate(&"elastic(average=median)".into(), "stage.work.elastic").unwrap_err();
-    assert_eq!(faults[0].to_string(), "`average` of `elastic` is median: use one of mean, halving");
+    let why = "`average` of `elastic` is \"median\": use one of mean, halving";
+    assert_eq!(faults[0].to_string(), why);
 }
 
 #[test]

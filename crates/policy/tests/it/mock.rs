@@ -114,15 +114,15 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             |m, [_, _, book]| m.add_instances(book, 1),
-            "add_instances book 1: `book` has 1 instances and cannot have 2",
+            "add_instances book 1: `book` has 1 instance and cannot have 2",
         ),
         (
             |m, [source, ..]| m.add_instances(source, 1),
-            "add_instances orders 1: `orders` has 1 instances and cannot have 2",
+            "add_instances orders 1: `orders` has 1 instance and cannot have 2",
         ),
         (
             |m, [_, check, _]| m.kill_instances(check, 1),
-            "kill_instances check 1: `check` has 1 instances and cannot have 0",
+            "kill_instances check 1: `check` has 1 instance and cannot have 0",
         ),
         (
             |m, _| m.set_priority(STRANGER, 1),
