@@ -78,7 +78,6 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     let (control, start) = (running.control(), now());
     let first = running.snapshot();
     let stuck_after = plan.stuck_after.unwrap_or(defaults::STUCK_AFTER);
-    let look = (stuck_after / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut life = Life {
         told,
         options,
@@ -88,7 +87,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
         draining: None,
         asked: None,
         stuck_after,
-        look: (look, start.checked_add(look).unwrap_or(start)),
+        look: start,
         stuck: Vec::new(),
         shown: Shown { view, shape, pace: Pace::from(first.clone()), next: start + FRAME },
     };
@@ -98,10 +97,7 @@ pub fn run(app: App, plan: &Plan, options: &Options) -> Exit {
     if life.told.try_iter().any(|word| word == Word::Unread) {
         life.asked = Some(Asked::Unread);
     }
-    let stopped = match life.asked {
-        Some(Asked::Unread) => Some(SIGPIPE),
-        _ => stopped,
-    };
+    let stopped = if life.asked == Some(Asked::Unread) { Some(SIGPIPE) } else { stopped };
     let kept = failures.map(|file| {
         let (kept, problem) = file.end();
         summary.problems.extend(problem);
@@ -222,9 +218,9 @@ struct Life<'a> {
     draining: Option<Instant>,
     /// Who asked it to end.
     asked: Option<Asked>,
-    /// How often it is looked whether a handler is stuck, and when next.
-    look: (Duration, Instant),
     stuck_after: Duration,
+    /// When it is looked next whether a handler is stuck.
+    look: Instant,
     /// Stages whose handlers were told to be stuck.
     stuck: Vec<String>,
     shown: Shown,
@@ -291,11 +287,11 @@ impl Life<'_> {
 
     /// Names a stage whose handler does not return, once.
     fn look_for_stuck(&mut self, running: &Running, now: Instant) {
-        let (every, next) = self.look;
-        if now < next {
+        if now < self.look {
             return;
         }
-        self.look.1 = now.checked_add(every).unwrap_or(next);
+        let every = (self.stuck_after / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        self.look = now + every;
         for stage in running.stuck() {
             if !self.stuck.contains(&stage) {
                 self.shown.clear();
@@ -312,7 +308,7 @@ impl Life<'_> {
     /// channel until it has ended and said so, so that there is always somebody to wait for.
     fn wait(&self) -> Option<Word> {
         let ends = self.ends.filter(|_| self.draining.is_none());
-        let look = Some(self.look.1);
+        let look = Some(self.look);
         let next = [ends, self.draining, look, self.shown.next()].into_iter().flatten().min();
         match next {
             None => self.told.recv().ok(),
