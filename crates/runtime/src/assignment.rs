@@ -156,13 +156,14 @@ impl Core {
         pays
     }
 
-    /// What is saved by making the visits that follow from one to this stage elsewhere; nothing is known of cycles.
+    /// What is saved by making the visits that follow from one to this stage elsewhere: by the longest of the chains that
+    /// begin there, since others may join it again. Nothing is known of cycles.
     fn ahead_ns(&self, stage: u32) -> i64 {
         let cluster = self.workers_of(stage);
         if self.wiring.cycle(stage).is_some() {
             return 0;
         }
         let ahead = self.wiring.leads_to(stage).filter(|to| self.workers_of(to.0) == cluster);
-        ahead.map(|to| self.assignments[to.index()].chain_ns.load(Relaxed)).sum()
+        ahead.map(|to| self.assignments[to.index()].chain_ns.load(Relaxed)).max().unwrap_or(0)
     }
 }
