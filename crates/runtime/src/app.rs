@@ -192,7 +192,7 @@ impl<T, P: Ports> AsInput<T> for StageRef<'_, T, P> {
 }
 
 impl<'a, I, P: Ports> StageRef<'a, I, P> {
-    /// The same stage by another name of its ports' type.
+    /// The same stage with the type of its ports written as `Q`, which is the same type.
     pub(crate) fn sends<Q: Ports>(self) -> StageRef<'a, I, Q> {
         let StageRef { app, key, takes, .. } = self;
         debug_assert!(TypeId::of::<P>() == TypeId::of::<Q>(), "the type is another");

@@ -167,3 +167,60 @@ impl Core {
         ahead.map(|to| self.assignments[to.index()].chain_ns.load(Relaxed)).max().unwrap_or(0)
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use crate::env::Clock;
+    use comporta_model::plan::Plan;
+
+    /// A source, `LAYERS` layers of two stages each of which leads to both of the next, and a sink.
+    fn layers() -> crate::sync::Arc<Core> {
+        let app = App::new("layers");
+        let mut ports = vec![app.source("source", || 0..1_u64)];
+        for layer in 0..LAYERS {
+            let next = [0, 1].map(|n| app.map(format!("stage{layer}-{n}"), |n: u64| n));
+            ports.into_iter().for_each(|port| app.round_robin(port, next));
+            ports = next.map(|stage| *stage).to_vec();
+        }
+        let sink = app.sink("sink", |_: u64| ());
+        ports.into_iter().for_each(|port| app.connect(port, sink));
+        app.build(&Plan::new(), Clock::real(), false).expect("a valid graph")
+    }
+
+    const LAYERS: i64 = 70;
+
+    /// From the end to the beginning: visits of one event that take so long.
+    fn all_take(core: &Core, takes_ns: u64) {
+        let visit = VisitTime { takes_ns, side_by_side: 1, events: 1, event_ns: 10, keys_ns: 0 };
+        for stage in (0..core.assignments.len() as u32).rev() {
+            core.set_visit_time(stage, visit);
+        }
+    }
+
+    #[test]
+    fn a_chain_counts_once_however_often_it_parts_and_meets_again() {
+        let core = layers();
+        all_take(&core, 2_005);
+        assert_eq!(core.assignments[0].chain_ns.load(Relaxed), 5 * (LAYERS + 2));
+        assert!(core.pays_to_take(0) && !core.pays_to_move(0), "as the source of a long chain");
+        let sink = core.assignments.len() as u32 - 1;
+        assert!(!core.pays_to_take(sink), "its events would have to be moved for little");
+    }
+
+    #[test]
+    fn trivial_stages_stay_together_however_many_they_are() {
+        let core = layers();
+        all_take(&core, 1_900);
+        assert_eq!(core.assignments[0].chain_ns.load(Relaxed), -100 * (LAYERS + 2));
+        assert!((0..core.assignments.len() as u32).all(|stage| !core.pays_to_take(stage)));
+    }
+
+    #[test]
+    fn a_visit_that_takes_long_saves_no_more_than_a_bound() {
+        let core = layers();
+        all_take(&core, u64::MAX);
+        assert!(core.assignments[0].chain_ns.load(Relaxed) > 0);
+    }
+}

@@ -66,6 +66,31 @@ fn inspect_sends_every_event_on_and_may_fail() {
     assert_eq!((seen, failed), (vec![0, 1, 2, 3, 4, 5, 6, 8, 9], 1));
 }
 
+/// A result of the type of its event stays in place, and the event is taken all the same.
+#[test]
+fn a_map_to_the_same_type_takes_its_event_and_is_tried_again_with_a_copy() {
+    let run = |plan: &Plan| {
+        let app = App::new("maps");
+        let numbers = app.source("numbers", || 0..5_u64);
+        let mut failed = false;
+        let map = app.map("map", move |n: u64| {
+            if n == 3 && !std::mem::replace(&mut failed, true) {
+                panic!("no threes at first");
+            }
+            n * 10
+        });
+        app.connect(numbers, map);
+        let seen = record(&app, map);
+        let mut runtime = TestRuntime::new(app, plan).unwrap();
+        assert!(runtime.run());
+        let failures = runtime.control().take_failures::<u64>("map").unwrap();
+        (seen.take(), failures.into_iter().map(|(_, event)| event).collect::<Vec<_>>())
+    };
+    assert_eq!(run(&Plan::new()), (vec![0, 10, 20, 40], vec![None]));
+    let again = Plan::new().stage("map", |map| map.tries(2));
+    assert_eq!(run(&again), (vec![0, 10, 20, 30, 40], vec![]));
+}
+
 #[test]
 fn a_predicate_that_panics_leaves_its_event_to_be_replayed() {
     let app = App::new("borrows");

@@ -204,7 +204,13 @@ fn add_stage<E: Event>(
         Shape::Waiting(_) => waiting::<E, true>(app, case, node, site, ports),
         Shape::InPlace => {
             let updated = site.clone();
-            let made = app.map_in_place(name, move |event: &mut E| updated.update(event));
+            // A closure that takes its event, and returns it in its place; what fails in it is gone.
+            let takes = site.tries_once() && mix2(case.seed, node as u64).is_multiple_of(2);
+            let made = if takes {
+                app.map(name, move |event: E| updated.replace(event))
+            } else {
+                app.map_in_place(name, move |event: &mut E| updated.update(event))
+            };
             ports.push(vec![*made]);
             declare(made, case, node, site)
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -383,6 +384,27 @@ impl Site {
         self.sent[0].add(&changed);
         self.handled.add(&facts);
         Ok(())
+    }
+
+    /// Whether an event that fails is not tried again.
+    pub(crate) fn tries_once(&self) -> bool {
+        self.retry.tries == 1
+    }
+
+    /// As [`update`](Self::update), of an event that it was given; what fails panics.
+    pub(crate) fn replace<E: Event>(&self, mut event: E) -> E {
+        let updated = catch_unwind(AssertUnwindSafe(|| self.update(&mut event)));
+        if let Ok(Ok(())) = updated {
+            return event;
+        }
+        drop(event); // its `Drop` may panic too, which is too much while another panic unwinds
+        match updated {
+            Err(panic) => resume_unwind(panic),
+            error => {
+                std::mem::forget(error); // as may that of the error
+                panic!("it fails")
+            }
+        }
     }
 
     pub(crate) fn finish<E: Event, P: ForkPorts<E>>(&self, out: &mut P) {

@@ -248,7 +248,7 @@ impl<Q: Send + 'static, R: Send + 'static> Client<Q, R> {
                 place.poll(cx.waker()).map(Some)
             });
             match granted.await {
-                None => return Ok(()), // dropping the links cancels its events
+                None => return Ok(()), // dropping the links gives its events up
                 Some(true) if waiting.go_on() => {}
                 Some(_) => return Err(Refusal::Cancelled),
             }

@@ -46,7 +46,7 @@ pub enum SendError<T> {
     Closed(T),
     /// The program stopped while the event waited for room; it counts as cancelled.
     Cancelled,
-    /// There was no room in time; the event counts as cancelled.
+    /// There was no room in time; the event is shed as [`Abandoned`](crate::Shed::Abandoned).
     TimedOut,
 }
 
@@ -198,6 +198,10 @@ impl SendGuard {
     pub(crate) fn begin<T>(input: &Arc<InputNode>, event: T) -> Result<(Self, T), SendError<T>> {
         let Some(core) = input.core.get() else { return Err(SendError::NotStarted(event)) };
         let Some(core) = core.upgrade() else { return Err(SendError::Closed(event)) };
+        // First without a mark: those who come late do not seem to be under way.
+        if input.sending.load(Acquire) & (CLOSED | ENDED) != 0 {
+            return Err(SendError::Closed(event));
+        }
         let before = input.sending.fetch_add(1, AcqRel);
         let sending = SendGuard { core, input: input.clone() };
         if before & (CLOSED | ENDED) == 0 {
@@ -384,7 +388,7 @@ impl<T: Send + 'static> Sender<T> {
         if full == Full::Waits {
             return Ok(Some(Waiting { links, sending }));
         }
-        // The queue changed its ways after a place was reserved: dropping the links cancels the event.
+        // The queue changed its ways after a place was reserved: dropping the links gives the event up.
         Err(SendError::Cancelled)
     }
 
@@ -506,7 +510,8 @@ impl Node for InputNode {
     fn snapshot(&self, name: &str, priority: i32) -> StageSnapshot {
         StageSnapshot {
             counts: *self.counts.lock(),
-            ended: self.sending.load(Acquire) & ENDED != 0,
+            // Not while somebody sends who began before a stop: what is sent then is yet to be counted.
+            ended: self.sending.load(Acquire) == CLOSED | ENDED,
             ..StageSnapshot::blank(name, priority)
         }
     }

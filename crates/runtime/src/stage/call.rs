@@ -105,7 +105,7 @@ impl<H: Kind> Instance<H> {
     /// After the event in hand: runs the handler over those in the tray, as long as they carry nothing and the clock need not
     /// be looked at. What it leaves there is for whoever looks at more.
     #[inline]
-    pub(super) fn run_tray(
+    pub(super) fn run_from(
         &mut self,
         chunk: &mut Chunk<H::Item>,
         tray: &Tray<H::Item>,
@@ -121,11 +121,9 @@ impl<H: Kind> Instance<H> {
         if H::IN_PLACE || H::WAITS || H::GROUPED || !one || check.is_timed() {
             return Stop::Spent;
         }
-        let slot = chunk.slots_mut();
-        let until = check.next();
+        let shown = Shown { tray, slot: chunk.slots_mut(), until: check.next(), core };
         let with = With { ports, cx, retain: None, kept };
-        let stopped = handler.run_tray(slot, tray, progress, until, rows, with, core);
-        stopped.unwrap_or(Stop::Spent)
+        handler.run_tray(shown, progress, rows, with).unwrap_or(Stop::Spent)
     }
 
     /// Sends on the event that was handled in place, if it was.
@@ -152,6 +150,15 @@ pub(crate) struct With<'a, H: Kind> {
     /// How to copy an event, if the stage retains, and where to.
     retain: Option<CopyFn<H::Item>>,
     kept: &'a mut Vec<H::Item>,
+}
+
+/// Events that are handled one at a time, in one slot.
+pub(crate) struct Shown<'a, T> {
+    tray: &'a Tray<T>,
+    slot: &'a mut [Option<T>],
+    /// After how many events of the visit the clock is to be looked at.
+    until: usize,
+    core: &'a Core,
 }
 
 /// A handler of some type. Its methods but for the loops are those of [`Handler`].
@@ -183,17 +190,13 @@ pub(crate) trait DynHandler<H: Kind>: Send {
         with: With<'_, H>,
     ) -> Option<Stop>;
 
-    /// As [`run_span`](Self::run_span), of the events in a tray: of each in turn in this slot, until so many are done with.
-    #[expect(clippy::too_many_arguments, reason = "all that the loop needs")]
+    /// As [`run_span`](Self::run_span), of events in a tray.
     fn run_tray(
         &mut self,
-        slot: &mut [Option<H::Item>],
-        tray: &Tray<H::Item>,
+        shown: Shown<'_, H::Item>,
         progress: &mut Progress,
-        until: usize,
         rows: Rows<'_>,
         with: With<'_, H>,
-        core: &Core,
     ) -> Option<Stop>;
 
     fn fire(&mut self, lane: &LaneRef, now: Time, out: &mut H::Ports, cx: &Cx) -> Result<bool>;
@@ -319,14 +322,12 @@ impl<C: Handler<Kind = H>, H: Kind<Item = C::Item, Ports = C::Ports>> DynHandler
 
     fn run_tray(
         &mut self,
-        slot: &mut [Option<H::Item>],
-        tray: &Tray<H::Item>,
+        shown: Shown<'_, H::Item>,
         progress: &mut Progress,
-        until: usize,
         rows: Rows<'_>,
         with: With<'_, H>,
-        core: &Core,
     ) -> Option<Stop> {
+        let Shown { tray, slot, until, core } = shown;
         let With { ports, cx, kept, .. } = with;
         while progress.done() < until && !core.is_stopped() {
             let event = tray.next_plain()?;

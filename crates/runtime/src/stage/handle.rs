@@ -343,7 +343,7 @@ impl<H: Kind> Stage<H> {
                 && retain.is_none()
                 && let Some(tray) = tray.as_deref()
             {
-                stop = instance.run_tray(chunk, tray, progress, check, rows, core);
+                stop = instance.run_from(chunk, tray, progress, check, rows, core);
             }
             let Some(tray) = tray.as_deref().filter(|_| matches!(stop, Stop::Spent)) else {
                 return stop;

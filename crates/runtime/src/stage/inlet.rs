@@ -132,7 +132,8 @@ impl<H: Kind> Inlet<H::Item> for Stage<H> {
         if let Some(standing) = standing {
             state.permits.leave(place, standing);
         }
-        // A caller that waits no longer has changed its mind; all others leave because the program stops.
+        // A caller that waits no longer has changed its mind; all others leave because the program stops, or went on
+        // without them.
         let shed = place.stage().is_none() && !core.is_stopped();
         self.end_outbox(state, outbox, shed.then_some(Shed::Abandoned), effects);
         self.changed(core, state, effects);
