@@ -22,7 +22,7 @@ struct Matchup {
 const MATCHUPS: [Matchup; 5] = [
     Matchup { name: "two_threads_vs_one", stages: 3, ns: 0, by_hand: false },
     Matchup { name: "two_threads_vs_one_10", stages: 10, ns: 0, by_hand: false },
-    Matchup { name: "two_threads_vs_one_20ns", stages: 10, ns: 20, by_hand: false },
+    Matchup { name: "two_threads_vs_one_40ns", stages: 10, ns: 40, by_hand: false },
     Matchup { name: "two_threads_vs_one_1us", stages: 3, ns: 1_000, by_hand: false },
     Matchup { name: "two_threads_100ns_vs_pinned", stages: 3, ns: 100, by_hand: true },
 ];

@@ -143,10 +143,9 @@ impl Core {
         let assignment = &self.assignments[stage as usize];
         let visit = VisitTime { keys_ns: assignment.keys_ns, ..visit };
         let pays = assignment.pays_always || visit.pays();
-        let chain_ns = visit.saves_ns().saturating_add(self.ahead_ns(stage));
-        // Its events are made where it is pulled.
-        let moves_ns = if assignment.is_source { 0 } else { visit.moves_ns() };
-        let takes = pays || chain_ns > moves_ns;
+        let ahead_ns = self.ahead_ns(stage);
+        let takes = pays || ahead_ns > visit.moves_ns();
+        let chain_ns = visit.saves_ns().saturating_add(ahead_ns);
         assignment.chain_ns.store(chain_ns, Relaxed);
         for (flag, to) in [(&assignment.pays_to_move, pays), (&assignment.pays_to_take, takes)] {
             if flag.load(Relaxed) != to {
