@@ -728,17 +728,71 @@ where
     }
 }
 
-/// A closure that takes an event and returns one of the same type, which goes where the event was: whole chunks are handed
-/// from queue to queue, as those of [`Updated`] are.
+/// What changes an event where it is, in its slot.
+pub trait Change: Send + 'static {
+    /// Its events.
+    type Event: Send + 'static;
+    /// As [`Stage::TAKES`].
+    const TAKES: bool = false;
+
+    /// Changes the event. One that is taken and not put back is gone.
+    ///
+    /// # Errors
+    /// As [`Stage::handle`].
+    fn change(&mut self, slot: &mut Option<Self::Event>) -> Result;
+}
+
+/// Changes events where they are, and sends them on: whole chunks are handed from queue to queue.
+#[derive(Clone, Debug)]
+pub struct InPlace<C>(pub C);
+
+impl<C: Change> Handler for InPlace<C> {
+    type Item = C::Event;
+    type Ports = Out<C::Event>;
+    type Kind = kind::InPlace<C::Event, Out<C::Event>>;
+    const TAKES: bool = C::TAKES;
+
+    fn init(&mut self, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn call(&mut self, slots: &mut [Option<C::Event>], _: &mut Out<C::Event>, _: &Cx) -> Result {
+        self.0.change(&mut slots[0])
+    }
+
+    fn finish(&mut self, _: &mut Out<C::Event>, _: &Cx) -> Result {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn pass_on(&mut self, handled: Slots<C::Event>, out: &mut Out<C::Event>) {
+        out.give(handled);
+    }
+
+    fn pass_one(&mut self, event: C::Event, out: &mut Out<C::Event>) {
+        out.send(event);
+    }
+
+    fn allowance(&self, out: &Out<C::Event>) -> usize {
+        out.allowance().saturating_sub(out.len())
+    }
+}
+
+/// A closure that takes an event and returns one of the same type, which goes where the event was.
 pub struct Replaced<F, I, O> {
     call: F,
     of: PhantomData<fn(I) -> O>,
 }
 
 impl<F, I: 'static, O: 'static> Replaced<F, I, O> {
-    /// The closure as a handler, if its types are the same.
-    pub fn new(call: F) -> Option<Self> {
-        (TypeId::of::<I>() == TypeId::of::<O>()).then_some(Replaced { call, of: PhantomData })
+    /// The closure, if its types are the same.
+    ///
+    /// # Errors
+    /// Gives the closure back if they are not.
+    pub fn new(call: F) -> Result<Self, F> {
+        let same = TypeId::of::<I>() == TypeId::of::<O>();
+        if same { Ok(Replaced { call, of: PhantomData }) } else { Err(call) }
     }
 }
 
@@ -762,56 +816,32 @@ fn same<A: 'static, B: 'static>(value: A) -> Option<B> {
     any.downcast_mut::<Option<B>>().and_then(Option::take)
 }
 
-impl<F, I, O> Handler for Replaced<F, I, O>
+impl<F, I, O> Change for Replaced<F, I, O>
 where
     F: FnMut(I) -> O + Send + 'static,
     I: Send + 'static,
     O: Send + 'static,
 {
-    type Item = I;
-    type Ports = Out<I>;
-    type Kind = kind::InPlace<I, Out<I>>;
+    type Event = I;
     const TAKES: bool = true;
 
-    fn init(&mut self, _: &Cx) -> Result {
-        Ok(())
-    }
-
     #[inline(always)]
-    fn call(&mut self, slots: &mut [Option<I>], _: &mut Out<I>, _: &Cx) -> Result {
-        if let Some(event) = slots[0].take() {
-            slots[0] = same((self.call)(event));
+    fn change(&mut self, slot: &mut Option<I>) -> Result {
+        if let Some(event) = slot.take() {
+            *slot = same((self.call)(event));
         }
         Ok(())
     }
-
-    fn finish(&mut self, _: &mut Out<I>, _: &Cx) -> Result {
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
-        out.give(handled);
-    }
-
-    fn pass_one(&mut self, event: I, out: &mut Out<I>) {
-        out.send(event);
-    }
-
-    fn allowance(&self, out: &Out<I>) -> usize {
-        out.allowance().saturating_sub(out.len())
-    }
 }
 
-/// A closure that changes an event and sends it on. The event stays where it is: whole chunks are
-/// handed from queue to queue.
+/// A closure that changes an event that it borrows.
 pub struct Updated<F, I, R> {
     call: F,
     of: PhantomData<fn(I) -> R>,
 }
 
 impl<F, I, R> Updated<F, I, R> {
-    /// The closure as a handler.
+    /// The closure.
     pub fn new(call: F) -> Self {
         Updated { call, of: PhantomData }
     }
@@ -829,40 +859,17 @@ impl<F, I, R> fmt::Debug for Updated<F, I, R> {
     }
 }
 
-impl<F, I, R> Handler for Updated<F, I, R>
+impl<F, I, R> Change for Updated<F, I, R>
 where
     F: FnMut(&mut I) -> R + Send + 'static,
     I: Send + 'static,
     R: Outcome + 'static,
 {
-    type Item = I;
-    type Ports = Out<I>;
-    type Kind = kind::InPlace<I, Out<I>>;
-
-    fn init(&mut self, _: &Cx) -> Result {
-        Ok(())
-    }
+    type Event = I;
 
     #[inline(always)]
-    fn call(&mut self, slots: &mut [Option<I>], _: &mut Out<I>, _: &Cx) -> Result {
-        let mut event = Ev::lend(&mut slots[0]);
+    fn change(&mut self, slot: &mut Option<I>) -> Result {
+        let mut event = Ev::lend(slot);
         (self.call)(&mut event).into_result()
-    }
-
-    fn finish(&mut self, _: &mut Out<I>, _: &Cx) -> Result {
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn pass_on(&mut self, handled: Slots<I>, out: &mut Out<I>) {
-        out.give(handled);
-    }
-
-    fn pass_one(&mut self, event: I, out: &mut Out<I>) {
-        out.send(event);
-    }
-
-    fn allowance(&self, out: &Out<I>) -> usize {
-        out.allowance().saturating_sub(out.len())
     }
 }

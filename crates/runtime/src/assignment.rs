@@ -22,7 +22,7 @@ pub(crate) struct Assignment {
     blocking: bool,
     /// Its visits take longer than to move their events to another processor, as far as is known.
     pays_to_move: AtomicBool,
-    /// The same of its visits together with those that follow from them.
+    /// They do, or those that follow from them do together.
     pays_to_take: AtomicBool,
     /// What another worker saves by making a visit and those that follow from it, without what it costs to move the events,
     /// in nanoseconds.

@@ -28,7 +28,7 @@ use comporta_model::event::Time;
 use comporta_model::graph::GraphWarning;
 use comporta_model::keyed::KeyedFn;
 use comporta_model::port::{Out, Ports};
-use comporta_model::stage::{Many, Mapped, One, Replaced, Sunk, Updated};
+use comporta_model::stage::{InPlace, Many, Mapped, One, Replaced, Sunk, Updated};
 use comporta_model::verbs::{Filtered, TryMapped};
 use comporta_model::window::{self, Aggregate, Timed, Windowed, Windows};
 
@@ -69,11 +69,11 @@ impl App {
         O: Send + 'static,
         F: FnMut(I) -> O + Clone + Send + Sync + 'static,
     {
-        match Replaced::<F, I, O>::new(call.clone()) {
-            Some(replaced) => {
-                self.add_stage(name.into(), None, move |_| Ok(replaced.clone())).sends()
+        match Replaced::<F, I, O>::new(call) {
+            Ok(replaced) => {
+                self.add_stage(name.into(), None, move |_| Ok(InPlace(replaced.clone()))).sends()
             }
-            None => self.plain(name, Mapped::<F, I, O, One>::new(call)),
+            Err(call) => self.plain(name, Mapped::<F, I, O, One>::new(call)),
         }
     }
 
@@ -166,7 +166,7 @@ impl App {
         F: FnMut(&mut I) -> R + Clone + Send + Sync + 'static,
     {
         let model = Updated::<F, I, R>::new(call);
-        self.add_stage(name.into(), None, move |_| Ok(model.clone()))
+        self.add_stage(name.into(), None, move |_| Ok(InPlace(model.clone())))
     }
 
     /// Adds a stage that takes an event and sends any number through one port. An event fails if
