@@ -30,6 +30,12 @@ macro_rules! pipeline {
 
 pub(crate) const PIPELINE: &[PipelinePeer] = &[
     pipeline!(comporta, "a stage per handler, one instance each, the default policy"),
+    PipelinePeer {
+        name: "comporta_replicas",
+        about: "the same with a source in parts, and a replica of every stage for each thread",
+        plain: comporta::run_replicas::<Event64>,
+        text: comporta::run_replicas::<String>,
+    },
     pipeline!(one_loop, "one thread, one loop: source, handlers, sink in turn"),
     pipeline!(two_loops, "a loop per thread, each over its share of the events: the ceiling"),
     pipeline!(

@@ -6,7 +6,7 @@ use super::Paced;
 use crate::load::{BATCH, BenchEvent, CAPACITY, Case, Event64, Outcome, Sink, Source, handle};
 use crate::pacer::{LatencySink, Pacer};
 use crate::wake::{Probe, Program};
-use comporta::{App, Choice, Cx, Ev, Plan, Port, Result, Running, Sender, Stage};
+use comporta::{App, Choice, Cx, Ev, Part, Plan, Port, Result, Running, Sender, Stage};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
@@ -44,6 +44,29 @@ where
 
 pub(crate) fn run<E: BenchEvent>(case: &Case) -> Outcome {
     run_under::<E>(case, None)
+}
+
+/// The same program, with a source in parts, under a plan that has a replica of every stage for each thread. As in
+/// `two_loops`, order holds within each share of the events.
+pub(crate) fn run_replicas<E: BenchEvent>(case: &Case) -> Outcome {
+    let app = App::new("replicas");
+    let (events, shares) = (case.events, case.threads);
+    let source = app.source_parts("source", move |part: Part| Source::<E>::new(part.of(events)));
+    let sinks = (0..shares).map(|index| Sink::new(Part::new(index, shares).of(events))).collect();
+    let accept = |sink: &mut Sink, event: &E| sink.accept(event);
+    let last = stages(&app, source, case);
+    let back = collect_each(&app, "sink", last, sinks, accept);
+    let started = Instant::now();
+    let running = app.start(&plan(case).every(|stage| stage.replicas(shares)));
+    let summary = running.expect("the pipeline is a valid graph").wait();
+    assert!(summary.snapshot.adds_up(), "{summary}");
+    let sinks: Vec<Sink> = back.iter().take(shares).collect();
+    let finished = sinks.iter().map(Sink::finished).max().expect("a sink for each share");
+    Outcome {
+        elapsed: finished.duration_since(started),
+        events,
+        checksum: sinks.iter().fold(0, |sum, sink| sum.wrapping_add(sink.checksum())),
+    }
 }
 
 /// Under a policy, or the default one.
@@ -85,13 +108,7 @@ fn plan(case: &Case) -> Plan {
         .every(|stage| stage.capacity(CAPACITY).batch(BATCH).instances(1))
 }
 
-fn chain<E: BenchEvent, S: Send + 'static>(
-    app: &App,
-    mut from: Port<E>,
-    case: &Case,
-    sink: S,
-    accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
-) -> Receiver<S> {
+fn stages<E: BenchEvent>(app: &App, mut from: Port<E>, case: &Case) -> Port<E> {
     let work = case.work;
     for number in 0..case.stages {
         let stage =
@@ -99,7 +116,17 @@ fn chain<E: BenchEvent, S: Send + 'static>(
         app.connect(from, stage);
         from = *stage;
     }
-    collect(app, "sink", from, sink, accept)
+    from
+}
+
+fn chain<E: BenchEvent, S: Send + 'static>(
+    app: &App,
+    from: Port<E>,
+    case: &Case,
+    sink: S,
+    accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
+) -> Receiver<S> {
+    collect(app, "sink", stages(app, from, case), sink, accept)
 }
 
 /// Ends a chain in a sink that comes back when it has seen its last event.
@@ -110,10 +137,21 @@ pub(crate) fn collect<E: BenchEvent, S: Send + 'static>(
     sink: S,
     accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
 ) -> Receiver<S> {
-    let (back, received) = sync_channel(1);
-    let sink = std::sync::Mutex::new(Some(sink));
-    let collect = app.stage_with(name, move |_| {
-        let sink = sink.lock().map_or(None, |mut sink| sink.take());
+    collect_each(app, name, from, vec![sink], accept)
+}
+
+/// As [`collect`], with a sink for each instance of the last stage.
+fn collect_each<E: BenchEvent, S: Send + 'static>(
+    app: &App,
+    name: impl Into<String>,
+    from: Port<E>,
+    sinks: Vec<S>,
+    accept: impl Fn(&mut S, &E) + Copy + Send + Sync + 'static,
+) -> Receiver<S> {
+    let (back, received) = sync_channel(sinks.len());
+    let sinks: Vec<_> = sinks.into_iter().map(|sink| std::sync::Mutex::new(Some(sink))).collect();
+    let collect = app.stage_with(name, move |cx| {
+        let sink = sinks.get(cx.instance()).and_then(|sink| sink.lock().ok()?.take());
         Ok(Collect { sink, accept: (accept, std::marker::PhantomData), back: back.clone() })
     });
     app.connect(from, collect);

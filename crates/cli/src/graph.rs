@@ -45,6 +45,9 @@ pub(crate) fn draw_graph(
         if validated.instances > 1 {
             node.notes.insert(0, format!("x{}", validated.instances));
         }
+        if validated.replicas > 1 {
+            node.notes.push(format!("{} replicas", validated.replicas));
+        }
         if validated.stub {
             node.notes.push("stub".to_owned());
         }

@@ -425,6 +425,7 @@ pub use comporta_model::plan::{
     StagePlan, StageSet, WhenFull,
 };
 pub use comporta_model::port::{AsInput, AsPort, Out, Port};
+pub use comporta_model::replicas::Part;
 pub use comporta_model::source::{Demand, IntoSource, Pull, Source};
 pub use comporta_model::stage::{Cx, IntoStage, Stage, batched};
 pub use comporta_model::window as windows;

@@ -76,6 +76,8 @@ pub struct StageSpec {
     pub blocking: bool,
     /// How many instances it has, unless the plan says otherwise.
     pub instances: usize,
+    /// It is a source in parts, which can be opened several times.
+    pub in_parts: bool,
     /// Why it could not start, if that is known.
     pub refused: Option<Box<str>>,
 }
@@ -107,6 +109,7 @@ impl StageSpec {
             gateway: false,
             blocking: false,
             instances: 1,
+            in_parts: false,
             refused: None,
         }
     }

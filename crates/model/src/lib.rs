@@ -18,6 +18,7 @@
 //! | [`source`] | where events come from |
 //! | [`graph`] | stages joined by connectors; what makes a graph valid |
 //! | [`plan`] | how a graph is run; what makes a plan valid for a graph |
+//! | [`replicas`] | a graph whose stages stand in several, as a plan wants them |
 //!
 //! Nothing here knows threads, clocks or sockets.
 
@@ -37,3 +38,4 @@ pub mod window;
 pub mod source;
 pub mod graph;
 pub mod plan;
+pub mod replicas;

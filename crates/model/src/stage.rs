@@ -169,7 +169,7 @@ impl Cx {
         &self.shared.stage
     }
 
-    /// Returns the number of the instance, from 0.
+    /// Returns the number of the instance, from 0: no other of the stage has it, also of another replica.
     #[must_use]
     pub fn instance(&self) -> usize {
         self.instance

@@ -278,7 +278,10 @@ impl Lister<'_> {
         let applies = |field: &&Field<StagePlan, _>| match spec.kind {
             Kind::Stage => !matches!(field.key, "rate" | "tier" | "deadline" | "in_flight"),
             Kind::Source => {
-                matches!(field.key, "batch" | "priority" | "rate" | "tier" | "deadline")
+                matches!(
+                    field.key,
+                    "batch" | "priority" | "rate" | "tier" | "deadline" | "replicas"
+                )
             }
             Kind::Input if field.key == "in_flight" => spec.gateway,
             Kind::Input => matches!(field.key, "tier" | "deadline"),
@@ -368,9 +371,12 @@ fn overridden(
     plan: &Plan,
     validated: &comporta_model::plan::StageSettings,
 ) -> bool {
-    key == "instances"
-        && own.instances.is_none()
-        && plan.every.instances.is_some_and(|every| every != validated.instances)
+    let said = match key {
+        "instances" => (own.instances, plan.every.instances, validated.instances),
+        "replicas" => (own.replicas, plan.every.replicas, validated.replicas),
+        _ => return false,
+    };
+    matches!(said, (None, Some(every), validated) if every != validated)
 }
 
 /// The settings of these fields that there are.

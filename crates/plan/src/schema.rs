@@ -457,6 +457,18 @@ pub(crate) const CLUSTER_STAGES: Field<ClusterPlan, StageSet> = Field {
 
 pub(crate) const STAGE: &[Field<StagePlan, StageSettings>] = &[
     field!("instances", instances from instances, "the most instances that run at once"),
+    Field {
+        key: "replicas",
+        about: "how many there are of the stage, each with a queue and instances of its own",
+        set: |part, node, text| {
+            part.replicas = Some(Setting::read(node, text)?);
+            Ok(())
+        },
+        said: |part| part.replicas.is_some(),
+        show: |validated| {
+            if validated.replicas == 1 { String::new() } else { validated.replicas.show() }
+        },
+    },
     field!("priority", priority from priority, "a higher one is served sooner"),
     field!("batch", batch from batch, "the most events that one visit takes"),
     field!("queue.capacity", capacity from capacity, "events the queue holds"),

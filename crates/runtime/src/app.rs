@@ -25,6 +25,7 @@ use comporta_model::keyed::{EventTime, Keys, ordered_by};
 use comporta_model::kind;
 use comporta_model::plan::{self, Catalogue, Plan, Settings};
 use comporta_model::port::{AsInput, AsPort, Out, Port, Ports, StageKey};
+use comporta_model::replicas::{Part, replicate};
 use comporta_model::source::{IntoSource, Source};
 use comporta_model::stage::{Cx, Handler, IntoStage, Stage};
 use comporta_policy::{Entry as PolicyEntry, Registry, admission};
@@ -103,16 +104,27 @@ struct Inner {
     resources: Vec<Box<dyn AnyResource>>,
 }
 
-/// How to make the node of a stage, once it is known how it runs.
+/// What is known of the node of a stage before it is known how it runs.
 struct Entry {
-    #[expect(clippy::type_complexity, reason = "said once")]
-    build: Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>,
+    build: Build,
     extras: Extras,
 }
+
+/// How to make the node of a stage.
+enum Build {
+    Once(BuildOnce),
+    /// For each of its replicas.
+    Each(BuildEach),
+}
+
+type BuildOnce = Box<dyn FnOnce(Site<'_>) -> Arc<dyn Node> + Send>;
+type BuildEach = Box<dyn Fn(Site<'_>) -> Arc<dyn Node> + Send>;
 
 pub(crate) struct Site<'a> {
     core: &'a Core,
     pub(crate) id: u32,
+    /// Which replica of its stage this is.
+    replica: Part,
     extras: Extras,
     /// Who is told of events that fail.
     on_failure: Option<OnFailure>,
@@ -121,12 +133,19 @@ pub(crate) struct Site<'a> {
 /// What is said of a stage beside its handler, with its type erased.
 #[derive(Default)]
 struct Extras {
-    /// The event it starts with.
+    /// The event it starts with: its first replica does.
     first: Option<Box<dyn Any + Send>>,
     /// How to copy an event.
-    retain: Option<Box<dyn Any + Send>>,
+    retain: Option<Arc<dyn Any + Send + Sync>>,
     /// The keys of its events and the queue that has lanes for them, if it is keyed.
-    keys: Option<Box<dyn Any + Send>>,
+    keys: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Extras {
+    fn for_replica(&mut self) -> Extras {
+        let (retain, keys) = (self.retain.clone(), self.keys.clone());
+        Extras { first: self.first.take(), retain, keys }
+    }
 }
 
 /// A handle to a stage. A connector can end at it, and start at it if the stage has one port. The
@@ -245,7 +264,7 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
 
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
         let keyed = KeyedParts { keys, queue: keyed_queue::<I> };
-        let keys: Box<dyn Any + Send> = Box::new(keyed);
+        let keys: Arc<dyn Any + Send + Sync> = Arc::new(keyed);
         let at = self.key.stage.index();
         let before = self.app.inner.borrow_mut().entries[at].extras.keys.replace(keys);
         self.say(|spec| {
@@ -356,7 +375,7 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     {
         let copy: fn(&I) -> I = I::clone;
         self.app.inner.borrow_mut().entries[self.key.stage.index()].extras.retain =
-            Some(Box::new(copy));
+            Some(Arc::new(copy));
         self.say(|spec| spec.retain = true)
     }
 }
@@ -429,22 +448,45 @@ impl App {
         S: IntoSource<M> + 'static,
     {
         let key = self.add(name.into(), Kind::Source, "()", &["out"], move |site| {
-            let settings = &site.core.settings.stages[site.id as usize];
-            let spec = &site.core.graph.stages[site.id as usize];
-            let (id, name) = (site.id, spec.name.clone());
-            let limits = SourceLimits {
-                batch: settings.batch,
-                rate: Some(settings.rate).filter(|rate| rate.is_finite()),
-                tier: settings.tier,
-                within: settings.deadline,
-            };
-            #[cfg(feature = "json")]
-            if !site.core.wiring.opens(id) {
-                let silent = || Ok(Silent::<<S::Source as Source>::Item>::new());
-                return SourceNode::new(id, name, limits, Box::new(silent));
-            }
-            SourceNode::new(id, name, limits, Box::new(move || open().into_source()))
+            source_node(&site, move || open().into_source())
         });
+        Port::of(key, 0)
+    }
+
+    /// Adds a source in parts, whose events are those of all its parts together. The plan says how many there are
+    /// (`replicas`), one unless it says more, and `open` is called for each when the program starts. Parts are pulled side by
+    /// side, by different threads.
+    ///
+    /// ```
+    /// # mod comporta { pub use comporta_model::{plan::Plan, replicas::Part}; pub use comporta_runtime::App; }
+    /// use comporta::{App, Part, Plan};
+    ///
+    /// let app = App::new("squares");
+    /// let numbers = app.source_parts("numbers", |part: Part| part.of(1_000_000));
+    /// let square = app.map("square", |n: u64| n * n);
+    /// let last = app.sink("last", |n: u64| assert!(n < 1_000_000_000_000));
+    /// app.connect(numbers, square);
+    /// app.connect(square, last);
+    /// // Two of everything: the threads share nothing.
+    /// let summary = app.run(&Plan::new().threads(2).every(|stage| stage.replicas(2)))?;
+    /// assert_eq!(summary.snapshot.stage("last").unwrap().counts.handled, 1_000_000);
+    /// # Ok::<(), comporta_runtime::StartError>(())
+    /// ```
+    pub fn source_parts<M, S>(
+        &self,
+        name: impl Into<String>,
+        open: impl Fn(Part) -> S + Send + Sync + 'static,
+    ) -> Port<<S::Source as Source>::Item>
+    where
+        S: IntoSource<M> + 'static,
+    {
+        let open = Arc::new(open);
+        let build = move |site: Site<'_>| -> Arc<dyn Node> {
+            let (open, part) = (open.clone(), site.replica);
+            source_node(&site, move || open(part).into_source())
+        };
+        let key = self.add_each(name.into(), Kind::Source, "()", &["out"], build);
+        self.inner.borrow_mut().graph.stages[key.stage.index()].in_parts = true;
         Port::of(key, 0)
     }
 
@@ -568,7 +610,7 @@ impl App {
         make: impl FnOnce(&Core, u32) -> Arc<dyn Node> + Send + 'static,
     ) {
         let build = Box::new(move |site: Site<'_>| make(site.core, site.id));
-        self.inner.borrow_mut().entries[at.stage.index()].build = build;
+        self.inner.borrow_mut().entries[at.stage.index()].build = Build::Once(build);
     }
 
     /// Checks the graph. Returns warnings about parts that work but may surprise.
@@ -738,7 +780,7 @@ impl App {
     /// Watches what a port sends; for tests.
     pub(crate) fn watch<T: Send + 'static>(&self, port: Port<T>, tap: Tap<T>) {
         let at = (port.of.stage.0, port.index);
-        self.inner.borrow_mut().wiring.taps.insert(at, Box::new(tap));
+        self.inner.borrow_mut().wiring.taps.insert(at, Arc::new(tap));
     }
 
     fn topology(&self) -> std::result::Result<Topology, StartError> {
@@ -768,7 +810,7 @@ impl App {
         let Inner {
             graph,
             entries,
-            wiring,
+            mut wiring,
             registry,
             admissions,
             on_failure,
@@ -777,16 +819,13 @@ impl App {
             ..
         } = self.inner.into_inner();
         let named = (registry, admissions);
-        let mut core = Core::new(graph, &topology, settings, named, wiring, clock, tested);
+        let connectors = graph.clone();
+        let replicated = replicate(graph, topology, settings);
+        wiring.replicate(&connectors, &replicated.replicas);
+        let mut core = Core::new(replicated, named, wiring, clock, tested);
         core.resources = Resources::of(resources);
         let core = Arc::new(core);
-        let nodes: Vec<Arc<dyn Node>> = (0u32..)
-            .zip(entries)
-            .map(|(id, entry)| {
-                let Entry { build, extras } = entry;
-                build(Site { core: &core, id, extras, on_failure: on_failure.clone() })
-            })
-            .collect();
+        let nodes = make_nodes(&core, entries, on_failure);
         nodes.iter().filter(|_| counts_keys).for_each(|node| {
             node.count_keys(); // others have no keys
         });
@@ -801,12 +840,15 @@ impl App {
         make: impl Fn(&Cx) -> Result<H> + Send + Sync + 'static,
     ) -> StageOf<'_, H> {
         let takes = type_name::<H::Item>();
-        let maker: Maker<H::Kind> = Box::new(move |cx| Ok(Box::new(make(cx)?)));
+        let make = Arc::new(make);
         let info =
             HandlerInfo { takes: H::TAKES, bounds_itself: H::BOUNDS_ITSELF, flushes: H::FLUSHES };
-        let key = self.add(name, Kind::Stage, takes, H::Ports::NAMES, move |site| {
+        let build = move |site: Site<'_>| -> Arc<dyn Node> {
+            let make = make.clone();
+            let maker: Maker<H::Kind> = Box::new(move |cx| Ok(Box::new(make(cx)?)));
             stage_node(site, group, maker, info)
-        });
+        };
+        let key = self.add_each(name, Kind::Stage, takes, H::Ports::NAMES, build);
         let spec = &mut self.inner.borrow_mut().graph.stages[key.stage.index()];
         spec.batched = group;
         spec.stateful = H::STATEFUL;
@@ -823,10 +865,33 @@ impl App {
         ports: &'static [&'static str],
         build: impl FnOnce(Site<'_>) -> Arc<dyn Node> + Send + 'static,
     ) -> StageKey {
+        self.add_entry(name, kind, takes, ports, Build::Once(Box::new(build)))
+    }
+
+    /// As [`add`](Self::add), of what may have replicas.
+    fn add_each(
+        &self,
+        name: String,
+        kind: Kind,
+        takes: &'static str,
+        ports: &'static [&'static str],
+        build: impl Fn(Site<'_>) -> Arc<dyn Node> + Send + 'static,
+    ) -> StageKey {
+        self.add_entry(name, kind, takes, ports, Build::Each(Box::new(build)))
+    }
+
+    fn add_entry(
+        &self,
+        name: String,
+        kind: Kind,
+        takes: &'static str,
+        ports: &'static [&'static str],
+        build: Build,
+    ) -> StageKey {
         let mut inner = self.inner.borrow_mut();
         let stage = StageId(u32::try_from(inner.entries.len()).expect("fewer than 2^32 stages"));
         inner.graph.stages.push(StageSpec::new(name, kind, takes, ports));
-        inner.entries.push(Entry { build: Box::new(build), extras: Extras::default() });
+        inner.entries.push(Entry { build, extras: Extras::default() });
         StageKey { app: self.identity(), stage }
     }
 
@@ -948,6 +1013,7 @@ fn event_time_parts(core: &Core, id: u32, rules: EventTime) -> EventTimeParts {
 }
 
 /// Properties of a handler that are not those of its kind.
+#[derive(Clone, Copy)]
 struct HandlerInfo {
     /// As [`Stage::TAKES`].
     takes: bool,
@@ -960,22 +1026,69 @@ struct HandlerInfo {
 /// The kind of the handler that a value becomes.
 type KindOf<S, M> = <<S as IntoStage<M>>::Handler as Handler>::Kind;
 
+/// The nodes of all replicas, by number.
+fn make_nodes(
+    core: &Core,
+    entries: Vec<Entry>,
+    on_failure: Option<OnFailure>,
+) -> Vec<Arc<dyn Node>> {
+    let places = core.replicas.places();
+    let mut nodes = vec![None; places.len()];
+    for (mut entry, replicas) in entries.into_iter().zip(core.replicas.all()) {
+        let mut site = |id: StageId| Site {
+            core,
+            id: id.0,
+            replica: places[id.index()].1,
+            extras: entry.extras.for_replica(),
+            on_failure: on_failure.clone(),
+        };
+        match entry.build {
+            Build::Once(build) => nodes[replicas[0].index()] = Some(build(site(replicas[0]))),
+            Build::Each(build) => {
+                replicas.iter().for_each(|id| nodes[id.index()] = Some(build(site(*id))));
+            }
+        }
+    }
+    // A plan gives replicas only to what can be made more than once.
+    nodes.into_iter().map(|node| node.expect("a node for every replica")).collect()
+}
+
+fn source_node<S: Source>(
+    site: &Site<'_>,
+    open: impl FnOnce() -> Result<S> + Send + 'static,
+) -> Arc<dyn Node> {
+    let settings = &site.core.settings.stages[site.id as usize];
+    let spec = &site.core.graph.stages[site.id as usize];
+    let (id, name) = (site.id, spec.name.clone());
+    let limits = SourceLimits {
+        batch: settings.batch,
+        rate: Some(settings.rate).filter(|rate| rate.is_finite()),
+        tier: settings.tier,
+        within: settings.deadline,
+    };
+    #[cfg(feature = "json")]
+    if !site.core.wiring.opens(site.core.replicas.stage_of(id)) {
+        return SourceNode::new(id, name, limits, Box::new(|| Ok(Silent::<S::Item>::new())));
+    }
+    SourceNode::new(id, name, limits, Box::new(open))
+}
+
 fn stage_node<H: kind::Kind>(
     site: Site<'_>,
     group: Option<(usize, Duration)>,
     maker: Maker<H>,
     info: HandlerInfo,
 ) -> Arc<dyn Node> {
-    let Site { core, id, extras: Extras { first, retain, keys }, .. } = site;
+    let Site { core, id, replica, extras: Extras { first, retain, keys }, on_failure } = site;
     let settings = &core.settings.stages[id as usize];
     let spec = &core.graph.stages[id as usize];
-    let keyed = keys.and_then(|keys| keys.downcast::<KeyedParts<H::Item>>().ok());
-    let (keys, mut queue) = match keyed.map(|keyed| *keyed) {
+    let keyed = keys.as_ref().and_then(|keys| keys.downcast_ref::<KeyedParts<H::Item>>());
+    let (keys, mut queue) = match keyed {
         None => (None, StageQueue::Fifo(ChunkQueue::default())),
         Some(KeyedParts { keys, queue }) => {
             let timed = keys.event_time().map(|rules| event_time_parts(core, id, rules));
             let queue = queue(lane_rules(core, id, H::WAITS), timed);
-            (Some(keys), StageQueue::Other(queue))
+            (Some(keys.clone()), StageQueue::Other(queue))
         }
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {
@@ -986,9 +1099,8 @@ fn stage_node<H: kind::Kind>(
         }
         let _ = queue.push(&Meta::default(), columns, vec![Some(*event)], false);
     }
-    let retain = retain.and_then(|retain| retain.downcast::<fn(&H::Item) -> H::Item>().ok());
-    let on_failed = site
-        .on_failure
+    let retain = retain.as_ref().and_then(|it| it.downcast_ref::<fn(&H::Item) -> H::Item>());
+    let on_failed = on_failure
         .map(|call| Codec::reporter(core.wiring.codec_for::<H::Item>(id), spec.name.clone(), call));
     let sent_on =
         (info.takes || H::IN_PLACE) && core.wiring.errors(id, H::Ports::NAMES.len()).is_some();
@@ -1026,6 +1138,7 @@ fn stage_node<H: kind::Kind>(
         cycle: core.wiring.cycle(id).cloned(),
         producers: core.wiring.producers(id),
         instances: settings.instances,
+        replica,
         failures_max: settings.failures_max,
         controller: settings.admission.as_ref().and_then(controller),
     }))

@@ -9,6 +9,7 @@ use comporta_model::plan::{
     self, Choice, PlanFault, capacity_allowed, instances_allowed, threads_allowed, validate_choice,
 };
 
+use crate::assignment::Base;
 use crate::core::Core;
 use crate::effects::Effects;
 use crate::failure::Failure;
@@ -185,12 +186,28 @@ impl Control {
         let id = self.stage(stage)?;
         let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
         let mut effects = Effects::default();
-        let set = self.core.node(id.0).set_instances(&self.core, instances, &mut effects);
+        let replicas = self.core.replicas.of(id);
+        let before: Vec<usize> = self.bases(id, |base| base.instances).collect();
+        let mut set =
+            |id: &StageId, n| self.core.node(id.0).set_instances(&self.core, n, &mut effects);
+        for (at, replica) in replicas.iter().enumerate() {
+            let Err(message) = set(replica, instances) else { continue };
+            for (replica, before) in replicas[..at].iter().zip(before) {
+                let _ = set(replica, before); // fewer than there are, or as many: none is made
+            }
+            self.core.dispatch(effects);
+            return Err(ControlError::Instance(message));
+        }
         self.core.dispatch(effects);
-        set.map_err(ControlError::Instance)?;
-        let mut base = self.core.assignments[id.index()].base.lock();
-        (base.instances, base.instances_said) = (instances, true);
+        self.bases(id, |base| (base.instances, base.instances_said) = (instances, true))
+            .for_each(drop);
         Ok(())
+    }
+
+    /// What holds for the replicas of a stage where no policy says otherwise.
+    fn bases<T>(&self, stage: StageId, with: impl Fn(&mut Base) -> T) -> impl Iterator<Item = T> {
+        let replicas = self.core.replicas.of(stage).iter();
+        replicas.map(move |id| with(&mut self.core.assignments[id.index()].base.lock()))
     }
 
     /// Sets the capacity of a queue. A queue that holds more keeps its events, and admits none until
@@ -209,11 +226,11 @@ impl Control {
             return Err(PlanFault::BatchOverCapacity { name, batch, capacity }.into());
         }
         let mut effects = Effects::default();
-        {
-            let mut base = self.core.assignments[id.index()].base.lock();
-            (base.capacity, base.capacity_said) = (capacity, true);
+        self.bases(id, |base| (base.capacity, base.capacity_said) = (capacity, true))
+            .for_each(drop);
+        for replica in self.core.replicas.of(id) {
+            self.core.node(replica.0).set_capacity(&self.core, capacity, &mut effects);
         }
-        self.core.node(id.0).set_capacity(&self.core, capacity, &mut effects);
         self.core.dispatch(effects);
         Ok(())
     }
@@ -224,8 +241,10 @@ impl Control {
     /// Returns an error if the stage is unknown.
     pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
-        self.core.assignments[id.index()].base.lock().priority = priority;
-        self.core.set_priority(id.0, priority);
+        self.bases(id, |base| base.priority = priority).for_each(drop);
+        for replica in self.core.replicas.of(id) {
+            self.core.set_priority(replica.0, priority);
+        }
         Ok(())
     }
 
@@ -301,8 +320,10 @@ impl Control {
         let offers = self.core.admissions.offers();
         let choice = validate_choice("admission controller", &offers, &controller.into(), &key)
             .map_err(|mut faults| ControlError::Plan(faults.swap_remove(0)))?;
-        let controller = Controller::new(&self.core.admissions, &choice);
-        self.core.node(id.0).set_controller(controller);
+        for replica in self.core.replicas.of(id) {
+            let controller = Controller::new(&self.core.admissions, &choice);
+            self.core.node(replica.0).set_controller(controller);
+        }
         Ok(())
     }
 
@@ -333,6 +354,19 @@ impl Control {
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
+        let before: Vec<usize> = self.bases(stage, |base| base.cluster).collect();
+        let replicas = self.core.replicas.of(stage);
+        for (at, replica) in replicas.iter().enumerate() {
+            let Err(refused) = self.move_replica(*replica, to) else { continue };
+            for (replica, before) in replicas[..at].iter().zip(before) {
+                self.move_replica(*replica, before)?; // to where it was
+            }
+            return Err(refused);
+        }
+        Ok(())
+    }
+
+    fn move_replica(&self, stage: StageId, to: usize) -> Result<(), ControlError> {
         let hosts = &self.core.policy_hosts;
         loop {
             let from = self.core.assignments[stage.index()].base.lock().cluster;
@@ -377,9 +411,11 @@ impl Control {
     /// Returns an error if the stage is unknown or has no queue.
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
-        self.core.assignments[id.index()].base.lock().enabled = enabled;
+        self.bases(id, |base| base.enabled = enabled).for_each(drop);
         let mut effects = Effects::default();
-        self.core.node(id.0).set_enabled(&self.core, enabled, &mut effects);
+        for replica in self.core.replicas.of(id) {
+            self.core.node(replica.0).set_enabled(&self.core, enabled, &mut effects);
+        }
         self.core.dispatch(effects);
         Ok(())
     }
@@ -389,7 +425,7 @@ impl Control {
     /// # Errors
     /// Returns an error if the stage is unknown.
     pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
-        Ok(self.core.node(self.stage(stage)?.0).failures())
+        Ok(self.core.failures(self.core.replicas.of(self.stage(stage)?)))
     }
 
     /// Removes and returns the failures of a stage, each with its event if it is still there.
@@ -403,14 +439,21 @@ impl Control {
     ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
         let id = self.queue(stage)?;
         let mut effects = Effects::default();
-        let node = self.core.node(id.0);
-        let taken = node.take_failures(&self.core, TypeId::of::<T>(), &mut effects).downcast();
+        let taken = self.core.replicas.of(id).iter().map(|replica| {
+            let node = self.core.node(replica.0);
+            let taken = node.take_failures(&self.core, TypeId::of::<T>(), &mut effects);
+            taken.downcast::<Vec<(Failure, Option<T>)>>()
+        });
+        let taken: Result<Vec<_>, _> = taken.collect();
         self.core.dispatch(effects);
-        taken.map(|taken| *taken).map_err(|_| ControlError::WrongType {
+        let taken = taken.map_err(|_| ControlError::WrongType {
             stage: stage.to_owned(),
             takes: self.core.graph.stages[id.index()].takes,
             asked: type_name::<T>(),
-        })
+        })?;
+        let mut taken: Vec<_> = taken.into_iter().flat_map(|taken| *taken).collect();
+        taken.sort_by_key(|(failure, _)| failure.at);
+        Ok(taken)
     }
 
     /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is
@@ -426,7 +469,10 @@ impl Control {
     pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
         let id = self.stage(stage)?;
         let mut effects = Effects::default();
-        let replayed = self.core.node(id.0).replay(&self.core, max, &mut effects);
+        let mut replayed = 0;
+        for replica in self.core.replicas.of(id) {
+            replayed += self.core.node(replica.0).replay(&self.core, max - replayed, &mut effects);
+        }
         self.core.dispatch(effects);
         Ok(replayed)
     }

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use std::task::Waker;
 
 use comporta_model::event::Time;
-use comporta_model::graph::{Graph, StageId, Topology};
+use comporta_model::graph::{Graph, StageId};
 use comporta_model::plan::Settings;
+use comporta_model::replicas::{Replicas, Replicated};
 use comporta_policy::{Registry, admission, limits};
 
 use crate::assignment::{Assignment, cluster_of, placed};
@@ -15,6 +16,7 @@ use crate::color::Colors;
 use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
 use crate::env::{self, Clock};
+use crate::failure::Failure;
 use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
@@ -35,7 +37,9 @@ use crate::wiring::{Declared, Wiring};
 use crate::workers::WorkerGroup;
 
 pub(crate) struct Core {
+    /// As it runs: where the plan wants replicas, each is a stage.
     pub(crate) graph: Graph,
+    pub(crate) replicas: Replicas,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
@@ -71,14 +75,13 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(
-        graph: Graph,
-        topology: &Topology,
-        settings: Settings,
+        replicated: Replicated,
         (registry, admissions): (Registry, admission::Registry),
         declared: Declared,
         clock: Clock,
         tested: bool,
     ) -> Self {
+        let Replicated { graph, topology, settings, replicas, .. } = replicated;
         let stages = settings.stages.iter().zip(&graph.stages);
         let mut keys: Vec<usize> = graph.stages.iter().map(|spec| spec.keyed.into()).collect();
         for connector in &graph.connectors {
@@ -105,7 +108,7 @@ impl Core {
             .map(|(i, cluster)| WorkerGroup::new(i, cluster.name.clone(), awake.clone()))
             .collect();
         let policy_hosts = settings.clusters.iter().enumerate();
-        let wiring = Wiring::new(&graph, topology, &settings, declared);
+        let wiring = Wiring::new(&graph, &topology, &settings, declared);
         Core {
             priorities: Priorities::new(settings.stages.iter().map(|s| s.priority).collect()),
             assignments,
@@ -116,9 +119,10 @@ impl Core {
             registry,
             admissions,
             colors: Colors::default(),
-            depths: topology.depth.clone(),
+            depths: topology.depth,
             run: Mutex::new(RunState::new(graph.stages.len())),
             graph,
+            replicas,
             settings,
             clock,
             timers,
@@ -361,22 +365,38 @@ impl Core {
         }
     }
 
+    /// The name of a stage; its replicas share it.
+    pub(crate) fn name(&self, stage: StageId) -> &str {
+        &self.graph.stages[stage.index()].name
+    }
+
+    /// The failures of a stage, oldest first.
+    pub(crate) fn failures(&self, replicas: &[StageId]) -> Vec<Failure> {
+        let mut failures: Vec<Failure> =
+            replicas.iter().flat_map(|id| self.node(id.0).failures()).collect();
+        failures.sort_by_key(|failure| failure.at); // stable: those of one replica are in order
+        failures
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let stages = self.graph.stages.iter().zip(self.nodes()).zip(0u32..);
         let gateways: Vec<_> = self.nodes().iter().filter_map(|node| node.gateway()).collect();
+        let of = |id: StageId| {
+            let mut stage = self.node(id.0).snapshot(self.name(id), self.priorities.own(id.0));
+            let sent = self.wiring.sent_by(id.0).into_iter();
+            stage.sent = sent.map(|(to, events)| (self.name(to).to_owned(), events)).collect();
+            stage.gateway = gateways.iter().find_map(|requests| requests.snapshot(id.0));
+            stage
+        };
+        let stages = self.replicas.all().filter_map(|replicas| {
+            replicas.iter().map(|id| of(*id)).reduce(|mut all, one| {
+                all.add(one);
+                all
+            })
+        });
         Snapshot {
             app: self.graph.name.to_string(),
             elapsed: self.clock.now().duration_since(Time::ZERO),
-            stages: stages
-                .map(|((spec, node), id)| {
-                    let mut stage = node.snapshot(&spec.name, self.priorities.own(id));
-                    let name = |to: StageId| self.graph.stages[to.index()].name.to_string();
-                    let sent = self.wiring.sent_by(id).into_iter();
-                    stage.sent = sent.map(|(to, events)| (name(to), events)).collect();
-                    stage.gateway = gateways.iter().find_map(|requests| requests.snapshot(id));
-                    stage
-                })
-                .collect(),
+            stages: stages.collect(),
             pools: self
                 .pools
                 .iter()

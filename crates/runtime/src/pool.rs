@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::OnceLock;
 
+use comporta_model::graph::StageId;
+
 use crate::core::Core;
 use crate::path::ready::Token;
 use crate::sync::{CachePadded, Mutex, MutexGuard};
@@ -274,9 +276,10 @@ impl std::ops::Index<usize> for Pools {
 impl Core {
     /// The names of the stages that a pool runs.
     pub(crate) fn stages_in(&self, pool: &Pool) -> Vec<String> {
-        let all = self.graph.stages.iter().zip(0u32..);
-        let own = all.filter(|(_, id)| self.pool_of(*id) == pool.index);
-        own.map(|(spec, _)| spec.name.to_string()).collect()
+        let is_here = |id: &StageId| self.pool_of(id.0) == pool.index;
+        let here =
+            self.replicas.all().filter_map(|replicas| replicas.iter().find(|id| is_here(id)));
+        here.map(|id| self.name(*id).to_owned()).collect()
     }
 }
 

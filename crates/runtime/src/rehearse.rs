@@ -58,6 +58,15 @@ pub enum PolicyWarning {
         /// Instances that that has.
         instances: usize,
     },
+    /// Likewise, because the stage before it has replicas.
+    ReplicasBefore {
+        /// The keyed stage.
+        keyed: String,
+        /// The stage before it.
+        stage: String,
+        /// Replicas that that has.
+        replicas: usize,
+    },
 }
 
 impl fmt::Display for PolicyWarning {
@@ -79,6 +88,13 @@ impl fmt::Display for PolicyWarning {
                 "events of one key may overtake each other in `{stage}`, which has {instances} \
                  instances, before `{keyed}` can keep them in order: declare `{stage}` as `ordered`, or \
                  set `stage.{}.instances=1`",
+                bare(stage)
+            ),
+            PolicyWarning::ReplicasBefore { keyed, stage, replicas } => write!(
+                f,
+                "events of one key may overtake each other in `{stage}`, which has {replicas} replicas, \
+                 before `{keyed}` can keep them in order, unless each key comes by one of them: set \
+                 `stage.{}.replicas=1`",
                 bare(stage)
             ),
             PolicyWarning::IdleThreads { stage, policy, threads, instances } => {
@@ -116,7 +132,7 @@ pub(crate) fn rehearse(
             instances[info.id.index()] = mock.at(&info.name).instances;
         }
     }
-    warnings.extend(order_lost(graph, &instances));
+    warnings.extend(order_lost(graph, settings, &instances));
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
 
@@ -145,8 +161,13 @@ fn given_up(
 }
 
 /// The stages in which events overtake each other on their way to a keyed stage.
-fn order_lost(graph: &Graph, instances: &[usize]) -> impl Iterator<Item = PolicyWarning> {
-    let overtake = |id: usize| instances[id] > 1 && !graph.stages[id].ordered;
+fn order_lost(
+    graph: &Graph,
+    settings: &Settings,
+    instances: &[usize],
+) -> impl Iterator<Item = PolicyWarning> {
+    let replicas = |id: usize| settings.stages[id].replicas;
+    let overtake = |id: usize| (instances[id] > 1 && !graph.stages[id].ordered) || replicas(id) > 1;
     let mut senders = vec![Vec::new(); graph.stages.len()];
     for connector in &graph.connectors {
         connector.to.iter().for_each(|to| senders[to.index()].push(connector.from.index()));
@@ -169,10 +190,12 @@ fn order_lost(graph: &Graph, instances: &[usize]) -> impl Iterator<Item = Policy
         }
     }
     let name = |id: usize| graph.stages[id].name.to_string();
-    lost.into_iter().map(move |(keyed, from)| PolicyWarning::OrderLostBefore {
-        keyed: name(keyed),
-        stage: name(from),
-        instances: instances[from],
+    lost.into_iter().map(move |(keyed, from)| {
+        let (keyed, stage, instances) = (name(keyed), name(from), instances[from]);
+        match replicas(from) {
+            1 => PolicyWarning::OrderLostBefore { keyed, stage, instances },
+            replicas => PolicyWarning::ReplicasBefore { keyed, stage, replicas },
+        }
     })
 }
 

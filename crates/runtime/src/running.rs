@@ -347,10 +347,11 @@ impl Running {
         self.part();
         let snapshot = core.snapshot();
         let stuck = core.in_visits(Duration::ZERO);
-        let failing = snapshot.stages.iter().zip(core.nodes());
+        let failing = snapshot.stages.iter().zip(core.replicas.all());
         let failing = failing.filter(|(stage, _)| stage.counts.failed > 0);
-        let failures =
-            failing.map(|(stage, node)| StageFailures::of(stage, node.failures())).collect();
+        let failures = failing
+            .map(|(stage, replicas)| StageFailures::of(stage, core.failures(replicas)))
+            .collect();
         let mut run = core.run_state();
         let mut problems = std::mem::take(&mut run.problems);
         if run.problems_more > 0 {
@@ -369,10 +370,10 @@ impl Running {
 /// Makes the instances of every stage and opens the sources, consumers first.
 pub(crate) fn ready(core: &Arc<Core>) -> Result<Effects, StartError> {
     let mut effects = Effects::default();
-    for (node, spec) in core.nodes().iter().zip(&core.graph.stages).rev() {
-        if let Err(message) = node.start(core, &mut effects) {
+    for id in core.replicas.all().rev().flatten() {
+        if let Err(message) = core.node(id.0).start(core, &mut effects) {
             effects.abandon();
-            return Err(StartError::Stage { name: spec.name.to_string(), message });
+            return Err(StartError::Stage { name: core.name(*id).to_owned(), message });
         }
     }
     Ok(effects)

@@ -54,6 +54,27 @@ pub struct Counts {
 }
 
 impl Counts {
+    fn add(&mut self, other: &Counts) {
+        let Counts { offered, refused, arrived, handled, failed, cancelled, retried, .. } = other;
+        self.offered += offered;
+        self.refused += refused;
+        self.arrived += arrived;
+        self.handled += handled;
+        self.failed += failed;
+        self.cancelled += cancelled;
+        self.retried += retried;
+        let Counts { replayed, emitted, unrouted, lost, started, visits, shed, shed_late, .. } =
+            other;
+        self.replayed += replayed;
+        self.emitted += emitted;
+        self.unrouted += unrouted;
+        self.lost += lost;
+        self.started += started;
+        self.visits += visits;
+        self.shed.iter_mut().zip(shed).for_each(|(own, its)| *own += its);
+        self.shed_late += shed_late;
+    }
+
     /// Returns how many events were shed for this reason.
     #[must_use]
     pub fn shed(&self, reason: Shed) -> u64 {
@@ -80,7 +101,7 @@ impl fmt::Display for Shed {
     }
 }
 
-/// A stage at one moment.
+/// A stage at one moment; all of its replicas together.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StageSnapshot {
@@ -100,6 +121,8 @@ pub struct StageSnapshot {
     pub instances: usize,
     /// The number of its idle instances.
     pub idle: usize,
+    /// The number of its replicas. Capacity, instances and what it holds are those of all of them.
+    pub replicas: usize,
     /// Its priority.
     pub priority: i32,
     /// Its admission controller, if it has one.
@@ -175,6 +198,7 @@ impl StageSnapshot {
             capacity: 0,
             instances: 0,
             idle: 0,
+            replicas: 1,
             priority,
             admission: None,
             waiting: 0,
@@ -188,6 +212,31 @@ impl StageSnapshot {
             failures_forgotten: 0,
             ended: false,
             sent: Vec::new(),
+        }
+    }
+
+    /// Adds what another replica of the stage has done. Keys and event time belong to stages that have one.
+    pub(crate) fn add(&mut self, other: StageSnapshot) {
+        self.counts.add(&other.counts);
+        self.queued += other.queued;
+        self.in_flight += other.in_flight;
+        self.outboxed += other.outboxed;
+        self.capacity = self.capacity.saturating_add(other.capacity);
+        self.instances += other.instances;
+        self.idle += other.idle;
+        self.replicas += other.replicas;
+        self.waiting += other.waiting;
+        self.waited += other.waited;
+        self.busy += other.busy;
+        self.latency.add(&other.latency);
+        self.failures_kept += other.failures_kept;
+        self.failures_forgotten += other.failures_forgotten;
+        self.ended &= other.ended;
+        for (to, events) in other.sent {
+            match self.sent.iter_mut().find(|(known, _)| *known == to) {
+                Some((_, all)) => *all += events,
+                None => self.sent.push((to, events)),
+            }
         }
     }
 

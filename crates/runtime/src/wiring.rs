@@ -6,12 +6,13 @@ use std::collections::HashMap;
 
 use comporta_model::graph::{Graph, Kind, StageId, Topology};
 use comporta_model::plan::{Settings, WhenFull};
+use comporta_model::replicas::Replicas;
 
 use crate::core::Core;
 use crate::cycle::Cycle;
 use crate::failed_event::{AnyCodec, Codec};
 use crate::path::emit::Links;
-use crate::path::route::{Edge, Tap};
+use crate::path::route::{AnyEdge, Edge, Tap};
 use crate::stage::lanes::progress::HandedOn;
 use crate::stage::lanes::watermark::{EdgeFrom, Origin};
 use crate::sync::{Arc, AtomicU64, Relaxed};
@@ -22,8 +23,8 @@ pub(crate) type OpenErrors = fn(&mut Links, &Core, u32, usize);
 /// The connectors and taps of a program as it declares them, by stage and port, with their types erased.
 #[derive(Default)]
 pub(crate) struct Declared {
-    pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn Any + Send + Sync>>>,
-    pub(crate) taps: HashMap<(u32, usize), Box<dyn Any + Send + Sync>>,
+    pub(crate) edges: HashMap<(u32, usize), Vec<Box<dyn AnyEdge>>>,
+    pub(crate) taps: HashMap<(u32, usize), Arc<dyn Any + Send + Sync>>,
     /// What opens the error ports that a program asked for, by stage.
     pub(crate) errors: HashMap<u32, OpenErrors>,
     /// How the events that come to a stage are written and read.
@@ -31,6 +32,35 @@ pub(crate) struct Declared {
     /// Sources declared before this many stages are not opened: those of a replay come after.
     #[cfg(feature = "json")]
     pub(crate) opened_from: u32,
+}
+
+impl Declared {
+    /// Says of every replica what is said of its stage; its connectors lead to replicas.
+    pub(crate) fn replicate(&mut self, graph: &Graph, replicas: &Replicas) {
+        let declared = std::mem::take(&mut self.edges);
+        let mut seen: HashMap<(u32, usize), usize> = HashMap::new();
+        for connector in &graph.connectors {
+            let of = (connector.from.0, connector.port);
+            let at = seen.entry(of).or_default();
+            let Some(edge) = declared.get(&of).and_then(|edges| edges.get(*at)) else { continue };
+            *at += 1;
+            for (number, from) in replicas.of(connector.from).iter().enumerate() {
+                let to = replicas.ends(connector, number).into_iter().map(|(to, _)| to).collect();
+                let edges = self.edges.entry((from.0, connector.port)).or_default();
+                edges.push(edge.replica(to));
+            }
+        }
+        for (id, (stage, part)) in (0u32..).zip(replicas.places()) {
+            if part.index > 0 {
+                let taps = self.taps.iter().filter(|((of, _), _)| *of == stage.0);
+                let taps: Vec<_> =
+                    taps.map(|((_, port), tap)| ((id, *port), tap.clone())).collect();
+                self.taps.extend(taps);
+                self.errors.extend(self.errors.get(&stage.0).copied().map(|open| (id, open)));
+                self.codecs.extend(self.codecs.get(&stage.0).cloned().map(|codec| (id, codec)));
+            }
+        }
+    }
 }
 
 pub(crate) struct Wiring {
@@ -121,13 +151,13 @@ impl Wiring {
 
     pub(crate) fn edges_of<T: 'static>(&self, stage: u32, port: usize) -> Vec<&Edge<T>> {
         let edges = self.declared.edges.get(&(stage, port));
-        edges.into_iter().flatten().filter_map(|edge| edge.downcast_ref()).collect()
+        edges.into_iter().flatten().filter_map(|edge| typed(&**edge)).collect()
     }
 
     /// How to copy the events that come to a stage, if one of the edges that lead to it knows.
     pub(crate) fn copy_for<T: 'static>(&self, stage: u32) -> Option<fn(&T) -> T> {
         let edges = self.declared.edges.values().flatten();
-        let typed = edges.filter_map(|edge| edge.downcast_ref::<Edge<T>>());
+        let typed = edges.filter_map(|edge| typed::<T>(&**edge));
         typed.filter(|edge| edge.to.contains(&StageId(stage))).find_map(|edge| edge.copy)
     }
 
@@ -176,6 +206,11 @@ impl Wiring {
     pub(crate) fn flow(&self, from: u32, to: StageId) -> Arc<AtomicU64> {
         self.flows.get(&(from, to.0)).cloned().unwrap_or_default()
     }
+}
+
+fn typed<T: 'static>(edge: &dyn AnyEdge) -> Option<&Edge<T>> {
+    let edge: &dyn Any = edge;
+    edge.downcast_ref()
 }
 
 /// What a plan says of connectors, by the port they start from.

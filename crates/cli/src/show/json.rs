@@ -115,6 +115,7 @@ struct Stage<'a> {
     capacity: usize,
     /// When it began.
     instances: usize,
+    replicas: usize,
     priority: i32,
     visits: u64,
     /// Time spent in its handler, all instances together.
@@ -303,6 +304,7 @@ fn stage<'a>((stage, first): (&'a StageSnapshot, &StageSnapshot)) -> Stage<'a> {
         outboxed: stage.outboxed,
         capacity: stage.capacity,
         instances: first.instances,
+        replicas: stage.replicas,
         priority: stage.priority,
         visits: counts.visits,
         busy_s: stage.busy.as_secs_f64(),
@@ -397,7 +399,7 @@ mod tests {
             r#""unrouted":0,"failed":2,"cancelled":0,"retried":0,"replayed":0,"#,
             r#""shed":{"rejected":0,"drop_newest":0,"drop_oldest":6,"disabled":0,"cycle":0,"ended":0,"lane_full":0},"shed_later":6,"#,
             r#""left":0,"queued":0,"in_flight":0,"outboxed":0,"capacity":4,"instances":1,"#,
-            r#""priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"waiting":0,"waited_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
+            r#""replicas":1,"priority":-1,"visits":1,"busy_s":0.0,"service_s":0.0,"waiting":0,"waited_s":0.0,"failures_kept":2,"failures_forgotten":0,"#,
             r#""finished":true}],"pools":[{"name":"main","threads":1,"stages":["numbers","spread","parse"],"policy":"stealing"}],"#,
             r#""problems":["`numbers`: the disk is full"],"stuck":["parse"],"failures":["#,
             r#"{"stage":"parse","reason":"invalid digit found in string","count":2}],"failures_file":null,"decisions":[],"decisions_forgotten":0}"#,

@@ -22,5 +22,6 @@ mod found;
 mod batched;
 mod windows;
 mod live;
+mod replicas;
 mod control;
 mod compile_fail;

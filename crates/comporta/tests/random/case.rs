@@ -35,6 +35,7 @@ pub(crate) struct SourceCase {
     pub(crate) paced: bool,
     /// It gives so many events at most, whatever it is asked for.
     pub(crate) short: Option<usize>,
+    pub(crate) replicas: usize,
     pub(crate) batch: usize,
     pub(crate) tier: u8,
     pub(crate) deadline: Option<Duration>,
@@ -70,6 +71,7 @@ pub(crate) struct StageCase {
     pub(crate) capacity: usize,
     pub(crate) when_full: WhenFull,
     pub(crate) instances: usize,
+    pub(crate) replicas: usize,
     /// Its instances are changed live.
     pub(crate) resized: bool,
     /// Its failures are replayed live.
@@ -199,6 +201,7 @@ impl Case {
             case.inject(&mut Dice::new(seed ^ 4));
             case.wait(&mut Dice::new(seed ^ 5));
             case.give_keys(&mut Dice::new(seed ^ 6));
+            case.replicate(&mut Dice::new(seed ^ 7));
         }
         case
     }
@@ -233,6 +236,28 @@ impl Case {
             let may =
                 !stage.stateful && !stage.ordered && !matches!(stage.shape, Shape::Grouped(..));
             stage.keys = (may && dice.chance(60)).then(|| dice.pick(&[1, 2, 3, 10, 1_000]));
+        }
+    }
+
+    /// Has some sources and stages in several replicas, in some cases.
+    fn replicate(&mut self, dice: &mut Dice) {
+        if dice.chance(60) {
+            return;
+        }
+        let alike = dice.between(2, 4); // so that chains are joined one to one
+        let mut replicas = || match dice.below(4) {
+            0 => 1,
+            1 => dice.between(1, 4),
+            _ => alike,
+        };
+        self.sources.iter_mut().for_each(|source| source.replicas = replicas());
+        for node in self.heads()..self.nodes() {
+            let may = !self.in_cycle(node);
+            let heads = self.heads();
+            let stage = &mut self.stages[node - heads];
+            if may && !stage.stateful && !stage.ordered && stage.keys.is_none() {
+                stage.replicas = replicas();
+            }
         }
     }
 
@@ -317,7 +342,7 @@ impl Case {
         }
         for (node, source) in self.sources.iter().enumerate() {
             plan = plan.stage(self.name(node), |s| {
-                let s = s.batch(source.batch).tier(source.tier);
+                let s = s.batch(source.batch).tier(source.tier).replicas(source.replicas);
                 source.deadline.map_or(s.clone(), |deadline| s.deadline(deadline))
             });
         }
@@ -333,6 +358,7 @@ impl Case {
                     _ => s,
                 };
                 s.instances(stage.instances)
+                    .replicas(stage.replicas)
                     .capacity(stage.capacity)
                     .when_full(stage.when_full)
                     .priority(stage.priority)
@@ -394,9 +420,15 @@ impl Case {
         false
     }
 
+    pub(crate) fn replicas(&self, node: usize) -> usize {
+        let source = self.sources.get(node).map(|source| source.replicas);
+        source.or(self.stage(node).map(|stage| stage.replicas)).unwrap_or(1)
+    }
+
     /// Whether it has one instance for as long as it runs.
     pub(crate) fn is_single(&self, node: usize) -> bool {
-        self.stage(node).is_none_or(|stage| stage.instances == 1 && !stage.resized)
+        self.replicas(node) == 1
+            && self.stage(node).is_none_or(|stage| stage.instances == 1 && !stage.resized)
     }
 
     /// Whether what it sends into one queue carries ascending numbers.
@@ -429,6 +461,7 @@ impl SourceCase {
             acknowledged: dice.chance(30),
             paced: dice.chance(20),
             short: None,
+            replicas: 1,
             batch: dice.pick(&[1, 2, 7, 256]),
             tier: 0,
             deadline: None,
@@ -460,6 +493,7 @@ impl StageCase {
             capacity: dice.pick(&[1, 1, 2, 3, 5, 8, 50, 1000]).max(least),
             when_full: if lossless { WhenFull::Block } else { dice.pick(&RULES) },
             instances,
+            replicas: 1,
             resized: !stateful && dice.chance(20),
             replayed: failing && dice.chance(30),
             batch: dice.pick(&[1, 1, 2, 5, 16, 256]),

@@ -57,7 +57,7 @@ impl<'a> Watch<'a> {
     }
 
     fn bounded(&self, node: usize, stage: &StageCase, seen: &StageSnapshot) {
-        let capacity = self.capacities[node];
+        let capacity = self.capacities[node] * stage.replicas;
         // A visit that stops early puts back what it did not come to; meanwhile others may have
         // filled the queue again.
         // Of a keyed stage, an event that is tried again waits in its lane.
@@ -74,13 +74,15 @@ impl<'a> Watch<'a> {
     }
 
     fn most_instances(&self, stage: &StageCase) -> usize {
-        if stage.resized { 4 * (self.changes + 2) } else { stage.instances }
+        stage.replicas * if stage.resized { 4 * (self.changes + 2) } else { stage.instances }
     }
 
     /// How much a node may hold in outboxes for one queue of this capacity: each sender the room that it
     /// saw, which others may have used meanwhile, and what one event sends past that.
     fn outbox_most(&self, node: usize, capacity: usize) -> usize {
-        let Some(stage) = self.case.stage(node) else { return capacity + 1 };
+        let Some(stage) = self.case.stage(node) else {
+            return self.case.replicas(node) * (capacity + 1);
+        };
         let of_port =
             |port| self.case.links.iter().filter(move |l| l.from == node && l.port == port);
         let shares = of_port(0).flat_map(|l| &l.to).any(|to| of_port(1).any(|l| l.to.contains(to)));

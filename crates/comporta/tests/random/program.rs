@@ -170,12 +170,9 @@ fn source<E: Event, const ACKNOWLEDGED: bool>(
     let (source, site) = (&case.sources[node], ledger.sites[node].clone());
     let (left, paced, short) = (source.events, source.paced, source.short);
     let gives = PhantomData;
-    app.source(case.name(node), move || Spring::<E, ACKNOWLEDGED> {
-        site,
-        left,
-        paced,
-        short,
-        gives,
+    app.source_parts(case.name(node), move |part| {
+        let (site, of) = (site.clone(), part.of(left));
+        Spring::<E, ACKNOWLEDGED> { site, left: of.end - of.start, paced, short, gives }
     })
 }
 

@@ -200,7 +200,9 @@ impl Site {
 
     /// What a source or a pusher gives next.
     pub(crate) fn to_give(&self) -> Facts {
-        self.fresh(self.fuel)
+        let facts = self.fresh(self.fuel);
+        // Its parts number what they give together, and know nothing of each other.
+        if self.single { facts } else { Facts { from: UNNUMBERED, ..facts } }
     }
 
     /// It was sent through the one port of a source or an input.

@@ -35,6 +35,8 @@ pub const RATE_MIN: f64 = 1e-6;
 pub const RATE_MAX: f64 = 1e9;
 /// The most instances of a stage, likewise.
 pub const INSTANCES_MAX: usize = 1 << 14;
-/// The same of a stage whose handlers wait: events in flight, which cost no more than their futures and some
+/// The most replicas of a stage.
+pub const REPLICAS_MAX: usize = 1_024;
+/// The most instances of a stage whose handlers wait: events in flight, which cost no more than their futures and some
 /// hundred bytes.
 pub const IN_FLIGHT_MAX: usize = 1 << 20;

@@ -44,6 +44,15 @@ pub enum PlanFault {
         /// The key that says it.
         key: String,
     },
+    /// Several replicas of a stage that must be one.
+    NotReplicable {
+        /// The stage.
+        name: String,
+        /// Why.
+        why: &'static str,
+        /// The key that says it.
+        key: String,
+    },
     /// A time limit for a handler that cannot be interrupted.
     NoTimeout {
         /// The stage.
@@ -210,6 +219,7 @@ impl fmt::Display for PlanFault {
             PlanFault::NoReset { name, .. } => write!(f, "`{name}` cannot be reset after a panic: other events wait in its handler"),
             PlanFault::NotKeyed { name, what, .. } => write!(f, "`{name}` is not keyed, and so has no `{what}`"),
             PlanFault::NotElastic { name, why, .. } => write!(f, "`{name}` cannot be elastic: {why}"),
+            PlanFault::NotReplicable { name, why, .. } => write!(f, "`{name}` cannot have several replicas: {why}"),
             PlanFault::NoTimeout { name, .. } => write!(f, "`{name}` has no timeout: its handler does not wait, and cannot be stopped while it runs"),
             PlanFault::NoChoice { what, name, near, .. } => write!(f, "there is no {what} `{name}`{}", hint(near)),
             PlanFault::NoParam { owner, name, near, .. } => write!(f, "`{owner}` has no parameter `{name}`{}", hint(near)),
@@ -246,6 +256,7 @@ impl PlanFault {
             | PlanFault::NotKeyed { key, .. }
             | PlanFault::NoReset { key, .. }
             | PlanFault::NotElastic { key, .. }
+            | PlanFault::NotReplicable { key, .. }
             | PlanFault::OutOfRange { key, .. }
             | PlanFault::BackoffOverMax { key, .. }
             | PlanFault::NoChoice { key, .. }

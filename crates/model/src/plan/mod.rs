@@ -7,7 +7,7 @@
 //! 5. here: `Plan`, as a program or a file gives it.
 //! 6. `defaults`: the value of every setting that is not given.
 //! 7. `validate`: checks a plan against a graph and returns the `Settings` of the runtime, in which
-//!    nothing is left to interpret; `elastic`: what it may say of elastic stages.
+//!    nothing is left to interpret; `elastic` and `replicable`: what it may say of elastic stages and of replicas.
 //! 8. `fault`: the mistakes of a plan.
 
 mod words;
@@ -18,6 +18,7 @@ mod choice;
 pub mod defaults;
 mod validate;
 mod elastic;
+mod replicable;
 mod fault;
 
 pub use choice::{Catalogue, Choice, Offer, Param, ParamKind, ParamSpec, validate_choice};
@@ -85,6 +86,11 @@ part! {
         /// The most instances that run at once; 1 by default. For a stage whose handlers wait, the most
         /// events in flight.
         instances: usize,
+        /// How many replicas of the stage there are; 1 by default. Each has a queue, instances and counts of its own, and
+        /// what else the plan says of the stage holds for each. Replicas of one number that follow one another are
+        /// joined one to one: from a source in parts to the end, threads then share nothing, but events may
+        /// overtake each other.
+        replicas: usize,
         /// The capacity of its queue, in events; 1,024 by default.
         capacity: usize,
         /// What happens when the queue is full; `Block` by default.

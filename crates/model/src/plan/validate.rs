@@ -10,6 +10,7 @@ use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::duration::show_duration;
 use crate::plan::elastic;
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
+use crate::plan::replicable;
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnFailure, OnPanic, Param, Plan, Retry, StagePlan,
     WhenFull, defaults, validate_choice,
@@ -21,6 +22,8 @@ use crate::plan::{
 pub struct StageSettings {
     /// Instances.
     pub instances: usize,
+    /// Replicas.
+    pub replicas: usize,
     /// Whether the plan sets the number, or the stage is stateful. Otherwise a policy may choose it.
     pub instances_said: bool,
     /// Places in the queue.
@@ -208,6 +211,7 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     };
     let numbers = [
         (&mut every.instances, "the number of instances", "instances", defaults::INSTANCES_MAX),
+        (&mut every.replicas, "the number of replicas", "replicas", defaults::REPLICAS_MAX),
         (&mut every.capacity, "the queue capacity", "queue.capacity", usize::MAX),
         (&mut every.batch, "the batch", "batch", usize::MAX),
         (&mut every.emit_max, "emit_max", "emit_max", usize::MAX),
@@ -217,7 +221,11 @@ fn allowed_of_every(said: &StagePlan, faults: &mut Vec<PlanFault>) -> StagePlan 
     ];
     for (said, name, key, max) in numbers {
         if let Some(value) = said.take_if(|value| *value == 0 || *value > max) {
-            let expected = if key == "instances" { INSTANCES } else { "at least 1" };
+            let expected = match key {
+                "instances" => INSTANCES,
+                "replicas" => replicable::EXPECTED,
+                _ => "at least 1",
+            };
             refuse(name, key, number(value), expected);
         }
     }
@@ -529,6 +537,7 @@ impl Plan {
             Kind::Source => StagePlan {
                 batch: every.batch,
                 priority: every.priority,
+                replicas: every.replicas,
                 rate: every.rate,
                 tier: every.tier,
                 deadline: every.deadline,
@@ -549,6 +558,9 @@ impl Plan {
         every.elastic = every.elastic.filter(|_| elastic::why_not(spec, own).is_none());
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
+        let elastic_said = own.elastic.is_some() || every.elastic.is_some();
+        every.replicas =
+            every.replicas.filter(|_| replicable::why_not(graph, spec, elastic_said).is_none());
         let said = own.clone().over(&every);
         let mut note = |result: Result<usize, PlanFault>| {
             result.unwrap_or_else(|fault| {
@@ -562,6 +574,8 @@ impl Plan {
             in_range((what, key), value, usize::MAX, "at least 1")
         };
         let instances = note(instances_allowed(spec, said.instances.unwrap_or(spec.instances)));
+        let is_elastic = said.elastic.is_some();
+        let replicas = note(replicable::allowed(graph, spec, said.replicas, is_elastic));
         let capacity = said.capacity.map_or(defaults::CAPACITY, unlimited);
         let capacity = note(capacity_allowed(spec, capacity));
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
@@ -630,6 +644,7 @@ impl Plan {
         let rate = said.rate.map_or(Ok(f64::INFINITY), |rate| rate_allowed(spec, rate));
         StageSettings {
             instances,
+            replicas,
             instances_said: said.instances.is_some() || instances_allowed(spec, 2).is_err(),
             capacity,
             capacity_said: said.capacity.is_some(),
@@ -661,7 +676,7 @@ impl Plan {
 }
 
 /// Whether what a stage sends can come back to it.
-fn in_cycle(graph: &Graph, name: &str) -> bool {
+pub(super) fn in_cycle(graph: &Graph, name: &str) -> bool {
     let Some(stage) = graph.find(name) else { return false };
     let (mut seen, mut todo) = (HashSet::new(), vec![stage]);
     while let Some(from) = todo.pop() {

@@ -1,6 +1,8 @@
 //! Which way an event goes: connectors as the program declares them, and as one port of one sender uses
 //! them. Used by `emit`.
 
+use std::any::Any;
+
 use comporta_model::graph::StageId;
 use comporta_model::plan::WhenFull;
 
@@ -14,6 +16,25 @@ pub(crate) struct Edge<T> {
     pub(crate) to: Vec<StageId>,
     pub(crate) route: Route<T>,
     pub(crate) copy: Option<fn(&T) -> T>,
+}
+
+/// A connector of whichever type.
+pub(crate) trait AnyEdge: Any + Send + Sync {
+    /// The same connector from a replica of its stage: it leads there.
+    fn replica(&self, to: Vec<StageId>) -> Box<dyn AnyEdge>;
+}
+
+impl<T: 'static> AnyEdge for Edge<T> {
+    fn replica(&self, to: Vec<StageId>) -> Box<dyn AnyEdge> {
+        let turns = || Route::RoundRobin(Arc::new(AtomicUsize::new(1)));
+        let route = match &self.route {
+            Route::First if to.len() > 1 => turns(),
+            Route::First => Route::First,
+            Route::RoundRobin(_) => turns(),
+            Route::ByKey(key) => Route::ByKey(key.clone()),
+        };
+        Box::new(Edge { to, route, copy: self.copy })
+    }
 }
 
 pub(crate) enum Route<T> {

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use comporta_model::kind::Kind;
+use comporta_model::replicas::Part;
 
 use super::handle::Instance;
 
@@ -21,14 +22,16 @@ pub(super) struct Instances<H: Kind> {
     wanted: usize,
     /// Those no longer counted that have yet to finish.
     retiring: usize,
-    made: u32,
+    /// The number of the next one, and by how much the next differs from that: replicas of a stage number theirs in turn.
+    next: u32,
+    step: u32,
     /// The worker that began the last visit.
     visitor: u32,
 }
 
 impl<H: Kind> Instances<H> {
     /// None yet, and so many wanted.
-    pub(super) fn new(wanted: usize) -> Self {
+    pub(super) fn new(wanted: usize, replica: Part) -> Self {
         Instances {
             last_idle: None,
             other_idle: Vec::new(),
@@ -37,7 +40,8 @@ impl<H: Kind> Instances<H> {
             count: 0,
             wanted,
             retiring: 0,
-            made: 0,
+            next: replica.index as u32,
+            step: replica.count as u32,
             visitor: 0,
         }
     }
@@ -61,8 +65,9 @@ impl<H: Kind> Instances<H> {
 
     /// A number for a new one.
     pub(super) fn next_index(&mut self) -> u32 {
-        self.made += 1;
-        self.made - 1
+        let index = self.next;
+        self.next += self.step;
+        index
     }
 
     /// Adds new ones, idle.

@@ -1,18 +1,16 @@
 //! A stage that runs: its queue, who may enter it, its instances, and the visits they make. All that
 //! changes stands under one lock, in parts that know nothing of each other:
-//!
 //! 1. [`inlet`] is what senders reach it by: asks [`gate`], the admission controller, then
 //! 2. [`permits`], which decides who enters and holds those who wait, then
 //! 3. [`queue`], or [`lanes`] of a keyed stage, and makes the tokens that [`instances`] says are due; [`groups`] says
 //!    when a batch is.
 //! 4. [`take`] begins a visit with an instance and a batch; [`tray`] holds what it has not begun; [`keyed`] asks for the
 //!    lanes of events, and makes the visits that timers and expiry ask for.
-//! 5. [`handle`] runs the handler over it ([`call`]), for as long as [`pace`] says; [`flight`] holds the events whose
-//!    handlers wait; [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of
-//!    the ports.
+//! 5. [`handle`] runs the handler over it ([`call`]), for as long as [`pace`] says; [`flight`] holds events whose handlers wait;
+//!    [`fail`] decides what becomes of an event that failed; [`ports`] is what they ask of the ports.
 //!    [`plain`] is 4 to 6 in one go, for visits in which nothing special is to be seen to.
-//! 6. [`settle`] counts how each event ended, and where the instance goes; [`put_back`] queues what was not come to; [`finish`] ends it; [`order`] lets the results of
-//!    an ordered stage out in order.
+//! 6. [`settle`] counts how events ended, and says where the instance goes; [`put_back`] queues what was not come to;
+//!    [`finish`] ends it; [`order`] lets the results of an ordered stage out in order.
 //! 7. [`node`] is what the rest of the runtime asks of a stage: its life, its numbers, live change.
 //!
 //! Invariant: no user code runs under the lock. What must be dropped goes into the visit's effects.
@@ -48,6 +46,7 @@ use comporta_model::keyed::{Keys, LaneRef};
 use comporta_model::kind::Kind;
 use comporta_model::plan::{OnPanic, Retry, WhenFull};
 use comporta_model::port::Ports;
+use comporta_model::replicas::Part;
 use comporta_model::stage::Cx;
 
 use crate::core::Core;
@@ -142,6 +141,7 @@ pub(crate) struct Parts<H: Kind> {
     pub(crate) producers: usize,
     /// As the plan has it: of a stage whose handlers wait, events that may be in flight.
     pub(crate) instances: usize,
+    pub(crate) replica: Part,
     pub(crate) failures_max: usize,
     pub(crate) controller: Option<gate::Controller>,
 }
@@ -230,7 +230,7 @@ impl<H: Kind> Stage<H> {
             state: CachePadded::new(Mutex::new(State {
                 queue,
                 permits,
-                instances: Instances::new(instances_for::<H>(parts.instances)),
+                instances: Instances::new(instances_for::<H>(parts.instances), parts.replica),
                 gathering: Gathering::default(),
                 tickets: order::Tickets::default(),
                 counts,

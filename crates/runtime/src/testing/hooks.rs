@@ -64,7 +64,8 @@ impl Core {
     /// Whether this is a test in which the handler of a stage takes virtual time.
     #[inline]
     pub(crate) fn is_timed(&self, stage: u32) -> bool {
-        self.is_tested() && self.hooks.workers.get().is_some_and(|workers| workers.is_timed(stage))
+        let timed = |workers: &Arc<VirtualWorkers>| workers.is_timed(self.replicas.stage_of(stage));
+        self.is_tested() && self.hooks.workers.get().is_some_and(timed)
     }
 
     /// Whether this is a test whose visits are not plain.
@@ -77,7 +78,7 @@ impl Core {
     #[inline(never)]
     pub(crate) fn serve(&self, stage: u32, events: usize) {
         if let Some(workers) = self.hooks.workers.get() {
-            workers.serve(self, stage, events);
+            workers.serve(self, self.replicas.stage_of(stage), events);
         }
     }
 

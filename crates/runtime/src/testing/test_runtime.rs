@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use comporta_model::event::Time;
-use comporta_model::graph::Kind;
+use comporta_model::graph::{Kind, StageId};
 use comporta_model::plan::Plan;
 
 use super::service_time::ServiceTime;
@@ -276,7 +276,7 @@ impl TestRuntime {
     /// # Panics
     /// Panics if there is no such stage.
     pub fn hold(&mut self, stage: &str) {
-        self.core.hold(self.find(stage), true);
+        self.all(stage).for_each(|id| self.core.hold(id, true));
     }
 
     /// Ends a [`hold`](Self::hold).
@@ -284,12 +284,17 @@ impl TestRuntime {
     /// # Panics
     /// Panics if there is no such stage.
     pub fn resume(&mut self, stage: &str) {
-        self.core.hold(self.find(stage), false);
+        self.all(stage).for_each(|id| self.core.hold(id, false));
     }
 
     fn find(&self, stage: &str) -> u32 {
         let found = self.core.graph.find(stage);
         found.unwrap_or_else(|| panic!("the program has no stage `{stage}`")).0
+    }
+
+    /// Its replicas.
+    fn all(&self, stage: &str) -> impl Iterator<Item = u32> {
+        self.core.replicas.of(StageId(self.find(stage))).iter().map(|id| id.0)
     }
 
     fn inject(&self, stage: &str, fault: Fault) {
