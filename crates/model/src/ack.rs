@@ -252,7 +252,7 @@ impl Obligation {
         Obligation(group.cloned())
     }
 
-    /// Combines obligations into one: the sources of all of them wait for it.
+    /// Combines obligations into one: the sources of all of them wait for it, and are informed in their order.
     pub fn all(obligations: impl IntoIterator<Item = Obligation>) -> Self {
         let mut first = Obligation::default();
         let mut others: Vec<Obligation> = Vec::new();
@@ -281,14 +281,18 @@ impl Obligation {
                 }
             }
         }
-        groups.sort_unstable_by_key(Arc::as_ptr);
-        groups.dedup_by(|a, b| {
+        // By their addresses to find those that are there twice, and then as they came: a program goes by no address.
+        let mut groups: Vec<_> = groups.into_iter().enumerate().collect();
+        groups.sort_unstable_by_key(|(at, group)| (Arc::as_ptr(group), *at));
+        groups.dedup_by(|(_, a), (_, b)| {
             let same = Arc::ptr_eq(a, b);
             if same {
                 a.settle(1, Fate::Handled); // the other is still owed
             }
             same
         });
+        groups.sort_unstable_by_key(|(at, _)| *at);
+        let mut groups: Vec<_> = groups.into_iter().map(|(_, group)| group).collect();
         match groups.len() {
             1 => Obligation(groups.pop()),
             _ => Obligation(Some(AckGroup::new(0, Waiting::All(groups)))),
@@ -388,9 +392,11 @@ mod tests {
     }
 
     #[test]
-    fn one_for_all_is_owed_to_each_group_once_and_tells_all_what_went_wrong() {
+    fn one_for_all_is_owed_to_each_group_once_and_tells_all_in_order_what_went_wrong() {
         let told = Told::default();
-        let groups = [group(1, &told), group(2, &told)];
+        let mut groups = [group(1, &told), group(2, &told)];
+        groups.sort_unstable_by_key(|group| std::cmp::Reverse(Arc::as_ptr(group)));
+        let numbers = groups.each_ref().map(|group| group.number);
         let owed = [0, 1, 0, 0, 1].map(|of: usize| Obligation::of(Some(&groups[of])));
         groups.iter().for_each(|group| group.settle(1, Fate::Handled));
         let all = Obligation::all(owed.into_iter().chain([Obligation::default()]));
@@ -398,12 +404,9 @@ mod tests {
         let carried = all.clone();
         all.settle();
         drop(carried);
-        let mut told = told.lock().unwrap().clone();
-        told.sort_unstable_by_key(|told| told.group);
-        assert_eq!(
-            told.iter().map(|told| (told.group, told.failed)).collect::<Vec<_>>(),
-            [(1, 1), (2, 1)]
-        );
+        let told: Vec<_> =
+            told.lock().unwrap().iter().map(|told| (told.group, told.failed)).collect();
+        assert_eq!(told, numbers.map(|number| (number, 1)));
     }
 
     #[test]

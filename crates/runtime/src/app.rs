@@ -994,6 +994,19 @@ struct KeyedParts<T> {
     queue: KeyedQueue<T>,
 }
 
+impl<T> KeyedParts<T> {
+    /// The keys of a stage and its queue, as the plan has them; in a test, as in every run of it.
+    fn open(&self, core: &Core, id: u32, waits: bool) -> (Arc<dyn Keys<T>>, StageQueue<T>) {
+        let KeyedParts { keys, queue } = self;
+        if core.is_tested() {
+            keys.hash_alike();
+        }
+        let timed = keys.event_time().map(|rules| event_time_parts(core, id, rules));
+        let queue = queue(lane_rules(core, id, waits), timed);
+        (keys.clone(), StageQueue::Other(queue))
+    }
+}
+
 /// What the plan says of the lanes of a stage.
 fn lane_rules(core: &Core, id: u32, waits: bool) -> LaneRules {
     let settings = &core.settings.stages[id as usize];
@@ -1085,10 +1098,9 @@ fn stage_node<H: kind::Kind>(
     let keyed = keys.as_ref().and_then(|keys| keys.downcast_ref::<KeyedParts<H::Item>>());
     let (keys, mut queue) = match keyed {
         None => (None, StageQueue::Fifo(ChunkQueue::default())),
-        Some(KeyedParts { keys, queue }) => {
-            let timed = keys.event_time().map(|rules| event_time_parts(core, id, rules));
-            let queue = queue(lane_rules(core, id, H::WAITS), timed);
-            (Some(keys.clone()), StageQueue::Other(queue))
+        Some(keyed) => {
+            let (keys, queue) = keyed.open(core, id, H::WAITS);
+            (Some(keys), queue)
         }
     };
     if let Some(event) = first.and_then(|first| first.downcast::<H::Item>().ok()) {

@@ -97,6 +97,7 @@ impl<S: KeyedStage> KeyedTester<S> {
         let host = TesterHost::new();
         let cx = Cx::new("tester".into(), 0, host.clone());
         let mut handler = stage.into_handler();
+        handler.keys().into_iter().for_each(|keys| keys.hash_alike());
         if let Err(error) = handler.init(&cx) {
             panic!("init failed: {error}");
         }

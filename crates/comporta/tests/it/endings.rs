@@ -1,6 +1,7 @@
 //! Ends that meet something else under way: a full queue, a timer, a change, a start. Found by the
 //! models of the runtime, or on the way to them; here step by step.
 
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -163,4 +164,55 @@ fn an_instance_made_while_its_stage_ends_is_refused() {
     assert!(runtime.control().set_instances("end", 2).is_err());
     assert!(runtime.run());
     drop(sender);
+}
+
+/// Passes on what comes; notes its number when it is dropped.
+struct Numbered {
+    number: u32,
+    made: Arc<AtomicU32>,
+    dropped: Arc<Mutex<Vec<u32>>>,
+}
+impl Clone for Numbered {
+    fn clone(&self) -> Self {
+        let (made, dropped) = (self.made.clone(), self.dropped.clone());
+        Numbered { number: made.fetch_add(1, SeqCst), made, dropped }
+    }
+}
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        self.dropped.lock().unwrap().push(self.number);
+    }
+}
+impl Stage for Numbered {
+    type In = u32;
+    type Ports = Out<u32>;
+    fn handle(&mut self, n: Ev<'_, u32>, out: &mut Out<u32>, _: &Cx) -> Result {
+        out.send(*n);
+        Ok(())
+    }
+}
+
+#[test]
+fn instances_that_wait_for_room_when_a_program_stops_are_dropped_in_the_same_order_in_every_run() {
+    let run = || {
+        let dropped = Arc::default();
+        let app = App::new("waiting");
+        let source = app.source("source", || 0..100_u32);
+        let numbered =
+            Numbered { number: 100, made: Arc::default(), dropped: Arc::clone(&dropped) };
+        let numbered = app.stage("numbered", numbered);
+        let end = app.sink("end", |_: u32| ());
+        app.connect(source, numbered);
+        app.connect(numbered, end);
+        let plan = Plan::new().threads(2).stage("end", |end| end.capacity(1));
+        let plan = plan.stage("numbered", |numbered| numbered.instances(20).batch(1));
+        let mut runtime = TestRuntime::new(app, &plan).unwrap();
+        runtime.hold("end");
+        runtime.run_until_idle();
+        assert_eq!(runtime.snapshot().stage("numbered").unwrap().idle, 0, "all wait");
+        drop(runtime);
+        dropped.lock().unwrap().clone()
+    };
+    let dropped: Vec<u32> = run();
+    assert_eq!(dropped, run());
 }

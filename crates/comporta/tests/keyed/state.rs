@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use comporta::testing::{KeyedTester, TestRuntime, record};
 use comporta::{App, Ev, KeyedCx, KeyedStage, Out, Plan, Result};
 
 use crate::bounded::run;
@@ -89,4 +90,27 @@ fn the_state_of_each_key_is_finished_once_and_one_that_fails_costs_no_other() {
             .all(|(key, sum)| *sum == (0..20).map(|n| n * 1_000 + key).sum::<u64>())
     );
     assert!(summary.problems[0].contains("the key 7 cannot finish"), "{:?}", summary.problems);
+}
+
+/// Tests are run again to find out why they failed.
+#[test]
+fn on_virtual_time_the_keys_are_finished_in_the_same_order_in_every_run() {
+    let run = || {
+        let app = App::new("totals");
+        let numbers = app.source("numbers", || 0..20_000_u64);
+        let totals = app.stage("totals", Totals);
+        app.connect(numbers, totals);
+        let sums = record(&app, totals);
+        let plan = Plan::new().threads(2).stage("totals", |totals| totals.instances(3));
+        assert!(TestRuntime::new(app, &plan).unwrap().seeded(5).run());
+        sums.take()
+    };
+    assert_eq!(run(), run());
+    let finished = || {
+        let mut tester = KeyedTester::new(Totals);
+        (0..1_000).filter(|n| *n != 7).for_each(|n| tester.send(n).unwrap());
+        tester.finish().unwrap();
+        tester.out.drain().collect::<Vec<_>>()
+    };
+    assert_eq!(finished(), finished());
 }

@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::atomic::{Ordering::Acquire, fence};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use foldhash::quality::SeedableRandomState;
 
 use super::lane::{Lane, LaneRef, Typed};
 use super::search::Search;
@@ -20,7 +22,8 @@ pub(super) const SHARDS: usize = 16;
 
 /// Lanes by key.
 pub(super) struct Directory<K, S> {
-    hasher: foldhash::quality::RandomState,
+    /// Seeded at random when it is first asked, unless this is a test.
+    hasher: OnceLock<SeedableRandomState>,
     pub(super) shards: [RwLock<Shard<K, S>>; SHARDS],
     /// Storage for searches.
     pub(super) spare: Mutex<Vec<Search<K, S>>>,
@@ -143,6 +146,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
         Directory { hasher, shards: std::array::from_fn(shard), spare }
     }
 
+    /// Has keys hashed alike in every run, before the first is: lanes are taken out in an order that goes by their hashes, and a
+    /// test is to do the same twice.
+    pub(super) fn hash_alike(&self) {
+        let _ = self.hasher.set(SeedableRandomState::fixed());
+    }
+
     #[inline]
     fn shard(&self, hash: u64) -> RwLockReadGuard<'_, Shard<K, S>> {
         self.shards[index(hash)].read().unwrap_or_else(PoisonError::into_inner)
@@ -153,16 +162,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
         self.shards[index(hash)].write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hash of a key. It calls the program's code.
+    /// What hashes keys. It calls the program's code.
     #[inline]
-    pub(super) fn hash(&self, key: &K) -> u64 {
-        self.hasher.hash_one(key)
+    pub(super) fn hasher(&self) -> &SeedableRandomState {
+        self.hasher.get_or_init(SeedableRandomState::random)
     }
 
     /// The lane of a key; `weight` is asked for that of a new one.
     #[inline(always)] // each event comes here
     pub(super) fn lane(&self, key: K, weight: impl Fn(&K) -> NonZeroU32) -> Arc<Lane<K, S>> {
-        let hash = self.hash(&key);
+        let hash = self.hasher().hash_one(&key);
         let first = self.shard(hash).get(hash, 0).cloned();
         match first {
             Some(lane) if *lane.key() == key => lane,
@@ -227,7 +236,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, S: Send + 'static> Directory<K, S> {
 
     /// The lane of a key, if it has one.
     pub(super) fn find(&self, key: &K) -> Option<Arc<Lane<K, S>>> {
-        let hash = self.hash(key);
+        let hash = self.hasher().hash_one(key);
         let (mut at, mut removed) = (0, None);
         loop {
             let lane = {

@@ -4,7 +4,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,9 @@ pub trait AnyKeys: Send + Sync {
 
     /// The lane of a key, made if there is none, if the key is of the right type. It calls the program's code.
     fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef>;
+
+    /// Has keys hashed alike in every run, for tests. Called before the first key comes.
+    fn hash_alike(&self);
 
     /// The types of keys and of their state.
     fn types(&self) -> (TypeId, TypeId);
@@ -165,14 +168,14 @@ where
     fn lanes_of(&self, slots: &[Option<T>], into: &mut Columns, failed: &mut Failed<'_>) {
         let (lanes, times) = into.lanes_and_times_mut();
         let timed = self.event_time.is_some();
-        let mut search = self.directory.search();
+        let (hasher, mut search) = (self.directory.hasher(), self.directory.search());
         let mut events = slots.iter().flatten();
         loop {
             let asked = catch_unwind(AssertUnwindSafe(|| {
                 for event in &mut events {
                     let time = if timed { self.by.time(event) } else { None };
                     let key = self.by.key(event);
-                    let hash = self.directory.hash(&key);
+                    let hash = hasher.hash_one(&key);
                     search.add(key, hash);
                     if timed {
                         times.extend(time, 1);
@@ -221,6 +224,10 @@ where
     fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef> {
         let key = key.downcast().ok()?;
         Some(LaneRef::of(self.directory.lane(*key, |key| self.by.weight(key))))
+    }
+
+    fn hash_alike(&self) {
+        self.directory.hash_alike();
     }
 
     fn types(&self) -> (TypeId, TypeId) {

@@ -5,7 +5,7 @@
 //! Invariant: events that can be taken and an instance that is idle imply a good token (`claims`), which
 //! is one that some ready queue holds. A token too many finds no claim, and is dropped.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use comporta_model::kind::Kind;
 use comporta_model::replicas::Part;
@@ -16,7 +16,8 @@ pub(super) struct Instances<H: Kind> {
     /// Idle; the one that was put here last has a place of its own: mostly there is no other.
     last_idle: Option<Box<Instance<H>>>,
     other_idle: Vec<Box<Instance<H>>>,
-    parked: HashMap<u32, Box<Instance<H>>>,
+    /// By their numbers: a stop takes them out in this order.
+    parked: BTreeMap<u32, Box<Instance<H>>>,
     claims: usize,
     count: usize,
     wanted: usize,
@@ -35,7 +36,7 @@ impl<H: Kind> Instances<H> {
         Instances {
             last_idle: None,
             other_idle: Vec::new(),
-            parked: HashMap::new(),
+            parked: BTreeMap::new(),
             claims: 0,
             count: 0,
             wanted,
