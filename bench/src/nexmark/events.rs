@@ -92,6 +92,16 @@ impl Log {
         self.0[at].clone()
     }
 
+    /// Makes every so many events, as one of so many parts that have them in turn.
+    pub(crate) fn part(
+        &self,
+        part: usize,
+        parts: usize,
+    ) -> impl Iterator<Item = Event> + Send + use<> {
+        let log = self.clone();
+        (part..log.len()).step_by(parts).map(move |at| log.event(at))
+    }
+
     /// Makes all events, in order.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> + Send + use<> {
         let log = self.clone();

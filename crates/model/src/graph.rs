@@ -589,6 +589,15 @@ impl Graph {
         Topology { component, cyclic, depth, warnings }
     }
 
+    /// For each stage, whether what it sends can come back to it.
+    pub(crate) fn in_cycles(&self) -> Vec<bool> {
+        let next = self.successors();
+        let component = components(&next);
+        let mut members = vec![0; component.iter().max().map_or(0, |last| last + 1)];
+        component.iter().for_each(|c| members[*c] += 1);
+        (0..next.len()).map(|s| members[component[s]] > 1 || next[s].contains(&s)).collect()
+    }
+
     fn successors(&self) -> Vec<Vec<usize>> {
         let mut next = vec![Vec::new(); self.stages.len()];
         for connector in &self.connectors {

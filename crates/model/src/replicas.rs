@@ -5,20 +5,17 @@
 //!
 //! The first replica of a stage keeps the number of the stage; the others come after all stages. All have its name.
 //! Of two stages joined by a connector, replicas are joined one to one where the numbers are the same, and otherwise as
-//! evenly as they can be (`joined`); where a connector chooses by key, each sender reaches every replica, so that a key
-//! finds the same one whoever sends it.
+//! evenly as they can be (`joined`); where a connector chooses by key, or leads to a keyed stage, each sender reaches every
+//! replica, so that a key finds the same one whoever sends it.
 
 use crate::graph::{Connector, Graph, Route, StageId, Topology};
 use crate::plan::Settings;
 
 /// Which of several parts of a source is meant: the events of a source in parts are those of all its parts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Part {
-    /// Its number, from 0.
-    pub index: usize,
-    /// How many there are; 1 unless the plan says more.
-    pub count: usize,
+    index: usize,
+    count: usize,
 }
 
 impl Part {
@@ -30,6 +27,18 @@ impl Part {
     pub fn new(index: usize, count: usize) -> Self {
         assert!(index < count, "part {index} of {count}");
         Part { index, count }
+    }
+
+    /// Returns its number, from 0.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Returns how many parts there are: 1 unless the plan says more.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
     }
 
     /// Returns what this part has of a whole of `len`: the parts are consecutive, and their lengths differ by 1 at most.
@@ -56,10 +65,12 @@ pub struct Replicas {
     of: Vec<Vec<StageId>>,
     /// For each replica, the stage and which of its replicas it is.
     place: Vec<(StageId, Part)>,
+    /// For each stage of the graph, whether it has keys.
+    keyed: Vec<bool>,
 }
 
 impl Replicas {
-    fn new(settings: &Settings) -> Self {
+    fn new(graph: &Graph, settings: &Settings) -> Self {
         let mut next = settings.stages.len();
         let mut id = |at: usize, part: usize| match part {
             0 => number(at),
@@ -77,7 +88,7 @@ impl Replicas {
                 place[id.index()] = (number(at), Part { index, count: replicas.len() });
             }
         }
-        Replicas { of, place }
+        Replicas { of, place, keyed: graph.stages.iter().map(|stage| stage.keyed).collect() }
     }
 
     /// Returns the replicas of a stage of the graph; itself if it has only one.
@@ -108,14 +119,20 @@ impl Replicas {
     #[must_use]
     pub fn ends(&self, connector: &Connector, replica: usize) -> Vec<(StageId, usize)> {
         let senders = self.of(connector.from).len();
-        let by_key = connector.route == Route::ByKey;
         let ends = connector.to.iter().enumerate().flat_map(|(end, to)| {
             let receivers = self.of(*to);
+            let by_key = connector.route == Route::ByKey || self.routes_by_key(connector);
             let leads =
                 move |part: &usize| by_key || joined(senders, receivers.len(), replica, *part);
             (0..receivers.len()).filter(leads).map(move |part| (receivers[part], end))
         });
         ends.collect()
+    }
+
+    /// Whether the keys of the stage that a connector leads to choose among its replicas.
+    #[must_use]
+    pub fn routes_by_key(&self, connector: &Connector) -> bool {
+        matches!(*connector.to, [to] if self.keyed[to.index()] && self.of(to).len() > 1)
     }
 
     fn has_some(&self) -> bool {
@@ -151,7 +168,7 @@ pub struct Replicated {
 /// Makes a graph of the replicas that a valid plan wants.
 #[must_use]
 pub fn replicate(mut graph: Graph, mut topology: Topology, mut settings: Settings) -> Replicated {
-    let replicas = Replicas::new(&settings);
+    let replicas = Replicas::new(&graph, &settings);
     if !replicas.has_some() {
         return Replicated { graph, topology, settings, replicas };
     }
@@ -165,7 +182,7 @@ pub fn replicate(mut graph: Graph, mut topology: Topology, mut settings: Setting
         topology.cyclic.push(false);
     }
     for (of, (_, part)) in settings.stages.iter_mut().zip(&replicas.place) {
-        of.rate /= part.count as f64; // together they keep the rate of the source
+        of.rate /= part.count as f64; // which they have together
     }
     let connectors = std::mem::take(&mut graph.connectors);
     let rules = std::mem::take(&mut settings.connectors);
@@ -174,8 +191,11 @@ pub fn replicate(mut graph: Graph, mut topology: Topology, mut settings: Setting
             let ends = replicas.ends(connector, replica);
             settings.connectors.push(ends.iter().map(|(_, end)| rules[*end]).collect());
             let to: Vec<StageId> = ends.into_iter().map(|(to, _)| to).collect();
-            let in_turn = connector.route == Route::One && to.len() > 1;
-            let route = if in_turn { Route::RoundRobin } else { connector.route };
+            let route = match connector.route {
+                _ if replicas.routes_by_key(connector) => Route::ByKey,
+                Route::One if to.len() > 1 => Route::RoundRobin,
+                route => route,
+            };
             graph.connectors.push(Connector { from: *from, to, route, ..connector.clone() });
         }
     }

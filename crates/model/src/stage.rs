@@ -350,6 +350,11 @@ pub trait Handler: Send + 'static {
         None
     }
 
+    /// It belongs to a replica of the stage that has these keys.
+    fn set_keys(&mut self, keys: Arc<dyn Keys<Self::Item>>) {
+        let _ = keys;
+    }
+
     /// As [`call`](Self::call), with an event of this lane.
     ///
     /// # Errors

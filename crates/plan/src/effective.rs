@@ -291,7 +291,11 @@ impl Lister<'_> {
         let rows: Vec<Row> = list
             .into_iter()
             .map(|field| {
-                let value = (field.show)(validated);
+                let mut value = (field.show)(validated);
+                if field.key == "replicas" && (own.replicas.or(self.plan.every.replicas)).is_some()
+                {
+                    value = validated.replicas.to_string(); // also 1, where something else is said of others
+                }
                 let origin = if (field.said)(&own) {
                     self.origin(&format!("stage.{name}.{}", field.key))
                 } else if (field.said)(&self.plan.every)

@@ -36,7 +36,7 @@ use crate::failed_event::{AnyCodec, Codec, OnFailure};
 use crate::log;
 use crate::node::Node;
 use crate::path::emit::Links;
-use crate::path::route::{self, Edge, Tap, key_hash};
+use crate::path::route::{self, AnyParts, Edge, KeyedParts, Tap, key_hash};
 use crate::path::sender::{InputNode, Sender};
 use crate::path::source::{SourceLimits, SourceNode};
 use crate::rehearse::{PolicyWarning, rehearse};
@@ -47,7 +47,7 @@ use crate::running::Running;
 use crate::stage::gate::Controller;
 use crate::stage::groups::GroupSize;
 use crate::stage::lanes::watermark::Watermark;
-use crate::stage::lanes::{EventTimeParts, KeyedQueue, LaneRules, keyed_queue};
+use crate::stage::lanes::{EventTimeParts, LaneRules, keyed_queue};
 use crate::stage::queue::StageQueue;
 use crate::stage::{self, Maker, Rules};
 use crate::start_error::StartError;
@@ -130,6 +130,19 @@ pub(crate) struct Site<'a> {
     on_failure: Option<OnFailure>,
 }
 
+impl Site<'_> {
+    /// Gives a replica keys of its own, if the stage has keys and this is not the first.
+    fn own_keys<T: 'static>(&mut self) -> Option<Arc<dyn Keys<T>>> {
+        if self.replica.index() == 0 {
+            return None;
+        }
+        let parts = self.extras.keys.as_ref()?.downcast_ref::<KeyedParts<T>>()?;
+        let (keys, queue) = (parts.keys.replica(), parts.queue);
+        self.extras.keys = Some(Arc::new(KeyedParts { keys: keys.clone(), queue }));
+        Some(keys)
+    }
+}
+
 /// What is said of a stage beside its handler, with its type erased.
 #[derive(Default)]
 struct Extras {
@@ -138,7 +151,7 @@ struct Extras {
     /// How to copy an event.
     retain: Option<Arc<dyn Any + Send + Sync>>,
     /// The keys of its events and the queue that has lanes for them, if it is keyed.
-    keys: Option<Arc<dyn Any + Send + Sync>>,
+    keys: Option<Arc<AnyParts>>,
 }
 
 impl Extras {
@@ -264,7 +277,7 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
 
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
         let keyed = KeyedParts { keys, queue: keyed_queue::<I> };
-        let keys: Arc<dyn Any + Send + Sync> = Arc::new(keyed);
+        let keys: Arc<AnyParts> = Arc::new(keyed);
         let at = self.key.stage.index();
         let before = self.app.inner.borrow_mut().entries[at].extras.keys.replace(keys);
         self.say(|spec| {
@@ -713,9 +726,9 @@ impl App {
         plan: &Plan,
     ) -> std::result::Result<Vec<PolicyWarning>, Vec<StartError>> {
         let topology = self.topology().map_err(|error| vec![error])?;
-        let settings = &self.settings(plan).map_err(|error| vec![error])?;
+        let settings = self.settings(plan).map_err(|error| vec![error])?;
         let inner = self.inner.borrow();
-        rehearse(&inner.registry, &inner.graph, &topology.depth, settings)
+        rehearse(&inner.registry, &inner.graph, replicate(inner.graph.clone(), topology, settings))
     }
 
     /// Starts the program on threads of its own.
@@ -821,7 +834,8 @@ impl App {
         let named = (registry, admissions);
         let connectors = graph.clone();
         let replicated = replicate(graph, topology, settings);
-        wiring.replicate(&connectors, &replicated.replicas);
+        let keys = |stage: StageId| entries[stage.index()].extras.keys.clone();
+        wiring.replicate(&connectors, &replicated.replicas, keys);
         let mut core = Core::new(replicated, named, wiring, clock, tested);
         core.resources = Resources::of(resources);
         let core = Arc::new(core);
@@ -843,9 +857,13 @@ impl App {
         let make = Arc::new(make);
         let info =
             HandlerInfo { takes: H::TAKES, bounds_itself: H::BOUNDS_ITSELF, flushes: H::FLUSHES };
-        let build = move |site: Site<'_>| -> Arc<dyn Node> {
-            let make = make.clone();
-            let maker: Maker<H::Kind> = Box::new(move |cx| Ok(Box::new(make(cx)?)));
+        let build = move |mut site: Site<'_>| -> Arc<dyn Node> {
+            let (make, keys) = (make.clone(), site.own_keys::<H::Item>());
+            let maker: Maker<H::Kind> = Box::new(move |cx| {
+                let mut handler = make(cx)?;
+                keys.iter().for_each(|keys| handler.set_keys(keys.clone()));
+                Ok(Box::new(handler))
+            });
             stage_node(site, group, maker, info)
         };
         let key = self.add_each(name, Kind::Stage, takes, H::Ports::NAMES, build);
@@ -988,14 +1006,8 @@ enum Way<T> {
     ByKey(route::KeyFn<T>),
 }
 
-/// What makes a stage keyed.
-struct KeyedParts<T> {
-    keys: Arc<dyn Keys<T>>,
-    queue: KeyedQueue<T>,
-}
-
 impl<T> KeyedParts<T> {
-    /// The keys of a stage and its queue, as the plan has them; in a test, as in every run of it.
+    /// The keys of a replica and its queue, as the plan has them; in a test, as in every run of it.
     fn open(&self, core: &Core, id: u32, waits: bool) -> (Arc<dyn Keys<T>>, StageQueue<T>) {
         let KeyedParts { keys, queue } = self;
         if core.is_tested() {

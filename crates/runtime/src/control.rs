@@ -1,7 +1,6 @@
 //! Changing how a program runs while it runs. Changes made here count as changes of the plan: a policy may
 //! override them, and the next policy starts from them.
 
-use std::any::{TypeId, type_name};
 use std::fmt;
 
 use comporta_model::graph::StageId;
@@ -12,7 +11,6 @@ use comporta_model::plan::{
 use crate::assignment::Base;
 use crate::core::Core;
 use crate::effects::Effects;
-use crate::failure::Failure;
 use crate::policy_host::{Decision, InstallError, is_calling};
 use crate::stage::gate::Controller;
 use crate::sync::Arc;
@@ -145,7 +143,7 @@ impl Control {
         Control { core }
     }
 
-    fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
+    pub(crate) fn stage(&self, name: &str) -> Result<StageId, PlanFault> {
         self.core.graph.find(name).ok_or_else(|| plan::no_stage(&self.core.graph, name, ""))
     }
 
@@ -187,27 +185,75 @@ impl Control {
         let instances = instances_allowed(&self.core.graph.stages[id.index()], instances)?;
         let mut effects = Effects::default();
         let replicas = self.core.replicas.of(id);
-        let before: Vec<usize> = self.bases(id, |base| base.instances).collect();
+        // Parts of a source end one by one, and so do the stages behind them.
+        let has_ended = |id: &StageId| self.core.node(id.0).reading().instances == 0;
         let mut set =
             |id: &StageId, n| self.core.node(id.0).set_instances(&self.core, n, &mut effects);
-        for (at, replica) in replicas.iter().enumerate() {
-            let Err(message) = set(replica, instances) else { continue };
-            for (replica, before) in replicas[..at].iter().zip(before) {
-                let _ = set(replica, before); // fewer than there are, or as many: none is made
+        let mut done: Vec<(&StageId, usize)> = Vec::new();
+        let mut refused = None;
+        for replica in replicas.iter().filter(|id| replicas.len() == 1 || !has_ended(id)) {
+            let before = self.core.node(replica.0).reading().instances;
+            match set(replica, instances) {
+                Ok(()) => done.push((replica, before)),
+                Err(_) if replicas.len() > 1 && has_ended(replica) => {} // just now
+                Err(message) => refused = Some(message),
             }
-            self.core.dispatch(effects);
-            return Err(ControlError::Instance(message));
+            if refused.is_some() {
+                break;
+            }
+        }
+        if done.is_empty() && refused.is_none() {
+            refused = Some("the stage has ended".to_owned());
+        }
+        if refused.is_some() {
+            for (replica, before) in done {
+                let _ = set(replica, before); // as many as there were: none is made
+            }
         }
         self.core.dispatch(effects);
-        self.bases(id, |base| (base.instances, base.instances_said) = (instances, true))
-            .for_each(drop);
+        if let Some(message) = refused {
+            return Err(ControlError::Instance(message));
+        }
+        let write = |base: &mut Base, n| (base.instances, base.instances_said) = (n, true);
+        let mut effects = Effects::default();
+        self.agree(
+            id,
+            instances,
+            |base| base.instances,
+            write,
+            |replica, n| {
+                let _ = self.core.node(replica.0).set_instances(&self.core, n, &mut effects);
+            },
+        );
+        self.core.dispatch(effects);
         Ok(())
     }
 
-    /// What holds for the replicas of a stage where no policy says otherwise.
-    fn bases<T>(&self, stage: StageId, with: impl Fn(&mut Base) -> T) -> impl Iterator<Item = T> {
-        let replicas = self.core.replicas.of(stage).iter();
-        replicas.map(move |id| with(&mut self.core.assignments[id.index()].base.lock()))
+    /// Makes a change to all replicas of a stage. Where others make such a change at the same time, the last is made to all
+    /// in the end.
+    fn agree<T: Copy + PartialEq>(
+        &self,
+        stage: StageId,
+        value: T,
+        read: impl Fn(&Base) -> T,
+        write: impl Fn(&mut Base, T),
+        mut apply: impl FnMut(StageId, T),
+    ) {
+        let base = |id: StageId| self.core.assignments[id.index()].base.lock();
+        let replicas = self.core.replicas.of(stage);
+        write(&mut base(stage), value);
+        loop {
+            let value = read(&base(stage));
+            for replica in replicas {
+                if *replica != stage {
+                    write(&mut base(*replica), value);
+                }
+                apply(*replica, value);
+            }
+            if read(&base(stage)) == value {
+                return;
+            }
+        }
     }
 
     /// Sets the capacity of a queue. A queue that holds more keeps its events, and admits none until
@@ -220,17 +266,23 @@ impl Control {
         let id = self.queue(stage)?;
         let spec = &self.core.graph.stages[id.index()];
         let capacity = capacity_allowed(spec, capacity)?;
-        let batch = self.core.node(id.0).capacity_min();
+        let replicas = self.core.replicas.of(id).iter();
+        let batch = replicas.map(|id| self.core.node(id.0).capacity_min()).max().unwrap_or(1);
         if batch > capacity {
             let name = spec.name.to_string();
             return Err(PlanFault::BatchOverCapacity { name, batch, capacity }.into());
         }
         let mut effects = Effects::default();
-        self.bases(id, |base| (base.capacity, base.capacity_said) = (capacity, true))
-            .for_each(drop);
-        for replica in self.core.replicas.of(id) {
-            self.core.node(replica.0).set_capacity(&self.core, capacity, &mut effects);
-        }
+        let write = |base: &mut Base, n| (base.capacity, base.capacity_said) = (n, true);
+        self.agree(
+            id,
+            capacity,
+            |base| base.capacity,
+            write,
+            |replica, n| {
+                self.core.node(replica.0).set_capacity(&self.core, n, &mut effects);
+            },
+        );
         self.core.dispatch(effects);
         Ok(())
     }
@@ -241,10 +293,16 @@ impl Control {
     /// Returns an error if the stage is unknown.
     pub fn set_priority(&self, stage: &str, priority: i32) -> Result<(), ControlError> {
         let id = self.stage(stage)?;
-        self.bases(id, |base| base.priority = priority).for_each(drop);
-        for replica in self.core.replicas.of(id) {
-            self.core.set_priority(replica.0, priority);
-        }
+        let write = |base: &mut Base, priority| base.priority = priority;
+        self.agree(
+            id,
+            priority,
+            |base| base.priority,
+            write,
+            |replica, priority| {
+                self.core.set_priority(replica.0, priority);
+            },
+        );
         Ok(())
     }
 
@@ -354,19 +412,6 @@ impl Control {
     pub fn move_stage(&self, stage: &str, cluster: &str) -> Result<(), ControlError> {
         let (stage, to) = (self.stage(stage)?, self.cluster(cluster)?);
         not_calling()?;
-        let before: Vec<usize> = self.bases(stage, |base| base.cluster).collect();
-        let replicas = self.core.replicas.of(stage);
-        for (at, replica) in replicas.iter().enumerate() {
-            let Err(refused) = self.move_replica(*replica, to) else { continue };
-            for (replica, before) in replicas[..at].iter().zip(before) {
-                self.move_replica(*replica, before)?; // to where it was
-            }
-            return Err(refused);
-        }
-        Ok(())
-    }
-
-    fn move_replica(&self, stage: StageId, to: usize) -> Result<(), ControlError> {
         let hosts = &self.core.policy_hosts;
         loop {
             let from = self.core.assignments[stage.index()].base.lock().cluster;
@@ -374,7 +419,8 @@ impl Control {
                 return Ok(());
             }
             self.may_move(stage, to)?;
-            let moved = hosts[from].hand_over(&self.core, stage.0, &hosts[to]);
+            let replicas = self.core.replicas.of(stage);
+            let moved = hosts[from].hand_over(&self.core, replicas, &hosts[to]);
             if moved.map_err(ControlError::Policy)? {
                 return Ok(());
             }
@@ -411,70 +457,19 @@ impl Control {
     /// Returns an error if the stage is unknown or has no queue.
     pub fn set_enabled(&self, stage: &str, enabled: bool) -> Result<(), ControlError> {
         let id = self.queue(stage)?;
-        self.bases(id, |base| base.enabled = enabled).for_each(drop);
         let mut effects = Effects::default();
-        for replica in self.core.replicas.of(id) {
-            self.core.node(replica.0).set_enabled(&self.core, enabled, &mut effects);
-        }
+        let write = |base: &mut Base, enabled| base.enabled = enabled;
+        self.agree(
+            id,
+            enabled,
+            |base| base.enabled,
+            write,
+            |replica, enabled| {
+                self.core.node(replica.0).set_enabled(&self.core, enabled, &mut effects);
+            },
+        );
         self.core.dispatch(effects);
         Ok(())
-    }
-
-    /// Returns the failures of a stage, without the events themselves, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if the stage is unknown.
-    pub fn failures(&self, stage: &str) -> Result<Vec<Failure>, ControlError> {
-        Ok(self.core.failures(self.core.replicas.of(self.stage(stage)?)))
-    }
-
-    /// Removes and returns the failures of a stage, each with its event if it is still there.
-    ///
-    /// # Errors
-    /// Returns an error if the stage is unknown or has no queue, or if `T` is not its input type. Nothing
-    /// is removed then.
-    pub fn take_failures<T: 'static>(
-        &self,
-        stage: &str,
-    ) -> Result<Vec<(Failure, Option<T>)>, ControlError> {
-        let id = self.queue(stage)?;
-        let mut effects = Effects::default();
-        let taken = self.core.replicas.of(id).iter().map(|replica| {
-            let node = self.core.node(replica.0);
-            let taken = node.take_failures(&self.core, TypeId::of::<T>(), &mut effects);
-            taken.downcast::<Vec<(Failure, Option<T>)>>()
-        });
-        let taken: Result<Vec<_>, _> = taken.collect();
-        self.core.dispatch(effects);
-        let taken = taken.map_err(|_| ControlError::WrongType {
-            stage: stage.to_owned(),
-            takes: self.core.graph.stages[id.index()].takes,
-            asked: type_name::<T>(),
-        })?;
-        let mut taken: Vec<_> = taken.into_iter().flat_map(|taken| *taken).collect();
-        taken.sort_by_key(|(failure, _)| failure.at);
-        Ok(taken)
-    }
-
-    /// Puts up to `max` failed events of a stage back into its queue, oldest first, as far as there is
-    /// room; one that holds its key needs none. Returns how many events were put back. A deadline that has passed is forgotten: the event is handled, late as
-    /// it is.
-    ///
-    /// An event that its handler has taken, as closures do, is there if a copy was kept: where the plan retries or holds
-    /// keys, where the error port is connected, under `run --failures`, or after
-    /// [`StageRef::retain`](crate::StageRef::retain). Others cannot be put back; [`Failure::replayable`] says which.
-    ///
-    /// # Errors
-    /// Returns an error if the stage is unknown.
-    pub fn replay(&self, stage: &str, max: usize) -> Result<usize, ControlError> {
-        let id = self.stage(stage)?;
-        let mut effects = Effects::default();
-        let mut replayed = 0;
-        for replica in self.core.replicas.of(id) {
-            replayed += self.core.node(replica.0).replay(&self.core, max - replayed, &mut effects);
-        }
-        self.core.dispatch(effects);
-        Ok(replayed)
     }
 }
 

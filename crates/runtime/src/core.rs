@@ -16,7 +16,6 @@ use crate::color::Colors;
 use crate::cpu_share::CpuShare;
 use crate::effects::Effects;
 use crate::env::{self, Clock};
-use crate::failure::Failure;
 use crate::node::Node;
 use crate::path::outlet::Inlet;
 use crate::path::ready::Token;
@@ -368,14 +367,6 @@ impl Core {
     /// The name of a stage; its replicas share it.
     pub(crate) fn name(&self, stage: StageId) -> &str {
         &self.graph.stages[stage.index()].name
-    }
-
-    /// The failures of a stage, oldest first.
-    pub(crate) fn failures(&self, replicas: &[StageId]) -> Vec<Failure> {
-        let mut failures: Vec<Failure> =
-            replicas.iter().flat_map(|id| self.node(id.0).failures()).collect();
-        failures.sort_by_key(|failure| failure.at); // stable: those of one replica are in order
-        failures
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -146,6 +146,25 @@ fn affinity() -> Vec<usize> {
     Vec::new()
 }
 
+/// Moves this thread to another of the processors that it may run on, and leaves it as free to move as it was. Returns
+/// whether it did.
+pub(crate) fn move_over() -> bool {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    {
+        use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+        let Ok(all) = sched_getaffinity(None) else { return false };
+        let mut others = all;
+        others.unset(sched_getcpu());
+        if others.count() == 0 || sched_setaffinity(None, &others).is_err() {
+            return false;
+        }
+        let _ = sched_setaffinity(None, &all); // as it was, so it is allowed
+        true
+    }
+    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    false
+}
+
 /// How busy the processors that this process may run on are, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {

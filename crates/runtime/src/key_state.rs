@@ -10,6 +10,7 @@ use crate::control::{Control, ControlError};
 use crate::effects::Effects;
 use crate::failure::Reason;
 use crate::node::Node;
+use crate::path::route::end_of;
 use crate::sync::Arc;
 use crate::user;
 
@@ -33,7 +34,7 @@ impl Control {
         stage: &str,
         key: &K,
     ) -> Result<Option<S>, ControlError> {
-        let node = self.keyed::<K, S>(stage)?;
+        let node = self.keyed::<K, S>(stage, key)?;
         let find = || node.keys().and_then(|keys| keys.find(key));
         let found = user::call(find).map_err(|reason| failed(stage, &reason))?;
         let Some(lane) = found else { return Ok(None) };
@@ -53,7 +54,7 @@ impl Control {
         key: K,
         state: S,
     ) -> Result<Option<S>, ControlError> {
-        let node = self.keyed::<K, S>(stage)?;
+        let node = self.keyed::<K, S>(stage, &key)?;
         let lane = || node.keys().and_then(|keys| keys.lane(Box::new(key)));
         let found = user::call(lane).map_err(|reason| failed(stage, &reason))?;
         let Some(lane) = found else { return Ok(None) };
@@ -71,22 +72,32 @@ impl Control {
     /// # Errors
     /// Returns an error if the stage is unknown, or is not keyed.
     pub fn count_keys(&self, stage: &str) -> Result<(), ControlError> {
-        let node = self.core.node(self.queue(stage)?.0);
-        let counted = node.count_keys().then_some(());
-        counted.ok_or_else(|| ControlError::NoKeys { stage: stage.to_owned() })
+        let replicas = self.core.replicas.of(self.queue(stage)?);
+        let counted = replicas.iter().all(|id| self.core.node(id.0).count_keys());
+        counted.then_some(()).ok_or_else(|| ControlError::NoKeys { stage: stage.to_owned() })
     }
 
-    /// A stage whose keys and states are of these types.
-    fn keyed<K: 'static, S: 'static>(&self, stage: &str) -> Result<&Arc<dyn Node>, ControlError> {
-        let node = self.core.node(self.queue(stage)?.0);
+    /// The replica that has a key, of a stage whose keys and states are of these types.
+    fn keyed<K: 'static, S: 'static>(
+        &self,
+        stage: &str,
+        key: &K,
+    ) -> Result<&Arc<dyn Node>, ControlError> {
+        let replicas = self.core.replicas.of(self.queue(stage)?);
+        let first = self.core.node(replicas[0].0);
         let types = (TypeId::of::<K>(), TypeId::of::<S>());
-        node.keys().filter(|keys| keys.types() == types).map(|_| node).ok_or_else(|| {
-            ControlError::NotKeyed {
-                stage: stage.to_owned(),
-                key: type_name::<K>(),
-                state: type_name::<S>(),
-            }
-        })
+        let keys = first.keys().filter(|keys| keys.types() == types);
+        let keys = keys.ok_or_else(|| ControlError::NotKeyed {
+            stage: stage.to_owned(),
+            key: type_name::<K>(),
+            state: type_name::<S>(),
+        })?;
+        if replicas.len() == 1 {
+            return Ok(first);
+        }
+        let route = user::call(|| keys.route_of(key)).map_err(|reason| failed(stage, &reason))?;
+        let at = route.map_or(0, |route| end_of(route, replicas.len()));
+        Ok(self.core.node(replicas[at].0))
     }
 
     fn with_lane(

@@ -56,6 +56,7 @@ mod latency;
 mod running;
 mod control;
 mod key_state;
+mod kept_failures;
 mod threads;
 mod workers;
 mod pool;

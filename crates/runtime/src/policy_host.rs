@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use comporta_model::event::Time;
-use comporta_model::graph::Graph;
+use comporta_model::graph::{Graph, StageId};
 use comporta_model::plan::{Choice, ClusterSettings, Settings, defaults};
 use comporta_policy::elastic::{Beside, ElasticChoice};
 use comporta_policy::policies::Stealing;
@@ -245,7 +245,7 @@ impl PolicyHost {
     pub(crate) fn hand_over(
         &self,
         core: &Arc<Core>,
-        stage: u32,
+        replicas: &[StageId],
         to: &PolicyHost,
     ) -> Result<bool, String> {
         let (mut here, mut there);
@@ -256,17 +256,18 @@ impl PolicyHost {
             there = to.take();
             here = self.take();
         }
-        let base = &core.assignments[stage as usize].base;
-        let moves = base.lock().cluster == self.cluster; // both policies are taken: nobody else moves it
+        let bases = || replicas.iter().map(|id| core.assignments[id.index()].base.lock());
+        // Both policies are taken: nobody else moves it.
+        let moves = bases().all(|base| base.cluster == self.cluster);
         let mut moved = Ok(moves);
         if moves {
-            base.lock().cluster = to.cluster;
+            bases().for_each(|mut base| base.cluster = to.cluster);
             // Where it goes first: the policy here may have no threads left for it.
             match to.begin(core, &mut there, &to.choice()) {
                 Ok(()) => {}
                 Err(InstallError::Threads(message)) => core.report(message),
                 Err(InstallError::Policy(message)) => {
-                    base.lock().cluster = self.cluster;
+                    bases().for_each(|mut base| base.cluster = self.cluster);
                     moved = Err(message);
                 }
             }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use comporta_model::graph::Graph;
 use comporta_model::plan::{Settings, bare};
+use comporta_model::replicas::Replicated;
 use comporta_policy::mock::Mock;
 use comporta_policy::{PolicyControl, Registry};
 
@@ -110,13 +111,14 @@ impl fmt::Display for PolicyWarning {
     }
 }
 
-/// Starts every policy of these settings.
+/// Starts every policy of these settings on its cluster as it will be, with all replicas of the stages that are `declared`.
 pub(crate) fn rehearse(
     registry: &Registry,
-    graph: &Graph,
-    depths: &[u32],
-    settings: &Settings,
+    declared: &Graph,
+    replicated: Replicated,
 ) -> Result<Vec<PolicyWarning>, Vec<StartError>> {
+    let Replicated { graph, topology, settings, .. } = replicated;
+    let (graph, settings, depths) = (&graph, &settings, &topology.depth);
     let mut refused = Vec::new();
     let mut warnings = Vec::new();
     let mut instances = vec![1; graph.stages.len()];
@@ -132,7 +134,14 @@ pub(crate) fn rehearse(
             instances[info.id.index()] = mock.at(&info.name).instances;
         }
     }
-    warnings.extend(order_lost(graph, settings, &instances));
+    warnings.extend(order_lost(declared, settings, &instances));
+    let mut seen = Vec::new(); // of each replica the same is said
+    warnings.retain(|warning| {
+        !seen.contains(warning) && {
+            seen.push(warning.clone());
+            true
+        }
+    });
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
 
@@ -146,7 +155,8 @@ fn given_up(
     let stages = graph.stages.iter().zip(&settings.stages);
     let in_order = stages.filter(move |(spec, stage_settings)| {
         let one = stage_settings.cluster == number && stage_settings.instances == 1;
-        one && !spec.ordered && !spec.keyed // keyed: in the order of each key, with any number
+        let alone = stage_settings.replicas == 1; // otherwise the plan has given it up
+        one && alone && !spec.ordered && !spec.keyed // keyed: in the order of each key, with any number
     });
     in_order.filter_map(move |(spec, stage_settings)| {
         let instances = mock.at(&spec.name).instances;

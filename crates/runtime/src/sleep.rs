@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use comporta_model::event::Time;
 
-use crate::env::processor;
+use crate::env::{move_over, processor};
 use crate::path::work::is_worker;
 use crate::sync::{
     Arc, AtomicBool, AtomicUsize, CachePadded, Mutex, Relaxed, SeqCst, Thread, fence, spin, thread,
@@ -258,6 +258,8 @@ const LONG_TIMES: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct YieldTimer {
     due: Time,
+    /// It has yet to yield.
+    new: bool,
     /// When it last yielded, another worked on its processor.
     shares: bool,
     /// When it last yielded, it was away for long.
@@ -265,9 +267,9 @@ pub(crate) struct YieldTimer {
 }
 
 impl Default for YieldTimer {
-    /// At once, and by a nap: threads that are started together often stand on one processor.
+    /// At once, and by a nap, so that it is placed anew: threads that are started together often stand on one processor.
     fn default() -> Self {
-        YieldTimer { due: Time::ZERO, shares: true, long: false }
+        YieldTimer { due: Time::ZERO, new: true, shares: false, long: false }
     }
 }
 
@@ -279,27 +281,28 @@ impl YieldTimer {
 
     /// Whether another thread had the processor for a while when it last yielded.
     pub(crate) fn met_another(&self) -> bool {
-        self.shares || self.long
+        self.new || self.shares || self.long
     }
 
     /// Yields the processor; returns when it was back.
     ///
     /// Two workers that take turns on one processor would do so for long while another is idle: each
-    /// has run too lately for the system to move it. One that sleeps, however shortly, is placed anew.
-    pub(crate) fn yield_now(&mut self, now: Time, clock: impl FnOnce() -> Time) -> Time {
-        if self.shares && !cfg!(shuttle) {
+    /// has run too lately for the system to move it. So the one that finds out moves.
+    pub(crate) fn yield_now(&mut self, now: Time, clock: impl Fn() -> Time) -> Time {
+        if self.new && !cfg!(shuttle) {
             thread::park_timeout(NAP); // nobody wakes it: it is no sleeper
         } else {
             thread::yield_now();
         }
         let back = clock();
+        self.new = false;
         self.note(now, back);
-        back
+        if self.shares && move_over() { clock() } else { back }
     }
 
     fn note(&mut self, left: Time, back: Time) {
         let away = back.duration_since(left);
-        self.shares = !self.shares && away > SHARED;
+        self.shares = away > SHARED;
         let long = away > AWAY_FOR_LONG;
         let pause = if long && self.long { away * LONG_TIMES } else { SPELL };
         self.long = long;
@@ -337,7 +340,7 @@ mod tests {
     }
 
     /// Away for so many microseconds, one time after the other: after how many it yields again,
-    /// and whether it then sleeps.
+    /// and whether it then moves.
     fn away(times_us: &[u64]) -> Vec<(u64, bool)> {
         let mut yield_timer = YieldTimer::default();
         yield_timer.note(Time::ZERO, Time::ZERO); // the nap at the start
@@ -357,9 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_its_processor_with_a_worker_sleeps_once_to_be_placed_anew() {
+    fn who_shares_its_processor_with_a_worker_moves_until_it_has_one_to_itself() {
         assert_eq!(away(&[210, 60, 210]), [(200, true), (200, false), (200, true)]);
-        assert_eq!(away(&[210, 210, 1]), [(200, true), (200, false), (200, false)]);
+        assert_eq!(away(&[210, 210, 1]), [(200, true), (200, true), (200, false)]);
     }
 
     #[test]

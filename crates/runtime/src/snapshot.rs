@@ -125,7 +125,7 @@ pub struct StageSnapshot {
     pub replicas: usize,
     /// Its priority.
     pub priority: i32,
-    /// Its admission controller, if it has one.
+    /// Its admission controller, if it has one; that of its first replica.
     pub admission: Option<AdmissionSnapshot>,
     /// For a gateway and its reply stage, what became of its requests.
     pub gateway: Option<GatewaySnapshot>,
@@ -215,7 +215,7 @@ impl StageSnapshot {
         }
     }
 
-    /// Adds what another replica of the stage has done. Keys and event time belong to stages that have one.
+    /// Adds what another replica of the stage has done.
     pub(crate) fn add(&mut self, other: StageSnapshot) {
         self.counts.add(&other.counts);
         self.queued += other.queued;
@@ -227,6 +227,12 @@ impl StageSnapshot {
         self.replicas += other.replicas;
         self.waiting += other.waiting;
         self.waited += other.waited;
+        self.event_time = self.event_time.zip(other.event_time).map(|(own, its)| {
+            let watermark = own.watermark.min(its.watermark);
+            EventTimeSnapshot { watermark, late: own.late + its.late }
+        });
+        self.top_keys.extend(other.top_keys);
+        self.top_keys.sort_by_key(|key| std::cmp::Reverse(key.queued));
         self.busy += other.busy;
         self.latency.add(&other.latency);
         self.failures_kept += other.failures_kept;

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::cycle::Cycle;
 use crate::failed_event::{AnyCodec, Codec};
 use crate::path::emit::Links;
-use crate::path::route::{AnyEdge, Edge, Tap};
+use crate::path::route::{AnyEdge, AnyParts, Edge, Tap};
 use crate::stage::lanes::progress::HandedOn;
 use crate::stage::lanes::watermark::{EdgeFrom, Origin};
 use crate::sync::{Arc, AtomicU64, Relaxed};
@@ -36,7 +36,13 @@ pub(crate) struct Declared {
 
 impl Declared {
     /// Says of every replica what is said of its stage; its connectors lead to replicas.
-    pub(crate) fn replicate(&mut self, graph: &Graph, replicas: &Replicas) {
+    /// `keys` has what makes a stage keyed.
+    pub(crate) fn replicate(
+        &mut self,
+        graph: &Graph,
+        replicas: &Replicas,
+        keys: impl Fn(StageId) -> Option<Arc<AnyParts>>,
+    ) {
         let declared = std::mem::take(&mut self.edges);
         let mut seen: HashMap<(u32, usize), usize> = HashMap::new();
         for connector in &graph.connectors {
@@ -44,14 +50,16 @@ impl Declared {
             let at = seen.entry(of).or_default();
             let Some(edge) = declared.get(&of).and_then(|edges| edges.get(*at)) else { continue };
             *at += 1;
+            let by_key = replicas.routes_by_key(connector);
+            let keys = if by_key { keys(connector.to[0]) } else { None };
             for (number, from) in replicas.of(connector.from).iter().enumerate() {
                 let to = replicas.ends(connector, number).into_iter().map(|(to, _)| to).collect();
                 let edges = self.edges.entry((from.0, connector.port)).or_default();
-                edges.push(edge.replica(to));
+                edges.push(edge.replica(number, to, keys.as_deref()));
             }
         }
         for (id, (stage, part)) in (0u32..).zip(replicas.places()) {
-            if part.index > 0 {
+            if part.index() > 0 {
                 let taps = self.taps.iter().filter(|((of, _), _)| *of == stage.0);
                 let taps: Vec<_> =
                     taps.map(|((_, port), tap)| ((id, *port), tap.clone())).collect();

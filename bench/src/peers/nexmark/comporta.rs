@@ -1,12 +1,15 @@
 //! Ours: each query as a user writes it. Stages with state are keyed, and windows are keyed windows of event time; nothing
-//! is said of how they run but the number of threads.
+//! is said of how they run but the number of threads, and that there is a replica of every stage for each, as there is
+//! with renoir.
 
 use super::Query;
 use crate::nexmark::events::{Bid, Event, Log, Person};
 use crate::nexmark::steps::Winning;
 use crate::nexmark::steps::{self, Average, Found, Local, Lot, New, Seller};
 use comporta::windows::{self, Aggregate, Count, Windowed, Windows};
-use comporta::{App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result, Stage, Time};
+use comporta::{
+    App, Cx, Ended, Ev, KeyedCx, KeyedStage, Out, Plan, Port, Result, Stage, StagePlan, Time,
+};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
     let app = App::new("nexmark");
     let log = log.clone();
-    let events = app.source("events", move || log.events());
+    let events = app.source_parts("events", move |part| log.part(part.index(), part.count()));
     let found = Arc::new(Mutex::new(Found::default()));
     match query {
         Query::PassThrough => {
@@ -117,7 +120,8 @@ pub(crate) fn run(query: Query, log: &Log, threads: usize) -> Found {
             });
         }
     }
-    let plan = Plan::new().threads(threads).every(|stage| stage.emit_max(usize::MAX));
+    let every = |stage: StagePlan| stage.emit_max(usize::MAX).replicas(threads);
+    let plan = Plan::new().threads(threads).every(every);
     let summary = app.run(&plan).expect("a valid graph");
     assert_eq!(summary.ended, Ended::Complete, "{summary}");
     *found.lock().unwrap_or_else(PoisonError::into_inner)

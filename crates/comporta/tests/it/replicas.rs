@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use comporta::testing::TestRuntime;
-use comporta::{App, Cx, Error, Ev, Failed, Out, Part, Plan, Port, Result, Retry, Stage, WhenFull};
+use comporta::windows::{self, Windowed, Windows};
+use comporta::{
+    App, Cx, Error, Ev, Failed, Out, Part, Plan, Port, Result, Retry, Stage, Time, WhenFull,
+};
 
 use crate::seen::{collector, counts, stage, taken};
 
@@ -118,13 +121,15 @@ fn what_must_be_one_is_refused_and_every_stage_means_those_that_may_be_several()
         let stateful = app.map("stateful", |n: u64| n).stateful();
         let ordered = app.map("ordered", |n: u64| n).ordered();
         let keyed = app.map("keyed", |n: u64| n).keyed(|n| *n);
+        let started = app.map("started", |n: u64| n).keyed(|n| *n).autostart(1);
         let cyclic = app.filter("cyclic", |_: &u64| false);
         let plain = app.map("plain", |n: u64| n);
         app.connect(source, stateful);
         app.connect(input, stateful);
         app.connect(stateful, ordered);
-        app.connect(ordered, keyed);
+        app.round_robin(ordered, [keyed, plain]);
         app.connect(keyed, cyclic);
+        app.connect(started, plain);
         app.connect(cyclic, cyclic);
         app.connect(cyclic, plain);
         app.connect(plain, app.sink("end", |_: u64| ()));
@@ -135,7 +140,8 @@ fn what_must_be_one_is_refused_and_every_stage_means_those_that_may_be_several()
         ("input", "it is an input: its events come in at one place"),
         ("stateful", "it is stateful, and must see all events"),
         ("ordered", "it is ordered, and its results leave in the order of all events"),
-        ("keyed", "it is keyed: give it several `instances`, or the stages before it by `by_key`"),
+        ("keyed", "it is keyed, and a connector with several ends chooses it by something else"),
+        ("started", "it is keyed and has an event at the start, which belongs to one of them"),
         ("cyclic", "it is part of a cycle"),
     ];
     for (name, why) in cases {
@@ -231,12 +237,12 @@ fn failures_of_all_replicas_are_one_list() {
     assert_eq!(reasons, ["0", "1", "2", "3", "4", "5", "6"]);
     assert_eq!(stage(&runtime.snapshot(), "sink").failures_kept, 7);
     *fails.lock().unwrap() = false;
-    assert_eq!(control.replay("sink", 5).unwrap(), 5);
+    assert_eq!(control.replay("sink", 5).unwrap(), 5, "the oldest of all");
     runtime.run_until_idle();
     assert_eq!(counts(&runtime, "sink").handled, 5);
     assert!(control.take_failures::<String>("sink").is_err());
     let left = control.take_failures::<u64>("sink").unwrap();
-    assert_eq!(left.iter().filter_map(|(_, event)| *event).count(), 2);
+    assert_eq!(left.iter().filter_map(|(_, event)| *event).collect::<Vec<_>>(), [5, 6]);
     drop(sender);
     assert!(runtime.run());
     assert!(runtime.snapshot().adds_up());
@@ -301,7 +307,7 @@ fn an_event_that_is_there_at_the_start_is_there_once() {
 #[test]
 fn a_part_that_cannot_be_opened_keeps_the_program_from_starting() {
     let app = App::new("parts");
-    let open = |part: Part| match part.index {
+    let open = |part: Part| match part.index() {
         2 => Err(Error::msg("no third part")),
         _ => Ok(part.of(10)),
     };
@@ -319,4 +325,156 @@ fn replicas_before_a_keyed_stage_are_named() {
     let text = "events of one key may overtake each other in `numbers`, which has 2 replicas, before `keyed` can keep \
                 them in order, unless each key comes by one of them: set `stage.numbers.replicas=1`";
     assert_eq!(warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
+}
+
+#[test]
+fn a_key_has_one_replica_whoever_sends_it_and_its_state_is_found_there() {
+    for threads in [1, 2, 4] {
+        let app = App::new("keyed");
+        let numbers = numbers(&app);
+        let more = app.source("more", || 1_000..2_000_u64);
+        let spread = app.map("spread", |n: u64| n);
+        let (seen, see) = collector();
+        let add = |count: &mut u64, n: u64, out: &mut Out<(u64, u64)>| {
+            *count += 1;
+            out.send((n % 50, *count));
+        };
+        let count = app.keyed("count", |n: &u64| n % 50, add);
+        let last = app.sink("last", see);
+        app.connect(numbers, spread);
+        app.connect(spread, count);
+        app.connect(more, count);
+        let (open, input) = app.input::<u64>("open");
+        app.connect(input, count);
+        app.connect(count, last);
+        let plan = Plan::new().threads(threads).every(|s| s.replicas(3).batch(16));
+        let plan = plan.stage("count", |s| s.replicas(4).instances(2));
+        let mut runtime = TestRuntime::new(app, &plan.stage("last", |s| s.replicas(1))).unwrap();
+        let control = runtime.control();
+        control.count_keys("count").unwrap();
+        runtime.run_until_idle();
+        for key in 0..50_u64 {
+            assert_eq!(control.key_state::<u64, u64>("count", &key).unwrap(), Some(40));
+        }
+        assert_eq!(control.set_key_state("count", 7_u64, 5_u64).unwrap(), Some(40));
+        assert_eq!(control.key_state::<u64, u64>("count", &7).unwrap(), Some(5));
+        drop(open);
+        assert!(runtime.run());
+        let snapshot = runtime.snapshot();
+        assert!(snapshot.adds_up());
+        assert!(!stage(&snapshot, "count").top_keys.is_empty());
+        let mut counted = taken(&seen);
+        counted.sort_unstable();
+        assert!(counted.into_iter().eq((0..50).flat_map(|key| (1..=40).map(move |n| (key, n)))));
+    }
+}
+
+#[test]
+fn windows_close_by_the_event_time_of_every_part() {
+    let sums = |replicas: usize, threads: usize| {
+        let app = App::new("windows");
+        let numbers = app.source_parts("numbers", |part: Part| {
+            (part.index() as u64..5_000).step_by(part.count()) // as they happened, side by side
+        });
+        let sums = app.window(
+            "sums",
+            |n: &u64| n % 7,
+            |n: &u64| Time::from_millis(*n),
+            Windows::tumbling(Duration::from_millis(100)),
+            windows::sum(|n: &u64| *n),
+        );
+        let (seen, see) = collector();
+        app.connect(numbers, sums);
+        app.connect(sums.late, app.sink("late", |_: u64| ()));
+        app.connect(
+            sums.windows,
+            app.sink("sink", move |of: Windowed<u64, u64>| see((of.key, of.start, of.value))),
+        );
+        let plan = Plan::new().threads(threads).every(|s| s.replicas(replicas));
+        let summary = app.run(&plan.stage("sink", |s| s.replicas(1))).unwrap();
+        assert!(summary.snapshot.adds_up(), "{summary}");
+        assert_eq!(stage(&summary.snapshot, "late").counts.handled, 0, "{summary}");
+        let mut sums = taken(&seen);
+        sums.sort_unstable();
+        sums
+    };
+    let expected = sums(1, 1);
+    assert_eq!(expected.len(), 350);
+    let often = std::iter::repeat_n((4, 4), 20); // one that ends early must not close the windows of another
+    for (replicas, threads) in [(2, 2), (3, 1)].into_iter().chain(often) {
+        assert!(sums(replicas, threads) == expected, "{replicas} replicas, {threads} threads");
+    }
+}
+
+#[test]
+fn replicas_that_have_ended_do_not_keep_the_others_from_changing() {
+    let app = App::new("ends");
+    let source = app.source_parts("source", |part: Part| {
+        let events = if part.index() == 0 { 1 } else { u64::MAX };
+        0..events
+    });
+    let work = app.map("work", |n: u64| n);
+    app.connect(source, work);
+    app.connect(work, app.sink("sink", |_: u64| ()));
+    let plan = Plan::new().threads(2).every(|s| s.replicas(3).capacity(4));
+    let mut runtime = TestRuntime::new(app, &plan.stage("sink", |s| s.replicas(1))).unwrap();
+    (0..100).for_each(|_| assert!(runtime.step()));
+    let instances = || stage(&runtime.snapshot(), "work").instances;
+    assert_eq!(instances(), 2, "one has ended");
+    runtime.control().set_instances("work", 3).unwrap();
+    assert_eq!(instances(), 6);
+    runtime.close();
+    assert!(runtime.run());
+    assert!(runtime.control().set_instances("work", 2).is_err(), "all have ended");
+}
+
+#[test]
+fn a_change_that_one_replica_refuses_is_made_to_none() {
+    let made = Arc::new(Mutex::new(0));
+    let count = made.clone();
+    let app = App::new("refused");
+    let (_sender, input) = app.input::<u64>("input");
+    let work = app.stage_with("work", move |_| {
+        let mut made = count.lock().unwrap();
+        *made += 1;
+        if *made > 8 { Err(Error::msg("no more than eight")) } else { Ok(Note::default()) }
+    });
+    app.connect(input, work);
+    app.connect(work, app.sink("sink", |_: u64| ()));
+    let plan = Plan::new().policy("seda(threads=2)".parse::<comporta::Choice>().unwrap());
+    let plan = plan.stage("work", |s| s.replicas(3));
+    let runtime = TestRuntime::new(app, &plan).unwrap();
+    let instances = || stage(&runtime.snapshot(), "work").instances;
+    assert_eq!(instances(), 6, "as the policy has it");
+    let refused = runtime.control().set_instances("work", 4).unwrap_err().to_string();
+    assert!(refused.contains("no more than eight"), "{refused}");
+    assert_eq!(instances(), 6);
+}
+
+#[test]
+fn the_group_of_every_replica_fits_into_its_queue() {
+    let app = App::new("groups");
+    let (_sender, input) = app.input::<u64>("input");
+    let gather = comporta::batched(3, Duration::from_secs(1), |_: Vec<u64>, (): &mut ()| ());
+    app.connect(input, app.stage("gather", gather));
+    let runtime = TestRuntime::new(app, &Plan::new().every(|s| s.replicas(2))).unwrap();
+    assert!(runtime.control().set_capacity("gather", 2).is_err());
+    runtime.control().set_capacity("gather", 3).unwrap();
+    assert_eq!(stage(&runtime.snapshot(), "gather").capacity, 6);
+}
+
+#[test]
+fn what_is_rehearsed_is_the_program_with_its_replicas() {
+    let app = App::new("many");
+    let work = app.map("work", |n: u64| n);
+    app.connect(numbers(&app), work);
+    app.connect(work, app.sink("sink", |_: u64| ()));
+    let seda = |threads| comporta::Choice::new("seda").with("threads", threads);
+    let plan = |replicas| Plan::new().policy(seda(100)).every(|s| s.replicas(replicas));
+    assert!(app.rehearse(&plan(2)).is_ok());
+    let refused = app.rehearse(&plan(8)).unwrap_err();
+    assert!(refused[0].to_string().contains("threads"), "{refused:?}");
+    // The plan has given up the order: the policy does not.
+    let said = app.rehearse(&Plan::new().policy(seda(4)).every(|s| s.replicas(2))).unwrap();
+    assert!(said.is_empty(), "{said:?}");
 }

@@ -253,9 +253,12 @@ impl Case {
         self.sources.iter_mut().for_each(|source| source.replicas = replicas());
         for node in self.heads()..self.nodes() {
             let may = !self.in_cycle(node);
+            let mut ways = self.links.iter().filter(|link| link.to.contains(&node));
+            let alone = ways.all(|link| link.to.len() == 1);
             let heads = self.heads();
             let stage = &mut self.stages[node - heads];
-            if may && !stage.stateful && !stage.ordered && stage.keys.is_none() {
+            let by_key = stage.keys.is_none() || alone && !stage.autostart;
+            if may && !stage.stateful && !stage.ordered && by_key {
                 stage.replicas = replicas();
             }
         }

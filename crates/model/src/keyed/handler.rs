@@ -25,11 +25,13 @@ type KeysOf<S> = KeysBy<<S as KeyedStage>::In, <S as KeyedStage>::Key, <S as Key
 pub struct Keyed<S: KeyedStage> {
     stage: S,
     keys: Arc<KeysOf<S>>,
+    /// Those of its replica of the stage.
+    own: Arc<dyn Keys<S::In>>,
 }
 
 impl<S: KeyedStage> Clone for Keyed<S> {
     fn clone(&self) -> Self {
-        Keyed { stage: self.stage.clone(), keys: self.keys.clone() }
+        Keyed { stage: self.stage.clone(), keys: self.keys.clone(), own: self.own.clone() }
     }
 }
 
@@ -42,7 +44,7 @@ impl<S: KeyedStage> fmt::Debug for Keyed<S> {
 impl<S: KeyedStage> Keyed<S> {
     fn new(stage: S) -> Self {
         let keys = Arc::new(KeysBy::new(stage.clone()));
-        Keyed { stage, keys }
+        Keyed { stage, own: keys.clone(), keys }
     }
 
     /// Shows the state of a key.
@@ -156,6 +158,10 @@ impl<S: KeyedStage> Handler for Keyed<S> {
         Some(self.keys.clone())
     }
 
+    fn set_keys(&mut self, keys: Arc<dyn Keys<S::In>>) {
+        self.own = keys;
+    }
+
     fn init(&mut self, cx: &Cx) -> Result {
         self.stage.init(cx)
     }
@@ -215,8 +221,9 @@ impl<S: KeyedStage> Handler for Keyed<S> {
     /// Each instance finishes keys until none are left. One key that fails costs what it sent, and no other.
     fn finish(&mut self, out: &mut S::Ports, cx: &Cx) -> Result {
         let mut failed = None;
-        while let Some(lanes) = self.keys.directory.take_some() {
-            for lane in lanes {
+        let mut lanes = Vec::new();
+        while self.own.take_some(&mut lanes) {
+            for lane in lanes.drain(..) {
                 out.each(&mut Mark);
                 let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
                 let Some(state) = lane.lend().take() else { continue };

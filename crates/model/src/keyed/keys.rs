@@ -8,6 +8,9 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use foldhash::quality::SeedableRandomState;
 
 use super::directory::Directory;
 use super::{EventTime, KeyedStage, LaneRef, names};
@@ -21,6 +24,9 @@ pub trait AnyKeys: Send + Sync {
 
     /// The lane of a key, made if there is none, if the key is of the right type. It calls the program's code.
     fn lane(&self, key: Box<dyn Any>) -> Option<LaneRef>;
+
+    /// A hash of a key by which its replica is chosen, if the key is of the right type. It calls the program's code.
+    fn route_of(&self, key: &dyn Any) -> Option<u64>;
 
     /// Has keys hashed alike in every run, for tests. Called before the first key comes.
     fn hash_alike(&self);
@@ -46,6 +52,12 @@ pub trait Keys<T>: AnyKeys {
 
     /// The lane of events whose key cannot be had.
     fn keyless(&self) -> LaneRef;
+
+    /// As [`AnyKeys::route_of`], of the key of an event.
+    fn route(&self, event: &T) -> u64;
+
+    /// Keys of the same kind, for another replica of the stage: it has none yet.
+    fn replica(&self) -> Arc<dyn Keys<T>>;
 
     /// How event time goes on, if the stage has event time.
     fn event_time(&self) -> Option<EventTime> {
@@ -120,7 +132,7 @@ impl<T, K: 'static, F: Fn(&T) -> K + Send + Sync> Keying<T, K> for ByFn<F> {
 
 /// [`Keys`] as a program says, with state `S`.
 pub(crate) struct KeysBy<T, K, S, B> {
-    by: B,
+    by: Arc<B>,
     pub(super) directory: Directory<K, S>,
     keyless: LaneRef,
     pub(super) event_time: Option<EventTime>,
@@ -134,6 +146,10 @@ where
     B: Keying<T, K>,
 {
     pub(crate) fn new(by: B) -> Self {
+        KeysBy::sharing(Arc::new(by))
+    }
+
+    fn sharing(by: Arc<B>) -> Self {
         let (directory, keyless) = (Directory::new(), LaneRef::keyless());
         let event_time = by.event_time();
         KeysBy { by, directory, keyless, event_time, of: PhantomData }
@@ -148,9 +164,10 @@ impl<T, K, S, B> fmt::Debug for KeysBy<T, K, S, B> {
 
 impl<T, K, S, B> Keys<T> for KeysBy<T, K, S, B>
 where
+    T: 'static,
     K: Hash + Eq + Send + Sync + 'static,
     S: Send + 'static,
-    B: Keying<T, K>,
+    B: Keying<T, K> + 'static,
 {
     #[inline]
     fn lane_of(&self, event: &T) -> LaneRef {
@@ -159,6 +176,14 @@ where
 
     fn keyless(&self) -> LaneRef {
         self.keyless.clone()
+    }
+
+    fn route(&self, event: &T) -> u64 {
+        route(&self.by.key(event))
+    }
+
+    fn replica(&self) -> Arc<dyn Keys<T>> {
+        Arc::new(KeysBy::<T, K, S, B>::sharing(self.by.clone()))
     }
 
     fn event_time(&self) -> Option<EventTime> {
@@ -226,6 +251,10 @@ where
         Some(LaneRef::of(self.directory.lane(*key, |key| self.by.weight(key))))
     }
 
+    fn route_of(&self, key: &dyn Any) -> Option<u64> {
+        key.downcast_ref::<K>().map(route)
+    }
+
     fn hash_alike(&self) {
         self.directory.hash_alike();
     }
@@ -241,6 +270,11 @@ where
     fn name(&self, lane: &LaneRef) -> Option<String> {
         lane.typed::<K, S>().and_then(|lane| self.by.name(lane.key()))
     }
+}
+
+/// The same for all senders, and in every run.
+fn route<K: Hash>(key: &K) -> u64 {
+    SeedableRandomState::fixed().hash_one(key)
 }
 
 /// Keys that mean order and exclusion only: there is no state.

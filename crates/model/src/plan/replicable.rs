@@ -3,12 +3,37 @@
 use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::defaults;
 use crate::plan::fault::{PlanFault, in_range};
-use crate::plan::validate::in_cycle;
 
 pub(super) const EXPECTED: &str = "1 to 1,024";
 
+/// What the connectors of a graph make of its stages, by number.
+pub(super) struct Shape {
+    cyclic: Vec<bool>,
+    /// A connector with several ends leads to it.
+    chosen: Vec<bool>,
+}
+
+impl Shape {
+    pub(super) fn of(graph: &Graph) -> Self {
+        let mut chosen = vec![false; graph.stages.len()];
+        for connector in graph.connectors.iter().filter(|connector| connector.to.len() > 1) {
+            connector.to.iter().for_each(|to| chosen[to.index()] = true);
+        }
+        Shape { cyclic: graph.in_cycles(), chosen }
+    }
+
+    /// Whether what a stage sends can come back to it.
+    pub(super) fn is_cyclic(&self, stage: usize) -> bool {
+        self.cyclic[stage]
+    }
+}
+
 /// Why a stage must be one, if it must.
-pub(super) fn why_not(graph: &Graph, spec: &StageSpec, elastic: bool) -> Option<&'static str> {
+pub(super) fn why_not(
+    shape: &Shape,
+    (id, spec): (usize, &StageSpec),
+    elastic: bool,
+) -> Option<&'static str> {
     match spec.kind {
         Kind::Input if spec.gateway => {
             return Some("it is a gateway: its requests come in at one place");
@@ -23,11 +48,13 @@ pub(super) fn why_not(graph: &Graph, spec: &StageSpec, elastic: bool) -> Option<
         Some("it is stateful, and must see all events")
     } else if spec.ordered {
         Some("it is ordered, and its results leave in the order of all events")
-    } else if spec.keyed {
-        Some("it is keyed: give it several `instances`, or the stages before it by `by_key`")
+    } else if spec.keyed && spec.autostart {
+        Some("it is keyed and has an event at the start, which belongs to one of them")
+    } else if spec.keyed && shape.chosen[id] {
+        Some("it is keyed, and a connector with several ends chooses it by something else")
     } else if elastic {
         Some("it is elastic: its threads follow the load of one queue")
-    } else if in_cycle(graph, &spec.name) {
+    } else if shape.is_cyclic(id) {
         Some("it is part of a cycle")
     } else {
         None
@@ -36,8 +63,8 @@ pub(super) fn why_not(graph: &Graph, spec: &StageSpec, elastic: bool) -> Option<
 
 /// Returns how many replicas a stage has, if it may have so many.
 pub(super) fn allowed(
-    graph: &Graph,
-    spec: &StageSpec,
+    shape: &Shape,
+    (id, spec): (usize, &StageSpec),
     said: Option<usize>,
     elastic: bool,
 ) -> Result<usize, PlanFault> {
@@ -45,7 +72,10 @@ pub(super) fn allowed(
     let what = || format!("the number of replicas of `{}`", spec.name);
     let key = || format!("stage.{}.replicas", spec.name);
     let replicas = in_range((what, key), replicas, defaults::REPLICAS_MAX, EXPECTED)?;
-    match why_not(graph, spec, elastic).filter(|_| replicas > 1) {
+    if replicas == 1 {
+        return Ok(1);
+    }
+    match why_not(shape, (id, spec), elastic) {
         Some(why) => Err(PlanFault::NotReplicable { name: spec.name.to_string(), why, key: key() }),
         None => Ok(replicas),
     }

@@ -2,7 +2,7 @@
 //! The checks of single settings are used again when one is changed while the program runs.
 //! Long because every rule of a plan is here, and tested here.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::graph::{Graph, Kind, StageSpec};
 use crate::plan::duration::show_duration;
 use crate::plan::elastic;
 use crate::plan::fault::{PlanFault, in_range, nearest, no_stage, number};
-use crate::plan::replicable;
+use crate::plan::replicable::{self, Shape};
 use crate::plan::{
     Catalogue, Choice, ClusterPlan, Offer, OnFailure, OnPanic, Param, Plan, Retry, StagePlan,
     WhenFull, defaults, validate_choice,
@@ -303,12 +303,13 @@ impl Plan {
             self.validate_clusters(graph, catalogue, cpus, &mut faults);
         let connectors = self.validate_connectors(graph, &mut faults);
         let every = allowed_of_every(&self.every, &mut faults);
-        let stages: Vec<StageSettings> = graph
-            .stages
-            .iter()
+        let shape = Shape::of(graph);
+        let specs = graph.stages.iter().enumerate();
+        let stages: Vec<StageSettings> = specs
             .zip(cluster_of)
             .map(|(spec, cluster)| {
-                self.validate_stage(graph, spec, &every, catalogue, cluster, &mut faults)
+                let site = (graph, &shape, catalogue);
+                self.validate_stage(site, spec, &every, cluster, &mut faults)
             })
             .collect();
         elastic::bounds_refused(&clusters, &stages, &mut faults);
@@ -515,10 +516,9 @@ impl Plan {
     // Long because every setting of a stage is checked once, in the order of the keys.
     fn validate_stage(
         &self,
-        graph: &Graph,
-        spec: &StageSpec,
+        (graph, shape, catalogue): (&Graph, &Shape, &Catalogue),
+        (id, spec): (usize, &StageSpec),
         every: &StagePlan,
-        catalogue: &Catalogue,
         cluster: usize,
         faults: &mut Vec<PlanFault>,
     ) -> StageSettings {
@@ -559,8 +559,9 @@ impl Plan {
         every.rate = every.rate.filter(|_| spec.kind == Kind::Source);
         every.instances = every.instances.filter(|n| instances_allowed(spec, *n).is_ok());
         let elastic_said = own.elastic.is_some() || every.elastic.is_some();
-        every.replicas =
-            every.replicas.filter(|_| replicable::why_not(graph, spec, elastic_said).is_none());
+        every.replicas = every
+            .replicas
+            .filter(|_| replicable::why_not(shape, (id, spec), elastic_said).is_none());
         let said = own.clone().over(&every);
         let mut note = |result: Result<usize, PlanFault>| {
             result.unwrap_or_else(|fault| {
@@ -575,7 +576,7 @@ impl Plan {
         };
         let instances = note(instances_allowed(spec, said.instances.unwrap_or(spec.instances)));
         let is_elastic = said.elastic.is_some();
-        let replicas = note(replicable::allowed(graph, spec, said.replicas, is_elastic));
+        let replicas = note(replicable::allowed(shape, (id, spec), said.replicas, is_elastic));
         let capacity = said.capacity.map_or(defaults::CAPACITY, unlimited);
         let capacity = note(capacity_allowed(spec, capacity));
         let batch = note(number("the batch", "batch", said.batch.unwrap_or(defaults::BATCH)));
@@ -616,7 +617,7 @@ impl Plan {
             });
         }
         faults.extend(keyed_refused(spec, own));
-        if said.on_failure == Some(OnFailure::HoldKey) && in_cycle(graph, &spec.name) {
+        if said.on_failure == Some(OnFailure::HoldKey) && shape.is_cyclic(id) {
             faults.push(PlanFault::OutOfRange {
                 what: format!("on_failure of `{}`, which is part of a cycle,", spec.name),
                 value: "hold-key".to_owned(),
@@ -673,23 +674,6 @@ impl Plan {
             cluster,
         }
     }
-}
-
-/// Whether what a stage sends can come back to it.
-pub(super) fn in_cycle(graph: &Graph, name: &str) -> bool {
-    let Some(stage) = graph.find(name) else { return false };
-    let (mut seen, mut todo) = (HashSet::new(), vec![stage]);
-    while let Some(from) = todo.pop() {
-        for to in graph.connectors.iter().filter(|c| c.from == from).flat_map(|c| &c.to) {
-            if *to == stage {
-                return true;
-            }
-            if seen.insert(*to) {
-                todo.push(*to);
-            }
-        }
-    }
-    false
 }
 
 /// What is said of the keys of a stage that it cannot have.

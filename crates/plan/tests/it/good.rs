@@ -453,3 +453,13 @@ fn threads_of_blocking_stages_are_bounded_and_their_cluster_has_one_name() {
     assert!(useless.contains("`blocking.threads` is of no use"), "{useless}");
     assert!(refused("blocking = 4").contains("`blocking` is a table, not"));
 }
+
+#[test]
+fn one_replica_where_others_have_more_is_shown_and_read_back() {
+    let own = "[every]\nreplicas = 3\n[stage.split]\nreplicas = 1";
+    let shown = validate(&[("p.toml", own)]).unwrap().to_string();
+    let again = validate(&[("more.toml", "[every]\nreplicas = 3"), ("printed.toml", &shown)]);
+    let again = again.unwrap();
+    let replicas = |name| again.settings().stages[graph().find(name).unwrap().index()].replicas;
+    assert_eq!((replicas("split"), replicas("show")), (1, 3), "{shown}");
+}

@@ -4,8 +4,10 @@
 use std::any::Any;
 
 use comporta_model::graph::StageId;
+use comporta_model::keyed::Keys;
 use comporta_model::plan::WhenFull;
 
+use crate::stage::lanes::KeyedQueue;
 use crate::sync::{Arc, AtomicUsize, Relaxed};
 
 /// Chooses an end by the event.
@@ -20,13 +22,26 @@ pub(crate) struct Edge<T> {
 
 /// A connector of whichever type.
 pub(crate) trait AnyEdge: Any + Send + Sync {
-    /// The same connector from a replica of its stage: it leads there.
-    fn replica(&self, to: Vec<StageId>) -> Box<dyn AnyEdge>;
+    /// The same connector from the replica of this number of its stage: it leads there, to one of these by the keys of the
+    /// stage if `keys` are given.
+    fn replica(&self, number: usize, to: Vec<StageId>, keys: Option<&AnyParts>)
+    -> Box<dyn AnyEdge>;
 }
 
 impl<T: 'static> AnyEdge for Edge<T> {
-    fn replica(&self, to: Vec<StageId>) -> Box<dyn AnyEdge> {
-        let turns = || Route::RoundRobin(Arc::new(AtomicUsize::new(1)));
+    fn replica(
+        &self,
+        number: usize,
+        to: Vec<StageId>,
+        keys: Option<&AnyParts>,
+    ) -> Box<dyn AnyEdge> {
+        if let Some(keys) = keys.and_then(|parts| parts.downcast_ref::<KeyedParts<T>>()) {
+            let keys = keys.keys.clone();
+            let route = Route::ByKey(Arc::new(move |event| keys.route(event)));
+            return Box::new(Edge { to, route, copy: self.copy });
+        }
+        // Each begins with another, so that few events do not all go to one.
+        let turns = || Route::RoundRobin(Arc::new(AtomicUsize::new(1 + number)));
         let route = match &self.route {
             Route::First if to.len() > 1 => turns(),
             Route::First => Route::First,
@@ -36,6 +51,15 @@ impl<T: 'static> AnyEdge for Edge<T> {
         Box::new(Edge { to, route, copy: self.copy })
     }
 }
+
+/// What makes a stage keyed.
+pub(crate) struct KeyedParts<T> {
+    pub(crate) keys: Arc<dyn Keys<T>>,
+    pub(crate) queue: KeyedQueue<T>,
+}
+
+/// Those of whichever type.
+pub(crate) type AnyParts = dyn Any + Send + Sync;
 
 pub(crate) enum Route<T> {
     First,
@@ -65,6 +89,11 @@ pub(crate) fn key_hash<K: std::hash::Hash>(key: &K) -> u64 {
 /// Sees a copy of what a port sends; for tests.
 pub(crate) type Tap<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
+/// Which of so many ends a key with this hash goes to.
+pub(crate) fn end_of(hash: u64, ends: usize) -> usize {
+    usize::try_from(hash % ends as u64).unwrap_or(0)
+}
+
 /// A connector of one port of one instance.
 pub(super) struct Wire<T> {
     pub(super) route: Route<T>,
@@ -86,7 +115,7 @@ impl<T> Wire<T> {
         let at = match &self.route {
             Route::First => 0,
             Route::RoundRobin(turn) => turn.fetch_add(1, Relaxed) % ends,
-            Route::ByKey(key) => usize::try_from(key(event) % ends as u64).unwrap_or(0),
+            Route::ByKey(key) => end_of(key(event), ends),
         };
         self.ends[at]
     }

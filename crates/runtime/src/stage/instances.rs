@@ -41,8 +41,8 @@ impl<H: Kind> Instances<H> {
             count: 0,
             wanted,
             retiring: 0,
-            next: replica.index as u32,
-            step: replica.count as u32,
+            next: replica.index() as u32,
+            step: replica.count() as u32,
             visitor: 0,
         }
     }

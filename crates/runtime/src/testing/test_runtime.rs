@@ -255,7 +255,8 @@ impl TestRuntime {
         self.core.hooks.cpus.store(n.get(), Relaxed);
     }
 
-    /// Makes the next event of a stage fail with this message instead of being handled.
+    /// Makes the next event of a stage fail with this message instead of being handled; of a stage with replicas, the next of
+    /// the first.
     ///
     /// # Panics
     /// Panics if there is no such stage.
