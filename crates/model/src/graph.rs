@@ -53,6 +53,8 @@ pub struct StageSpec {
     pub stateful: bool,
     /// Whether events with one key are handled in order and one at a time.
     pub keyed: bool,
+    /// Whether it is keyed and keeps event time.
+    pub event_time: bool,
     /// What keeps it from being keyed, and why.
     pub keys_refused: Option<(&'static str, &'static str)>,
     /// Whether its results leave in the order in which its events arrived, however many instances it has.
@@ -98,6 +100,7 @@ impl StageSpec {
             ports,
             stateful: false,
             keyed: false,
+            event_time: false,
             keys_refused: None,
             ordered: false,
             autostart: false,

@@ -276,12 +276,13 @@ impl<I: Send + 'static, P: Ports> StageRef<'_, I, P> {
     }
 
     fn set_keys(self, keys: Arc<dyn Keys<I>>) -> Self {
+        let event_time = keys.event_time().is_some();
         let keyed = KeyedParts { keys, queue: keyed_queue::<I> };
         let keys: Arc<AnyParts> = Arc::new(keyed);
         let at = self.key.stage.index();
         let before = self.app.inner.borrow_mut().entries[at].extras.keys.replace(keys);
         self.say(|spec| {
-            spec.keyed = true;
+            (spec.keyed, spec.event_time) = (true, event_time);
             spec.keys_refused = before.map(|_| ("keyed again", "it has keys already"));
         })
     }

@@ -169,6 +169,11 @@ impl Sleep {
         }
     }
 
+    /// Whether there may be a processor for each thread that is awake.
+    pub(crate) fn has_processors(&self) -> bool {
+        self.awake.threads.load(SeqCst) <= self.awake.cpus
+    }
+
     /// As [`Awake::linger`].
     pub(crate) fn linger(&self, sees_work: impl FnMut() -> bool) -> bool {
         self.awake.linger(sees_work)
@@ -288,7 +293,8 @@ impl YieldTimer {
     ///
     /// Two workers that take turns on one processor would do so for long while another is idle: each
     /// has run too lately for the system to move it. So the one that finds out moves.
-    pub(crate) fn yield_now(&mut self, now: Time, clock: impl Fn() -> Time) -> Time {
+    /// If there are more than processors (not `spare`), to move would only take another's.
+    pub(crate) fn yield_now(&mut self, now: Time, spare: bool, clock: impl Fn() -> Time) -> Time {
         if self.new && !cfg!(shuttle) {
             thread::park_timeout(NAP); // nobody wakes it: it is no sleeper
         } else {
@@ -297,7 +303,7 @@ impl YieldTimer {
         let back = clock();
         self.new = false;
         self.note(now, back);
-        if self.shares && move_over() { clock() } else { back }
+        if spare && self.shares && move_over() { clock() } else { back }
     }
 
     fn note(&mut self, left: Time, back: Time) {

@@ -101,6 +101,9 @@ impl fmt::Display for Shed {
     }
 }
 
+/// The most keys that are shown of a stage: five by events that wait, by events handled and by time.
+const TOP_KEYS_MAX: usize = 15;
+
 /// A stage at one moment; all of its replicas together.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -215,7 +218,7 @@ impl StageSnapshot {
         }
     }
 
-    /// Adds what another replica of the stage has done.
+    /// Adds what another replica of the stage has done. A stage with event time has one.
     pub(crate) fn add(&mut self, other: StageSnapshot) {
         self.counts.add(&other.counts);
         self.queued += other.queued;
@@ -227,12 +230,9 @@ impl StageSnapshot {
         self.replicas += other.replicas;
         self.waiting += other.waiting;
         self.waited += other.waited;
-        self.event_time = self.event_time.zip(other.event_time).map(|(own, its)| {
-            let watermark = own.watermark.min(its.watermark);
-            EventTimeSnapshot { watermark, late: own.late + its.late }
-        });
         self.top_keys.extend(other.top_keys);
-        self.top_keys.sort_by_key(|key| std::cmp::Reverse(key.queued));
+        self.top_keys.sort_by_key(|key| std::cmp::Reverse((key.queued, key.handled)));
+        self.top_keys.truncate(TOP_KEYS_MAX);
         self.busy += other.busy;
         self.latency.add(&other.latency);
         self.failures_kept += other.failures_kept;

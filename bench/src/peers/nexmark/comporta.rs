@@ -1,6 +1,6 @@
 //! Ours: each query as a user writes it. Stages with state are keyed, and windows are keyed windows of event time; nothing
-//! is said of how they run but the number of threads, and that there is a replica of every stage for each, as there is
-//! with renoir.
+//! is said of how they run but the number of threads, and that every stage that may have several has a replica for each, as
+//! with renoir. (A stage with event time has one.)
 
 use super::Query;
 use crate::nexmark::events::{Bid, Event, Log, Person};

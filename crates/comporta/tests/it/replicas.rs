@@ -370,7 +370,7 @@ fn a_key_has_one_replica_whoever_sends_it_and_its_state_is_found_there() {
 }
 
 #[test]
-fn windows_close_by_the_event_time_of_every_part() {
+fn windows_behind_replicas_close_by_the_event_time_of_every_part() {
     let sums = |replicas: usize, threads: usize| {
         let app = App::new("windows");
         let numbers = app.source_parts("numbers", |part: Part| {
@@ -393,6 +393,7 @@ fn windows_close_by_the_event_time_of_every_part() {
         let plan = Plan::new().threads(threads).every(|s| s.replicas(replicas));
         let summary = app.run(&plan.stage("sink", |s| s.replicas(1))).unwrap();
         assert!(summary.snapshot.adds_up(), "{summary}");
+        assert_eq!(stage(&summary.snapshot, "sums").replicas, 1, "it keeps event time");
         assert_eq!(stage(&summary.snapshot, "late").counts.handled, 0, "{summary}");
         let mut sums = taken(&seen);
         sums.sort_unstable();
@@ -477,4 +478,37 @@ fn what_is_rehearsed_is_the_program_with_its_replicas() {
     // The plan has given up the order: the policy does not.
     let said = app.rehearse(&Plan::new().policy(seda(4)).every(|s| s.replicas(2))).unwrap();
     assert!(said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_key_that_cannot_be_had_fails_its_event_and_not_its_sender() {
+    let app = App::new("panics");
+    let (sender, input) = app.input::<u64>("input");
+    let work = app.sink("work", |_: u64| ()).keyed(|n| {
+        assert!(n % 10 > 0, "no key");
+        n % 7
+    });
+    app.connect(input, work);
+    let plan = Plan::new().stage("work", |s| s.replicas(3));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    (0..100).for_each(|n| sender.try_send(n).unwrap());
+    drop(sender);
+    assert!(runtime.run());
+    let counts = counts(&runtime, "work");
+    assert_eq!((counts.handled, counts.failed, counts.lost), (90, 10, 0));
+    assert!(runtime.snapshot().adds_up());
+}
+
+#[test]
+fn the_busiest_keys_of_all_replicas_are_as_few_as_those_of_one() {
+    let app = App::new("busy");
+    let (sender, input) = app.input::<u64>("input");
+    app.connect(input, app.sink("work", |_: u64| ()).keyed(|n| *n));
+    let plan = Plan::new().stage("work", |s| s.replicas(8));
+    let mut runtime = TestRuntime::new(app, &plan).unwrap();
+    runtime.control().count_keys("work").unwrap();
+    runtime.hold("work");
+    (0..200).for_each(|n| sender.try_send(n).unwrap());
+    let keys = stage(&runtime.snapshot(), "work").top_keys.len();
+    assert!((1..=15).contains(&keys), "{keys}");
 }

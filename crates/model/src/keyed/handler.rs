@@ -226,7 +226,7 @@ impl<S: KeyedStage> Handler for Keyed<S> {
             for lane in lanes.drain(..) {
                 out.each(&mut Mark);
                 let lane: LaneOf<'_, S> = lane.typed().expect(LANE);
-                let Some(state) = lane.lend().take() else { continue };
+                let Some(state) = lane.lend_at_last().take() else { continue };
                 let stage = &mut self.stage;
                 let cx = KeyedCx::new(cx, lane.key());
                 let call = AssertUnwindSafe(|| stage.finish(state, out, &cx));

@@ -374,6 +374,11 @@ impl<'a, K, S> Typed<'a, K, S> {
         }
     }
 
+    /// As [`borrow`](Self::borrow), when the lane has seen its last event: somebody outside may be looking at it just now.
+    pub(super) fn borrow_at_last(self) -> MutexGuard<'a, Option<S>> {
+        self.own.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Calls `call` with the state, made if there is none, which neither takes it nor changes timers.
     #[inline(always)] // each event comes here
     pub(super) fn with_state<R>(self, call: impl FnOnce(&mut S) -> R) -> R

@@ -14,6 +14,11 @@ impl<'a, K, S> Typed<'a, K, S> {
     pub(super) fn lend(self) -> Loan<'a, K, S> {
         Loan { lane: self, state: self.borrow() }
     }
+
+    /// Lends the state to the last call.
+    pub(super) fn lend_at_last(self) -> Loan<'a, K, S> {
+        Loan { lane: self, state: self.borrow_at_last() }
+    }
 }
 
 /// The state of a lane while a call has it. Nothing is moved: a state may be large.

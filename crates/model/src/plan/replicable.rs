@@ -48,6 +48,8 @@ pub(super) fn why_not(
         Some("it is stateful, and must see all events")
     } else if spec.ordered {
         Some("it is ordered, and its results leave in the order of all events")
+    } else if spec.event_time {
+        Some("it keeps event time, and not all of them would hear how far that has come")
     } else if spec.keyed && spec.autostart {
         Some("it is keyed and has an event at the start, which belongs to one of them")
     } else if spec.keyed && shape.chosen[id] {

@@ -9,6 +9,7 @@ use comporta_model::plan::WhenFull;
 
 use crate::stage::lanes::KeyedQueue;
 use crate::sync::{Arc, AtomicUsize, Relaxed};
+use crate::user;
 
 /// Chooses an end by the event.
 pub(crate) type KeyFn<T> = Arc<dyn Fn(&T) -> u64 + Send + Sync>;
@@ -37,7 +38,9 @@ impl<T: 'static> AnyEdge for Edge<T> {
     ) -> Box<dyn AnyEdge> {
         if let Some(keys) = keys.and_then(|parts| parts.downcast_ref::<KeyedParts<T>>()) {
             let keys = keys.keys.clone();
-            let route = Route::ByKey(Arc::new(move |event| keys.route(event)));
+            // A key that cannot be had is the failure of its event, and not of whoever sends it: some replica says so.
+            let route = move |event: &T| user::call(|| keys.route(event)).unwrap_or(0);
+            let route = Route::ByKey(Arc::new(route));
             return Box::new(Edge { to, route, copy: self.copy });
         }
         // Each begins with another, so that few events do not all go to one.

@@ -200,7 +200,8 @@ impl Worker {
             // would be a switch of threads for nothing.
             self.put_next_down(core);
         }
-        self.visit.end = Some(self.yield_timer.yield_now(now, || core.clock.now()));
+        let spare = core.worker_groups[self.workers].sleep.has_processors();
+        self.visit.end = Some(self.yield_timer.yield_now(now, spare, || core.clock.now()));
     }
 
     /// It will be away for a moment, perhaps in user code: others may have what it has in hand, and look for
