@@ -1,5 +1,6 @@
 //! Promise: a plan may have a stage stand in several replicas. Nothing is lost or handled twice, counts add up over all of
 //! them, and what must be one is refused.
+//! Long because all that replicas promise stands in one place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
