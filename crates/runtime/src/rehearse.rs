@@ -1,7 +1,7 @@
 //! A rehearsal: policies are started on clusters that are not there, so that what they would be
 //! refused, and what they do that may surprise, is known before anything runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use comporta_model::graph::Graph;
@@ -17,7 +17,7 @@ use crate::start_error::StartError;
 use crate::user;
 
 /// What a plan, or a policy of it, leads to that works, but may surprise.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PolicyWarning {
     /// A stage that has one instance unless somebody says otherwise, and so handles events in the
@@ -135,13 +135,8 @@ pub(crate) fn rehearse(
         }
     }
     warnings.extend(order_lost(declared, settings, &instances));
-    let mut seen = Vec::new(); // of each replica the same is said
-    warnings.retain(|warning| {
-        !seen.contains(warning) && {
-            seen.push(warning.clone());
-            true
-        }
-    });
+    let mut seen = HashSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone())); // of each replica the same is said
     if refused.is_empty() { Ok(warnings) } else { Err(refused) }
 }
 
